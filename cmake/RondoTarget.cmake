@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+# One place for the standard, the warnings and the sanitizers; no global flags.
+
+find_program(RONDO_CCACHE ccache)
+
+function(rondo_configure target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -ffp-contract=off)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  set_target_properties(
+    ${target}
+    PROPERTIES CXX_EXTENSIONS OFF
+               CXX_VISIBILITY_PRESET hidden
+               VISIBILITY_INLINES_HIDDEN ON
+               POSITION_INDEPENDENT_CODE ON)
+  if(RONDO_CCACHE)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${RONDO_CCACHE}")
+  endif()
+  if(RONDO_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${RONDO_SANITIZE} -fno-omit-frame-pointer
+                                             -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${RONDO_SANITIZE})
+  endif()
+endfunction()
+
+# A layer of the library: a static target rondo_<name> whose public headers lie in <folder>/include/rondo.
+function(rondo_layer name)
+  add_library(rondo_${name} STATIC ${ARGN})
+  rondo_configure(rondo_${name})
+  if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/include")
+    target_include_directories(rondo_${name} PUBLIC "$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>")
+  endif()
+endfunction()
+
+function(rondo_program name)
+  add_executable(${name} ${ARGN})
+  rondo_configure(${name})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+endfunction()

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rondo/error.hpp>
+
+#include <cerrno>
+#include <cstring>
+
+#include "comm/base/system_error.hpp"
+
+namespace rondo {
+namespace {
+
+class Category final : public std::error_category {
+ public:
+  const char* name() const noexcept override { return "rondo"; }
+  std::string message(int code) const override {
+    switch (static_cast<ErrorCode>(code)) {
+      case ErrorCode::invalid_argument:
+        return "invalid argument";
+      case ErrorCode::mismatch:
+        return "mismatch";
+      case ErrorCode::timeout:
+        return "timeout";
+      case ErrorCode::peer_lost:
+        return "peer lost";
+      case ErrorCode::aborted:
+        return "aborted";
+      case ErrorCode::unsupported:
+        return "unsupported";
+      case ErrorCode::system:
+        return "system error";
+      case ErrorCode::cuda:
+        return "CUDA error";
+      case ErrorCode::corrupt_message:
+        return "corrupt message";
+    }
+    return "unknown error";
+  }
+};
+
+}  // namespace
+
+const std::error_category& error_category() {
+  static const Category category;
+  return category;
+}
+
+Error::Error(ErrorCode code, const std::string& sentence, int culprit)
+    : std::system_error(make_error_code(code)), sentence_(sentence), culprit_(culprit) {}
+Error::~Error() = default;
+const char* Error::what() const noexcept { return sentence_.c_str(); }
+
+void throw_errno(std::string_view what) {
+  const int code = errno;
+  throw Error(ErrorCode::system, std::string(what) + ": " + std::strerror(code));
+}
+
+}  // namespace rondo

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a communicator needs to know before it exists. Filled by runtime/ from a rendezvous, or by local().
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <rondo/communicator.hpp>
+
+#include "comm/authenticator.hpp"
+
+namespace rondo {
+
+struct Bootstrap {
+  int rank = 0;
+  int world_size = 1;
+  std::string name = "world";  // unique within the job; names keys in the store
+  std::uint32_t generation = 0;
+  std::shared_ptr<Store> store;                        // kept: shrink() meets there again
+  std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing (a logged opt-out)
+  // Local addresses that reach the rendezvous, most preferred first; peers connect to them. Empty: loopback.
+  std::vector<std::string> addresses;
+  std::uint16_t first_port = 0, last_port = 0;  // range for peer connections; 0: any
+};
+
+// Collective over `bootstrap.store`. Throws within options.join_timeout.
+RONDO_API Communicator make_communicator(Bootstrap bootstrap, const Options& options);
+
+}  // namespace rondo

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives as data: one row each. A Call is one invocation, before anything is checked or chosen.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <rondo/dtype.hpp>
+#include <rondo/reduce_op.hpp>
+
+namespace rondo {
+
+using Stream = void*;  // a cudaStream_t; null: the device's default; ignored on the CPU
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  gather,
+  scatter,
+  all_gather_v,
+  gather_v,
+  scatter_v,
+  all_to_all_v,
+  send,
+  recv,
+  barrier
+};
+inline constexpr int kCollectiveCount = 15;
+
+// Sizes of one rank's buffers, as multiples of the call's count: 1, world_size, or the sum of the call's counts.
+enum class Extent : std::uint8_t { none, one, world, counts };
+
+struct CollectiveRow {
+  Collective collective;
+  std::string_view name;
+  Extent send, recv;  // at ranks where the buffer is used
+  bool send_at_root;  // the send buffer is used at the root alone
+  bool recv_at_root;  // the receive buffer is used at the root alone
+  bool rooted, reduces;
+  // busbw = algbw * factor(n); algbw counts the larger buffer of a rank.
+  double (*busbw_factor)(int world_size);
+};
+
+RONDO_API const std::array<CollectiveRow, kCollectiveCount>& collective_table();
+inline const CollectiveRow& row_of(Collective c) { return collective_table()[static_cast<std::size_t>(c)]; }
+inline std::string_view name_of(Collective c) { return row_of(c).name; }
+
+// Buffers are the caller's and stay untouched by others until the call returns (async: until wait() returns;
+// group: until end() returns; device memory: until the stream has passed it).
+struct Call {
+  Collective collective{};
+  const void* send = nullptr;
+  void* recv = nullptr;
+  std::size_t count = 0;  // elements; see Extent. The _v forms: this rank's own part, from the counts
+  DataType dtype = DataType::u8;
+  ReduceOp op = ReduceOp::sum;
+  int root = -1;                               // rooted collectives; the peer for send and recv
+  std::span<const std::size_t> send_counts{};  // scatter_v at root, all_to_all_v
+  std::span<const std::size_t> recv_counts{};  // all_gather_v, gather_v at root, all_to_all_v
+  Stream stream = nullptr;
+};
+
+}  // namespace rondo

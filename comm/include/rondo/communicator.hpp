@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicator: a group of ranks and the collectives among them.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <rondo/store.hpp>
+#include <rondo/verbs.hpp>
+
+namespace rondo {
+
+struct RONDO_API Device {
+  enum class Kind : std::uint8_t { cpu, cuda, sim };
+  Kind kind = Kind::cpu;
+  int index = -1;  // -1: local_rank modulo the visible devices
+  static Device cpu() { return {}; }
+  static Device cuda(int index = -1) { return {Kind::cuda, index}; }
+  static Device sim(int index = -1) { return {Kind::sim, index}; }
+};
+
+enum class Determinism : std::uint8_t {
+  deterministic,  // all ranks get the same bits; the same program, placement and tuning gives them again
+  reproducible,   // the bits depend on values and ranks alone, not on algorithm, size, chunking or transport
+  fast,           // anything goes
+};
+
+struct Options {
+  Device device{};
+  std::chrono::milliseconds timeout{600'000};       // of one collective
+  std::chrono::milliseconds join_timeout{300'000};  // of meeting the other ranks
+  Determinism determinism = Determinism::deterministic;
+  std::string node{};  // ranks with equal, non-empty names share memory; empty: found out
+  std::string interface {
+  };  // network interface or address for peer connections; empty: the one that reaches the server
+};
+
+// How to meet: a url and, unless it is "env://", who we are; or a Store of the caller's, alive until create returns.
+struct Rendezvous {
+  int rank = -1;  // -1: assigned by the server
+  int world_size = -1;
+  std::string url = "env://";  // "env://", "tcp://host:port", "file:///path"
+  Store* store = nullptr;
+};
+
+namespace detail {
+class CommunicatorImpl;
+struct WorkState;
+struct WindowState;
+}  // namespace detail
+
+// An asynchronous call. Dropping a Work does not cancel it; the buffers must live until it is done.
+class RONDO_API Work {
+ public:
+  Work() = default;
+  explicit Work(std::shared_ptr<detail::WorkState> state) : state_(std::move(state)) {}
+  void wait();                                        // throws the call's error
+  bool wait_for(std::chrono::milliseconds duration);  // false: still running
+  bool done() const;
+  std::exception_ptr error() const;  // null while running and on success
+
+ private:
+  std::shared_ptr<detail::WorkState> state_;
+};
+
+// The same verbs, started on the communicator's engine thread in the order of the calls.
+class RONDO_API Async : public Verbs<Async, Work> {
+ public:
+  explicit Async(detail::CommunicatorImpl& impl) : impl_(&impl) {}
+  int rank() const;
+  int world_size() const;
+  Work submit(const Call& call);
+
+ private:
+  detail::CommunicatorImpl* impl_;
+};
+
+// Verbs recorded until end(), which starts them together: sends and receives among them cannot block one another.
+class RONDO_API Group : public Verbs<Group, void> {
+ public:
+  explicit Group(detail::CommunicatorImpl& impl);
+  Group(Group&&) noexcept;
+  Group& operator=(Group&&) noexcept;
+  ~Group();  // a group that was not ended has done nothing
+  int rank() const;
+  int world_size() const;
+  void submit(const Call& call);
+  void end();
+
+ private:
+  detail::CommunicatorImpl* impl_;
+  struct Recorded;
+  std::unique_ptr<Recorded> recorded_;
+};
+
+// Memory of the communicator's making that its collectives use without copying it first. Symmetric: every rank
+// allocates the same count. Must go before the communicator.
+template <class T>
+class Window {
+ public:
+  Window() = default;
+  Window(std::shared_ptr<detail::WindowState> state, T* data, std::size_t count)
+      : state_(std::move(state)), data_(data), count_(count) {}
+  std::span<T> span() const { return {data_, count_}; }
+  T* data() const { return data_; }
+  std::size_t size() const { return count_; }
+
+ private:
+  std::shared_ptr<detail::WindowState> state_;
+  T* data_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+// One thread at a time may call a communicator; abort() may be called from any. A collective that fails makes the
+// communicator failed for good: that call and every later one throw the same error, on every rank. An
+// invalid_argument found before anything was sent fails that call alone.
+class RONDO_API Communicator : public Verbs<Communicator, void> {
+ public:
+  Communicator();  // empty: not a member of anything
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();  // bounded; peers that still wait for this rank get aborted
+  explicit Communicator(std::unique_ptr<detail::CommunicatorImpl> impl);
+
+  // Variables of rondorun or torchrun, or RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. With no launcher's variable at
+  // all: a world of one. With another launcher's or half of them: an error that names the variable.
+  static Communicator from_environment(Options options = {});
+  static Communicator create(const Rendezvous& rendezvous, Options options = {});
+  // Ranks as threads of this process: give each Communicator to a thread of its own.
+  static std::vector<Communicator> local(int world_size, Options options = {});
+
+  explicit operator bool() const { return impl_ != nullptr; }
+  int rank() const;
+  int world_size() const;
+  int local_rank() const;  // among the ranks of this node
+  int local_size() const;
+  int node() const;  // index of this node, from 0
+
+  // Collective: a variable-sized value from every rank, in rank order.
+  std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
+
+  Async async();
+  Group group();
+
+  // Collective. Aligned to 64 bytes, zeroed.
+  template <class T>
+  Window<T> allocate(std::size_t count) {
+    auto state = allocate_bytes(count * sizeof(T));
+    T* data = static_cast<T*>(window_data(*state));
+    return Window<T>(std::move(state), data, count);
+  }
+
+  // Collective. One new communicator per color, ranks ordered by key, then by rank here; color < 0: empty.
+  Communicator split(int color, int key);
+  // The survivors' new communicator, one generation later. Called by every survivor of a failed communicator.
+  Communicator shrink();
+  // From any thread: every waiting or later call fails, here and on every rank, within milliseconds.
+  void abort();
+  // Throws what went wrong asynchronously: an async call, a lost peer.
+  void check();
+  // JSON of the last calls on this rank: collective, count, dtype, sequence number, started, finished.
+  std::string flight_record() const;
+
+  void submit(const Call& call);
+
+ private:
+  std::shared_ptr<detail::WindowState> allocate_bytes(std::size_t bytes);
+  static void* window_data(const detail::WindowState& state);
+  std::unique_ptr<detail::CommunicatorImpl> impl_;
+};
+
+}  // namespace rondo

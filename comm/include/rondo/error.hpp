@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one exception type of the library. The code says what the caller can do about it; the message is one sentence
+// that names rank, peer, collective and sequence number where they apply.
+#pragma once
+#include <string>
+#include <system_error>
+
+#include <rondo/export.hpp>
+
+namespace rondo {
+
+enum class ErrorCode {
+  invalid_argument = 1,  // this call is wrong on this rank alone; the communicator goes on
+  mismatch,              // ranks called different things; the communicator has failed
+  timeout,               // a deadline passed; the message says who is missing
+  peer_lost,             // a rank's process or connection is gone
+  aborted,               // abort() was called, here or on another rank
+  unsupported,           // not in this build or on this machine
+  system,                // the operating system refused; carries its reason
+  cuda,                  // the CUDA runtime refused
+  corrupt_message,       // bytes that no peer of ours would have sent
+};
+
+RONDO_API const std::error_category& error_category();
+inline std::error_code make_error_code(ErrorCode code) { return {static_cast<int>(code), error_category()}; }
+
+class RONDO_API Error : public std::system_error {
+ public:
+  // `culprit`: the rank the message blames, -1 when there is none.
+  Error(ErrorCode code, const std::string& sentence, int culprit = -1);
+  ~Error() override;
+  ErrorCode error_code() const { return static_cast<ErrorCode>(code().value()); }
+  int culprit() const { return culprit_; }
+  const char* what() const noexcept override;
+
+ private:
+  std::string sentence_;
+  int culprit_;
+};
+
+}  // namespace rondo
+
+template <>
+struct std::is_error_code_enum<rondo::ErrorCode> : std::true_type {};

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A key-value store that the ranks of a job share while they meet. Bring your own by deriving; the rendezvous client
+// is one. Every call may be made from any thread, blocks at most until its deadline, and throws rondo::Error.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <rondo/export.hpp>
+
+namespace rondo {
+
+class RONDO_API Store {
+ public:
+  using Bytes = std::vector<std::byte>;
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  virtual ~Store();
+  virtual void set(std::string_view key, std::span<const std::byte> value) = 0;
+  // Waits for the key. timeout error at the deadline.
+  virtual Bytes get(std::string_view key, Deadline deadline) = 0;
+  virtual std::optional<Bytes> try_get(std::string_view key) = 0;
+  // Adds to a decimal counter that starts at 0; returns the sum.
+  virtual std::int64_t add(std::string_view key, std::int64_t amount) = 0;
+  // Writes `desired` if the key holds `expected` (nullopt: is absent); returns whether it did.
+  virtual bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
+                               std::span<const std::byte> desired) = 0;
+  virtual bool erase(std::string_view key) = 0;
+
+  // Everybody contributes one value and gets all of them, in order of index: one call per participant and name.
+  // At the deadline the error lists the indices that are missing. The default uses set and get.
+  virtual std::vector<Bytes> exchange(std::string_view name, int index, int participants,
+                                      std::span<const std::byte> value, Deadline deadline);
+};
+
+}  // namespace rondo

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element-wise reductions on host memory, one function per dtype and operator, found by table.
+// Halves and fp8 compute in float. Pointers need no alignment beyond the element's; `out` may equal an input.
+#pragma once
+#include <cstddef>
+
+#include <rondo/dtype.hpp>
+#include <rondo/reduce_op.hpp>
+
+namespace rondo::kernels {
+
+// out[i] = a[i] op b[i]. average and premultiplied_sum combine like sum.
+using Combine = void (*)(void* out, const void* a, const void* b, std::size_t count);
+// out[i] = in[i] * factor, or in[i] / divisor: the operators' first and last touch of a value.
+using Scale = void (*)(void* out, const void* in, std::size_t count, double factor);
+
+Combine find_combine(DataType dtype, ReduceOp::Kind op);  // null where !is_supported
+Scale find_multiply(DataType dtype);                      // premul_sum: each rank's input, once
+Scale find_divide(DataType dtype);                        // average: the complete sum, once
+
+// Left fold in the order given: out = ((in[0] op in[1]) op in[2]) ... Halves and fp8 accumulate in float and round
+// once; `divisor` (average) divides before that rounding. `out` may equal any input.
+using Fold = void (*)(void* out, const void* const* in, int inputs, std::size_t count, double divisor);
+Fold find_fold(DataType dtype, ReduceOp::Kind op);
+
+}  // namespace rondo::kernels

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything a program needs: the communicator, its collectives, and ways to start ranks.
+#pragma once
+#include <functional>
+
+#include <rondo/communicator.hpp>
+
+namespace rondo {
+
+// Runs `body` in world_size child processes, each with a communicator, and waits for them. Returns 0 when all did;
+// otherwise the others are stopped, one sentence on stderr names the first rank that failed and why, and its exit
+// code (128 + signal) is returned. An exception in `body` is such a failure. Call it before starting threads.
+RONDO_API int spawn(int world_size, std::function<void(Communicator&)> body);
+
+}  // namespace rondo
