@@ -11,8 +11,7 @@ function(rondo_configure target)
     ${target}
     PROPERTIES CXX_EXTENSIONS OFF
                CXX_VISIBILITY_PRESET hidden
-               VISIBILITY_INLINES_HIDDEN ON
-               POSITION_INDEPENDENT_CODE ON)
+               VISIBILITY_INLINES_HIDDEN ON)
   if(RONDO_CCACHE)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${RONDO_CCACHE}")
   endif()
@@ -27,6 +26,7 @@ endfunction()
 function(rondo_layer name)
   add_library(rondo_${name} STATIC ${ARGN})
   rondo_configure(rondo_${name})
+  set_target_properties(rondo_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/include")
     target_include_directories(rondo_${name} PUBLIC "$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>")
   endif()
