@@ -36,6 +36,12 @@ class RONDO_API Store {
   // At the deadline the error lists the indices that are missing. The default uses set and get.
   virtual std::vector<Bytes> exchange(std::string_view name, int index, int participants,
                                       std::span<const std::byte> value, Deadline deadline);
+
+  // Who is left of the communicator `name` (unique: it carries the generation). Called by every survivor; members[i]
+  // is the rank in the job of the communicator's rank i, and `index` is the caller. Returns the surviving indices in
+  // order, the same everywhere. A store that knows who is connected answers as soon as everybody alive has asked; the
+  // default waits for all members, and at the deadline takes those that have asked.
+  virtual std::vector<int> survivors(std::string_view name, int index, std::span<const int> members, Deadline deadline);
 };
 
 }  // namespace rondo

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank says when it joins, and what it learns.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace rondo::rendezvous {
+
+struct JoinRequest {
+  int rank = -1;        // -1: assigned, ranks of one node in a row
+  int world_size = -1;  // must be the same everywhere; -1: the server's
+  int local_rank = -1;  // -1: by order of rank on the node; all of a node or none
+  std::string node{};   // equal for ranks that share memory; empty: found out from this machine
+  std::string host{};   // for messages; empty: this machine's name
+  int pid = 0;          // for messages; 0: this process
+  // Where rank 0 can be reached by the user's own program; empty: the address its connection came from.
+  std::string master_address{};
+  std::uint16_t master_port = 0;
+  std::uint32_t generation = 0;  // of the launcher's restarts; the highest one joins, lower ones are refused
+  // A member that says nothing for this long counts as lost; the client says something four times as often. 0: never.
+  std::chrono::milliseconds lease{10'000};
+};
+
+struct Membership {
+  int rank = 0, world_size = 1;
+  int local_rank = 0, local_size = 1;
+  int node = 0, nodes = 1;
+  std::string master_address;
+  std::uint16_t master_port = 0;
+  std::uint32_t generation = 0;
+};
+
+}  // namespace rondo::rendezvous

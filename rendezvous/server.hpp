@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rendezvous server, embedded: sockets and timers around the protocol core, on one thread of its own that touches
+// nothing else. It serves from the constructor's return to the destructor's call.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rondo/export.hpp>
+
+#include "rendezvous/secret.hpp"
+
+namespace rondo::rendezvous {
+
+// What one server takes from strangers; every excess ends in a refusal that says so.
+struct Limits {
+  std::size_t unauthenticated_connections = 1024;
+  std::chrono::milliseconds authenticate_within{5000};
+  std::chrono::milliseconds evict_after{250};  // an unauthenticated connection this old gives way when there are many
+  std::size_t store_bytes = std::size_t{256} << 20;
+};
+
+struct ServerOptions {
+  std::vector<std::string> bind{"127.0.0.1"};  // numeric addresses or names; a wildcard only when asked for
+  std::uint16_t port = 0;                      // 0: any free one, the same for every address
+  std::optional<Secret> secret{};              // nullopt: everybody may join; logged
+  std::string job{};                           // at most 128 bytes
+  int world_size = -1;                         // -1: the first join decides
+  Limits limits{};
+};
+
+class RONDO_API Server {
+ public:
+  explicit Server(ServerOptions options);  // throws when an address cannot be bound
+  ~Server();                               // bounded; closes every connection
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  std::uint16_t port() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rondo::rendezvous
