@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/reduce.hpp"
+
+#include "kernels/reduce_table.hpp"
+
+namespace rondo {
+namespace {
+
+constexpr std::string_view kOpNames[kReduceOpCount] = {"sum",     "product", "min",     "max",       "average",
+                                                       "bit_and", "bit_or",  "bit_xor", "premul_sum"};
+
+const kernels::ReduceTable& best_table() {
+#ifdef RONDO_X86
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("f16c")) {
+    return kernels::reduce_table_avx512();
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return kernels::reduce_table_avx2();
+#endif
+  return kernels::reduce_table_baseline();
+}
+
+const kernels::ReduceRow& row_of(DataType dtype) {
+  static const kernels::ReduceTable& table = best_table();
+  return table.rows[static_cast<int>(dtype)];
+}
+
+}  // namespace
+
+std::string_view name_of(ReduceOp::Kind op) { return kOpNames[op]; }
+bool is_supported(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).combine[op] != nullptr; }
+
+namespace kernels {
+
+Combine find_combine(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).combine[op]; }
+Fold find_fold(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold[op]; }
+Scale find_multiply(DataType dtype) { return row_of(dtype).multiply; }
+Scale find_divide(DataType dtype) { return row_of(dtype).divide; }
+
+}  // namespace kernels
+}  // namespace rondo

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops behind kernels/reduce.hpp, for whatever instruction set the including source is compiled with. All names
+// have internal linkage and nothing of std is called (types only): no function compiled for a newer processor may be
+// merged with another source's copy. `out` may equal an input but never overlaps one partly, so no iteration sees
+// another's store.
+#pragma once
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+#include <type_traits>
+
+#include "kernels/convert.hpp"
+#include "kernels/reduce_table.hpp"
+
+#ifdef __clang__
+#define RONDO_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define RONDO_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace rondo::kernels {
+namespace {
+
+constexpr std::size_t kBlock = 512;  // elements; three blocks of float lie well inside a first-level cache
+
+// ---- element types: how a block of them becomes a block of what is computed in, and back ----
+
+template <class T>
+struct Plain {  // computed in as it is
+  using Stored = T;
+  using Value = T;
+};
+template <class Bits, class Format>
+struct Small {  // computed in float
+  using Stored = Bits;
+  using Value = float;
+};
+
+template <class Bits, class Format>
+[[gnu::always_inline]] inline void widen(Small<Bits, Format>, float* out, const Bits* in, std::size_t count) {
+  RONDO_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) out[i] = Format::widen(in[i]);
+}
+template <class Bits, class Format>
+[[gnu::always_inline]] inline void narrow(Small<Bits, Format>, Bits* out, const float* in, std::size_t count) {
+  RONDO_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<Bits>(Format::narrow(in[i]));
+}
+
+using F16 = Small<std::uint16_t, Half>;
+#ifdef __F16C__
+[[gnu::always_inline]] inline void widen(F16, float* out, const std::uint16_t* in, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i));
+    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(bits));
+  }
+  for (; i < count; ++i) out[i] = Half::widen(in[i]);
+}
+[[gnu::always_inline]] inline void narrow(F16, std::uint16_t* out, const float* in, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), bits);
+  }
+  for (; i < count; ++i) out[i] = static_cast<std::uint16_t>(Half::narrow(in[i]));
+}
+#endif
+
+// ---- operators: commutative bit for bit (NaN payloads excepted), since two ranks may combine in either order ----
+
+template <class T>
+constexpr bool kFloating = __is_same(T, float) || __is_same(T, double);
+
+template <class T>
+struct BitsOf {  // integers wrap around, so they are added and multiplied unsigned
+  using Type = std::make_unsigned_t<T>;
+};
+template <>
+struct BitsOf<float> {
+  using Type = std::uint32_t;
+};
+template <>
+struct BitsOf<double> {
+  using Type = std::uint64_t;
+};
+
+struct Sum {
+  template <class T>
+  [[gnu::always_inline]] static T apply(T a, T b) {
+    if constexpr (kFloating<T>) {
+      return a + b;
+    } else {
+      using Bits = typename BitsOf<T>::Type;
+      return static_cast<T>(static_cast<Bits>(a) + static_cast<Bits>(b));
+    }
+  }
+};
+struct Product {
+  template <class T>
+  [[gnu::always_inline]] static T apply(T a, T b) {
+    if constexpr (kFloating<T>) {
+      return a * b;
+    } else {
+      using Bits = typename BitsOf<T>::Type;
+      return static_cast<T>(static_cast<Bits>(a) * static_cast<Bits>(b));
+    }
+  }
+};
+// -0 is less than +0, and a NaN on either side wins.
+template <bool kLess>
+struct Extreme {
+  template <class T>
+  [[gnu::always_inline]] static T apply(T a, T b) {
+    const T picked = (kLess ? a < b : b < a) ? a : b;
+    if constexpr (kFloating<T>) {
+      using Bits = typename BitsOf<T>::Type;
+      const Bits left = __builtin_bit_cast(Bits, a);
+      const Bits right = __builtin_bit_cast(Bits, b);
+      const Bits equal = kLess ? left | right : left & right;
+      const Bits ordered = a == b ? equal : __builtin_bit_cast(Bits, picked);
+      return __builtin_isunordered(a, b) ? a + b : __builtin_bit_cast(T, ordered);
+    } else {
+      return picked;
+    }
+  }
+};
+using Min = Extreme<true>;
+using Max = Extreme<false>;
+struct And {
+  template <class T>
+  [[gnu::always_inline]] static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <class T>
+  [[gnu::always_inline]] static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <class T>
+  [[gnu::always_inline]] static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+// ---- out = a op b ----
+
+template <class Op, class Value>
+[[gnu::always_inline]] inline void apply(Value* out, const Value* a, const Value* b, std::size_t count) {
+  RONDO_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) out[i] = Op::apply(a[i], b[i]);
+}
+
+[[gnu::always_inline]] inline std::size_t block_at(std::size_t first, std::size_t count) {
+  return count - first < kBlock ? count - first : kBlock;
+}
+
+template <class E, class Op>
+void combine(void* out, const void* a, const void* b, std::size_t count) {
+  using Stored = typename E::Stored;
+  auto* to = static_cast<Stored*>(out);
+  auto* left = static_cast<const Stored*>(a);
+  auto* right = static_cast<const Stored*>(b);
+  if constexpr (__is_same(Stored, typename E::Value)) {
+    apply<Op>(to, left, right, count);
+  } else {
+    float x[kBlock], y[kBlock];
+    for (std::size_t first = 0; first < count; first += kBlock) {
+      const std::size_t block = block_at(first, count);
+      widen(E{}, x, left + first, block);
+      widen(E{}, y, right + first, block);
+      apply<Op>(x, x, y, block);
+      narrow(E{}, to + first, x, block);
+    }
+  }
+}
+
+// ---- scaling ----
+
+template <class T>
+[[gnu::always_inline]] inline T saturate(double value) {  // towards zero; NaN becomes 0
+  constexpr T kLowest = T(-1) < T(0) ? static_cast<T>(std::uint64_t{1} << (8 * sizeof(T) - 1)) : T(0);
+  constexpr T kHighest = static_cast<T>(~kLowest);
+  constexpr double kLimit = 2.0 * static_cast<double>(kHighest / 2 + 1);  // exact: a power of two
+  if (!(value < kLimit)) return value >= kLimit ? kHighest : T(0);
+  return value <= static_cast<double>(kLowest) ? kLowest : static_cast<T>(value);
+}
+
+// A whole factor multiplies integers exactly (wrapping); any other goes through double.
+template <class T>
+void multiply_integers(T* out, const T* in, std::size_t count, double factor) {
+  if (factor >= -0x1p62 && factor <= 0x1p62 && factor == static_cast<double>(static_cast<std::int64_t>(factor))) {
+    const auto whole = static_cast<std::uint64_t>(static_cast<std::int64_t>(factor));
+    RONDO_INDEPENDENT
+    for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<T>(static_cast<std::uint64_t>(in[i]) * whole);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) out[i] = saturate<T>(static_cast<double>(in[i]) * factor);
+  }
+}
+
+template <bool kDivide, class Value>
+[[gnu::always_inline]] inline void scale_values(Value* out, const Value* in, std::size_t count, double factor) {
+  if constexpr (kFloating<Value>) {
+    const auto by = static_cast<Value>(factor);
+    RONDO_INDEPENDENT
+    for (std::size_t i = 0; i < count; ++i) out[i] = kDivide ? in[i] / by : in[i] * by;
+  } else if constexpr (kDivide) {  // by a number of ranks: 1 or more
+    const auto by = static_cast<std::int64_t>(factor);
+    if (by == 1 && out == in) return;
+    for (std::size_t i = 0; i < count; ++i) {
+      if constexpr (sizeof(Value) == 8) {
+        out[i] = in[i] / static_cast<Value>(by);
+      } else {
+        out[i] = static_cast<Value>(static_cast<std::int64_t>(in[i]) / by);
+      }
+    }
+  } else {
+    multiply_integers(out, in, count, factor);
+  }
+}
+
+template <class E, bool kDivide>
+void scale(void* out, const void* in, std::size_t count, double factor) {
+  using Stored = typename E::Stored;
+  auto* to = static_cast<Stored*>(out);
+  auto* from = static_cast<const Stored*>(in);
+  if constexpr (__is_same(Stored, typename E::Value)) {
+    scale_values<kDivide>(to, from, count, factor);
+  } else {
+    float x[kBlock];
+    for (std::size_t first = 0; first < count; first += kBlock) {
+      const std::size_t block = block_at(first, count);
+      widen(E{}, x, from + first, block);
+      scale_values<kDivide>(x, x, block, factor);
+      narrow(E{}, to + first, x, block);
+    }
+  }
+}
+
+// ---- the canonical left fold ----
+
+// Blocks accumulate beside `out`, which may be any of the inputs.
+template <class E, class Op, bool kDivide>
+void fold(void* out, const void* const* in, int inputs, std::size_t count, double divisor) {
+  using Stored = typename E::Stored;
+  using Value = typename E::Value;
+  constexpr bool kPlain = __is_same(Stored, Value);
+  Value sum[kBlock];
+  [[maybe_unused]] Value next[kPlain ? 1 : kBlock];
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t block = block_at(first, count);
+    for (int rank = 0; rank < inputs; ++rank) {
+      auto* from = static_cast<const Stored*>(in[rank]) + first;
+      if constexpr (kPlain) {
+        if (rank == 0) {
+          __builtin_memcpy(sum, from, block * sizeof(Value));
+        } else {
+          apply<Op>(sum, sum, from, block);
+        }
+      } else {
+        widen(E{}, rank == 0 ? sum : next, from, block);
+        if (rank != 0) apply<Op>(sum, sum, next, block);
+      }
+    }
+    if constexpr (kDivide) scale_values<true>(sum, sum, block, divisor);
+    auto* to = static_cast<Stored*>(out) + first;
+    if constexpr (kPlain) {
+      __builtin_memcpy(to, sum, block * sizeof(Value));
+    } else {
+      narrow(E{}, to, sum, block);
+    }
+  }
+}
+
+// ---- the table: one row per dtype; columns in the order of ReduceOp::Kind ----
+
+template <class E>
+constexpr ReduceRow row_of(DataType dtype) {
+  ReduceRow row{
+      dtype,
+      {combine<E, Sum>, combine<E, Product>, combine<E, Min>, combine<E, Max>, combine<E, Sum>},
+      {fold<E, Sum, false>, fold<E, Product, false>, fold<E, Min, false>, fold<E, Max, false>, fold<E, Sum, true>},
+      scale<E, false>,
+      scale<E, true>};
+  row.combine[ReduceOp::premultiplied_sum] = row.combine[ReduceOp::sum];
+  row.fold[ReduceOp::premultiplied_sum] = row.fold[ReduceOp::sum];
+  if constexpr (!kFloating<typename E::Value>) {
+    row.combine[ReduceOp::bit_and] = combine<E, And>;
+    row.combine[ReduceOp::bit_or] = combine<E, Or>;
+    row.combine[ReduceOp::bit_xor] = combine<E, Xor>;
+    row.fold[ReduceOp::bit_and] = fold<E, And, false>;
+    row.fold[ReduceOp::bit_or] = fold<E, Or, false>;
+    row.fold[ReduceOp::bit_xor] = fold<E, Xor, false>;
+  }
+  return row;
+}
+
+constexpr ReduceTable kTable = {{
+    row_of<Plain<std::int8_t>>(DataType::i8),
+    row_of<Plain<std::uint8_t>>(DataType::u8),
+    row_of<Plain<std::int32_t>>(DataType::i32),
+    row_of<Plain<std::uint32_t>>(DataType::u32),
+    row_of<Plain<std::int64_t>>(DataType::i64),
+    row_of<Plain<std::uint64_t>>(DataType::u64),
+    row_of<F16>(DataType::f16),
+    row_of<Small<std::uint16_t, Bfloat>>(DataType::bf16),
+    row_of<Plain<float>>(DataType::f32),
+    row_of<Plain<double>>(DataType::f64),
+    row_of<Small<std::uint8_t, E4m3>>(DataType::f8e4m3),
+    row_of<Small<std::uint8_t, E5m2>>(DataType::f8e5m2),
+}};
+
+}  // namespace
+}  // namespace rondo::kernels

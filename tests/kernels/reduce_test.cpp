@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every dtype and operator, every instruction set the processor has, against one element at a time in plain C++.
+#include "kernels/reduce.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/reduce_table.hpp"
+#include "tests/support/catch.hpp"
+
+using rondo::DataType;
+using rondo::ReduceOp;
+
+namespace {
+
+std::vector<const rondo::kernels::ReduceTable*> tables() {
+  std::vector<const rondo::kernels::ReduceTable*> all = {&rondo::kernels::reduce_table_baseline()};
+#ifdef RONDO_X86
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+    all.push_back(&rondo::kernels::reduce_table_avx2());
+  }
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    all.push_back(&rondo::kernels::reduce_table_avx512());
+  }
+#endif
+  return all;
+}
+
+template <class T>
+constexpr bool kFloatingValue = !std::is_integral_v<T>;
+template <class T>
+using Value = std::conditional_t<std::is_integral_v<T> || std::is_same_v<T, double>, T, float>;
+
+template <class V>
+V reference(ReduceOp::Kind op, V a, V b) {
+  if constexpr (std::is_integral_v<V>) {
+    using U = std::conditional_t<sizeof(V) < 4, unsigned, std::make_unsigned_t<V>>;
+    switch (op) {
+      case ReduceOp::product:
+        return static_cast<V>(static_cast<U>(a) * static_cast<U>(b));
+      case ReduceOp::min:
+        return a < b ? a : b;
+      case ReduceOp::max:
+        return a < b ? b : a;
+      case ReduceOp::bit_and:
+        return static_cast<V>(a & b);
+      case ReduceOp::bit_or:
+        return static_cast<V>(a | b);
+      case ReduceOp::bit_xor:
+        return static_cast<V>(a ^ b);
+      default:
+        return static_cast<V>(static_cast<U>(a) + static_cast<U>(b));
+    }
+  } else {
+    if (op == ReduceOp::product) return a * b;
+    if (op != ReduceOp::min && op != ReduceOp::max) return a + b;
+    if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<V>::quiet_NaN();
+    if (a == b) return std::signbit(a) == (op == ReduceOp::min) ? a : b;
+    return (a < b) == (op == ReduceOp::min) ? a : b;
+  }
+}
+
+template <class T>
+bool same(T a, T b) {  // the same bits, or both NaN
+  if constexpr (kFloatingValue<T>) {
+    if (std::isnan(static_cast<Value<T>>(a)) && std::isnan(static_cast<Value<T>>(b))) return true;
+  }
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+template <class T>
+std::vector<T> random_values(std::mt19937_64& random, std::size_t count) {  // any bits, and many small numbers
+  std::vector<T> values(count);
+  for (T& value : values) {
+    const std::uint64_t bits = random();
+    if (bits % 3 != 0) {
+      std::memcpy(static_cast<void*>(&value), &bits, sizeof(T));
+    } else {
+      value = static_cast<T>(static_cast<Value<T>>(static_cast<int>(bits >> 8 & 31) - 16));
+    }
+  }
+  return values;
+}
+
+constexpr ReduceOp::Kind kOps[] = {ReduceOp::sum,    ReduceOp::product, ReduceOp::min,
+                                   ReduceOp::max,    ReduceOp::average, ReduceOp::bit_and,
+                                   ReduceOp::bit_or, ReduceOp::bit_xor, ReduceOp::premultiplied_sum};
+constexpr std::size_t kCounts[] = {0, 1, 7, 8, 9, 511, 512, 513, 1500};
+
+template <class V>
+V divided(V value, int ranks) {
+  return static_cast<V>(value / static_cast<V>(ranks));
+}
+
+}  // namespace
+
+#define RONDO_ALL_TYPES                                                                                \
+  std::int8_t, std::uint8_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, rondo::float16, \
+      rondo::bfloat16, float, double, rondo::float8_e4m3, rondo::float8_e5m2
+
+TEMPLATE_TEST_CASE("combine: every operator, odd counts, in place", "", RONDO_ALL_TYPES) {
+  using T = TestType;
+  std::mt19937_64 random(7);
+  for (const auto* table : tables()) {
+    const auto& row = table->rows[static_cast<int>(rondo::data_type_of<T>)];
+    REQUIRE(row.dtype == rondo::data_type_of<T>);
+    for (const ReduceOp::Kind op : kOps) {
+      const auto combine = row.combine[op];
+      const bool bitwise = op == ReduceOp::bit_and || op == ReduceOp::bit_or || op == ReduceOp::bit_xor;
+      REQUIRE((combine != nullptr) == (std::is_integral_v<T> || !bitwise));
+      REQUIRE((row.fold[op] != nullptr) == (combine != nullptr));
+      if (combine == nullptr) continue;
+      for (const std::size_t count : kCounts) {
+        const auto a = random_values<T>(random, count + 1);
+        const auto b = random_values<T>(random, count + 1);
+        std::vector<T> out(count + 1, a[count]), over_a = a, over_b = b, swapped(count + 1);
+        combine(out.data(), a.data(), b.data(), count);
+        combine(over_a.data(), over_a.data(), b.data(), count);
+        combine(over_b.data(), a.data(), over_b.data(), count);
+        combine(swapped.data(), b.data(), a.data(), count);
+        int wrong = !same(out[count], a[count]);
+        for (std::size_t i = 0; i < count; ++i) {
+          const T expected(reference<Value<T>>(op, static_cast<Value<T>>(a[i]), static_cast<Value<T>>(b[i])));
+          wrong += !same(out[i], expected) + !same(over_a[i], expected) + !same(over_b[i], expected) +
+                   !same(swapped[i], expected);
+        }
+        INFO(rondo::name_of(op) << " count " << count);
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("fold: left to right, one rounding, average divides the whole", "", RONDO_ALL_TYPES) {
+  using T = TestType;
+  using V = Value<T>;
+  constexpr int kRanks = 5;
+  std::mt19937_64 random(8);
+  for (const auto* table : tables()) {
+    for (const ReduceOp::Kind op : kOps) {
+      const auto fold = table->rows[static_cast<int>(rondo::data_type_of<T>)].fold[op];
+      if (fold == nullptr) continue;
+      for (const std::size_t count : kCounts) {
+        for (int ranks : {1, kRanks}) {
+          std::vector<std::vector<T>> in;
+          const void* pointers[kRanks];
+          for (int r = 0; r < ranks; ++r) in.push_back(random_values<T>(random, count));
+          const auto original = in;
+          for (int r = 0; r < ranks; ++r) pointers[r] = in[static_cast<std::size_t>(r)].data();
+          T* out = in.back().data();  // over the last input
+          fold(out, pointers, ranks, count, ranks);
+          int wrong = 0;
+          for (std::size_t i = 0; i < count; ++i) {
+            V sum = static_cast<V>(original[0][i]);
+            for (int r = 1; r < ranks; ++r) {
+              sum = reference<V>(op, sum, static_cast<V>(original[static_cast<std::size_t>(r)][i]));
+            }
+            if (op == ReduceOp::average) sum = divided(sum, ranks);
+            wrong += !same(out[i], T(sum));
+          }
+          INFO(rondo::name_of(op) << " count " << count << " ranks " << ranks);
+          CHECK(wrong == 0);
+        }
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("scale: multiply and divide", "", RONDO_ALL_TYPES) {
+  using T = TestType;
+  using V = Value<T>;
+  std::mt19937_64 random(9);
+  for (const auto* table : tables()) {
+    const auto& row = table->rows[static_cast<int>(rondo::data_type_of<T>)];
+    const auto in = random_values<T>(random, 1500);
+    std::vector<T> out = in, thirds(in.size()), doubled(in.size());
+    row.divide(out.data(), out.data(), out.size(), 3);
+    row.multiply(thirds.data(), in.data(), in.size(), 0.5);
+    row.multiply(doubled.data(), in.data(), in.size(), 3);
+    int wrong = 0;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const auto value = static_cast<V>(in[i]);
+      wrong += !same(out[i], T(divided(value, 3)));
+      if constexpr (std::is_integral_v<T>) {
+        using U = std::conditional_t<sizeof(V) < 4, unsigned, std::make_unsigned_t<V>>;
+        wrong += doubled[i] != static_cast<T>(static_cast<U>(value) * U{3});
+        if (sizeof(T) < 8) wrong += thirds[i] != static_cast<T>(value / 2);
+      } else {
+        wrong += !same(thirds[i], T(value * V(0.5))) + !same(doubled[i], T(value * V(3)));
+      }
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("integers scale with truncation toward zero and stay in range") {
+  const auto multiply8 = rondo::kernels::find_multiply(DataType::i8);
+  const std::int8_t in[] = {-7, 7, 127, -128};
+  std::int8_t out[4];
+  multiply8(out, in, 4, 0.5);
+  CHECK((out[0] == -3 && out[1] == 3 && out[2] == 63 && out[3] == -64));
+  multiply8(out, in, 4, 1.5);
+  CHECK((out[2] == 127 && out[3] == -128));
+  const std::int64_t big = (std::int64_t{1} << 62) + 1;
+  std::int64_t kept = 0;
+  rondo::kernels::find_multiply(DataType::i64)(&kept, &big, 1, 1.0);
+  CHECK(kept == big);
+  const std::uint64_t top = ~std::uint64_t{0};
+  std::uint64_t limited = 0;
+  rondo::kernels::find_multiply(DataType::u64)(&limited, &top, 1, 1.5);
+  CHECK(limited == top);
+  rondo::kernels::find_multiply(DataType::u64)(&limited, &top, 1, -0.5);
+  CHECK(limited == 0);
+}
+
+TEST_CASE("speed of combine in cache", "[.timing]") {
+  constexpr std::size_t kBytes = 64 * 1024;
+  std::vector<unsigned char> a(kBytes, 1), b(kBytes, 2), out(kBytes);
+  for (const auto* table : tables()) {
+    for (const auto& row : table->rows) {
+      for (const ReduceOp::Kind op : {ReduceOp::sum, ReduceOp::min}) {
+        const std::size_t count = kBytes / rondo::size_of(row.dtype);
+        double best = 1e9;
+        for (int repeat = 0; repeat < 20; ++repeat) {
+          const auto start = std::chrono::steady_clock::now();
+          for (int i = 0; i < 20; ++i) row.combine[op](a.data(), a.data(), b.data(), count);
+          best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 20);
+        }
+        std::printf("%s %s %.1f GB/s\n", rondo::name_of(row.dtype).data(), rondo::name_of(op).data(),
+                    static_cast<double>(kBytes) / best / 1e9);
+      }
+    }
+  }
+}
