@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of the house as tables.
+#pragma once
+#include <array>
+#include <string_view>
+#include <vector>
+
+namespace rondo::tree {
+
+// Lowest first: a layer may include itself and what it lists, which lies in layers above it in this table.
+struct Layer {
+  std::string_view folder;             // the longest matching folder decides
+  std::vector<std::string_view> ours;  // folders (ending in '/') and single headers
+};
+inline const std::vector<Layer>& layers() {
+  static const std::vector<Layer> table = {
+      {"kernels/", {}},
+      {"comm/base/", {"kernels/include/rondo/export.hpp", "comm/include/rondo/error.hpp"}},
+      {"comm/", {"kernels/", "comm/base/"}},
+      {"proto/", {}},
+      {"rendezvous/",
+       {"proto/", "comm/base/", "kernels/include/rondo/export.hpp", "comm/include/rondo/error.hpp",
+        "comm/include/rondo/store.hpp", "comm/authenticator.hpp"}},
+      {"runtime/", {"kernels/", "comm/base/", "comm/", "rendezvous/"}},
+      {"trainer/", {"kernels/include/", "comm/include/"}},
+      {"tools/", {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/"}},
+      {"bench/", {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/"}},
+      {"examples/", {"kernels/include/", "comm/include/", "runtime/include/", "trainer/include/"}},
+      {"tests/",
+       {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/", "tools/", "bench/",
+        "examples/"}},
+  };
+  return table;
+}
+
+// Who may include which library. What is not listed counts as the standard library or the OS and is free for all.
+struct Library {
+  std::string_view prefix;
+  std::vector<std::string_view> users;  // folders and single files
+};
+inline const std::vector<Library>& libraries() {
+  static const std::vector<Library> table = {
+      {"boost/", {"comm/transport/", "rendezvous/", "tools/", "bench/", "tests/"}},
+      {"catch2/", {"tests/"}},
+      {"CLI/", {"tools/", "bench/", "examples/"}},
+      {"cuda", {}},
+      {"fmt/", {"comm/", "rendezvous/", "runtime/", "trainer/", "tools/", "bench/", "tests/"}},
+      {"google/protobuf/", {"rendezvous/", "tests/"}},
+      {"nlohmann/", {"tools/", "bench/", "tests/"}},
+      {"openssl/", {"rendezvous/", "tests/"}},
+      {"spdlog/", {"comm/base/log.cpp"}},
+  };
+  return table;
+}
+
+// Words of our own code, outside the tests, that one file alone may use.
+struct Reserved {
+  std::string_view word, file, instead;
+};
+inline constexpr std::array<Reserved, 2> kReserved = {{
+    {"getenv", "comm/base/env.cpp", "use comm/base/env.hpp"},
+    {".detach()", "", "give the thread an owner that joins it"},
+}};
+
+}  // namespace rondo::tree
