@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rondo/trainer/sampler.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+#include <rondo/error.hpp>
+
+#include "tests/support/catch.hpp"
+
+namespace {
+
+using rondo::trainer::DistributedSampler;
+using rondo::trainer::Tail;
+using Indices = std::vector<std::size_t>;
+
+Indices indices(std::size_t samples, int rank, int world_size, rondo::trainer::SamplerOptions options) {
+  return DistributedSampler(samples, rank, world_size, options).indices();
+}
+
+// What the ranks' lists are when dealt back into one: position i of the epoch is rank i % world_size, place i / it.
+Indices dealt_back(std::size_t samples, int world_size, rondo::trainer::SamplerOptions options) {
+  std::vector<Indices> lists;
+  for (int r = 0; r < world_size; ++r) lists.push_back(indices(samples, r, world_size, options));
+  Indices all;
+  for (std::size_t place = 0; place < lists[0].size(); ++place) {
+    for (const Indices& list : lists) {
+      if (place < list.size()) all.push_back(list[place]);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("ten samples on three ranks, padded and dropped") {
+  CHECK(indices(10, 0, 3, {.shuffle = false}) == Indices{0, 3, 6, 9});
+  CHECK(indices(10, 1, 3, {.shuffle = false}) == Indices{1, 4, 7, 0});
+  CHECK(indices(10, 2, 3, {.shuffle = false}) == Indices{2, 5, 8, 1});
+  CHECK(indices(10, 0, 3, {.shuffle = false, .tail = Tail::drop}) == Indices{0, 3, 6});
+  CHECK(indices(10, 1, 3, {.shuffle = false, .tail = Tail::drop}) == Indices{1, 4, 7});
+  CHECK(indices(10, 2, 3, {.shuffle = false, .tail = Tail::drop}) == Indices{2, 5, 8});
+}
+
+TEST_CASE("fewer samples than ranks: padding repeats them as often as needed, dropping leaves none") {
+  for (int rank = 0; rank < 7; ++rank) {
+    CHECK(indices(2, rank, 7, {.shuffle = false}) == Indices{static_cast<std::size_t>(rank % 2)});
+    CHECK(indices(2, rank, 7, {.shuffle = false, .tail = Tail::drop}).empty());
+    CHECK(indices(0, rank, 7, {}).empty());
+  }
+}
+
+TEST_CASE("every tail gives size() indices and covers what it promises") {
+  for (std::size_t samples = 0; samples <= 40; ++samples) {
+    for (int world_size = 1; world_size <= 9; ++world_size) {
+      const Indices exact = dealt_back(samples, world_size, {.tail = Tail::exact});
+      CHECK(std::is_permutation(exact.begin(), exact.end(), rondo::trainer::random_permutation(samples, 0).begin()));
+      CHECK(exact == rondo::trainer::random_permutation(samples, 0));
+      const Indices padded = dealt_back(samples, world_size, {.tail = Tail::pad});
+      CHECK(padded.size() == (samples + static_cast<std::size_t>(world_size) - 1) /
+                                 static_cast<std::size_t>(world_size) * static_cast<std::size_t>(world_size));
+      CHECK(std::equal(exact.begin(), exact.end(), padded.begin()));
+      const Indices dropped = dealt_back(samples, world_size, {.tail = Tail::drop});
+      CHECK(dropped.size() == samples / static_cast<std::size_t>(world_size) * static_cast<std::size_t>(world_size));
+      CHECK(std::equal(dropped.begin(), dropped.end(), exact.begin()));
+    }
+  }
+}
+
+TEST_CASE("the ranks' next samples are the same set whatever the world size") {
+  const Indices one = dealt_back(240, 1, {.seed = 3});
+  CHECK(dealt_back(240, 2, {.seed = 3}) == one);
+  CHECK(dealt_back(240, 8, {.seed = 3}) == one);
+}
+
+TEST_CASE("the shuffle is torch.randperm's") {
+  // torch.manual_seed(0); torch.randperm(10)
+  CHECK(rondo::trainer::random_permutation(10, 0) == Indices{4, 1, 7, 5, 3, 9, 0, 8, 6, 2});
+}
+
+TEST_CASE("set_epoch gives another shuffle, which seed + epoch decides") {
+  DistributedSampler sampler(100, 0, 1, {.seed = 5});
+  const Indices first = sampler.indices();
+  CHECK(sampler.indices() == first);
+  sampler.set_epoch(2);
+  CHECK(sampler.indices() != first);
+  CHECK(sampler.indices() == rondo::trainer::random_permutation(100, 7));
+}
+
+TEST_CASE("a rank outside the world is refused") {
+  CHECK_THROWS_AS(DistributedSampler(10, 3, 3), rondo::Error);
+  CHECK_THROWS_AS(DistributedSampler(10, -1, 3), rondo::Error);
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/agreement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace rondo::trainer {
+namespace {
+
+// A line each for the options and every parameter; a name's own line breaks do not matter, lines are only compared.
+std::string describe(const std::vector<Parameter>& parameters, const SynchronizerOptions& options) {
+  std::string text =
+      fmt::format("{} parameters, buckets of {} and {} bytes, broadcast {}\n", parameters.size(),
+                  options.first_bucket_bytes, options.bucket_bytes, options.broadcast_parameters ? "on" : "off");
+  for (const Parameter& p : parameters) {
+    text += fmt::format("'{}' with {} elements of {}{}\n", p.name, p.count, name_of(p.dtype),
+                        p.values == nullptr ? ", without values" : "");
+  }
+  return text;
+}
+
+std::vector<std::string_view> lines(std::span<const std::byte> bytes) {
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<std::string_view> result;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1);
+    result.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return result;
+}
+
+std::string_view line_or_nothing(const std::vector<std::string_view>& all, std::size_t index) {
+  return index < all.size() ? all[index] : std::string_view("nothing more");
+}
+
+// Line 0 holds the options, so it is told last: a parameter says more than a count of them.
+std::string difference(const std::vector<std::string_view>& mine, const std::vector<std::string_view>& theirs,
+                       int rank) {
+  const std::size_t most = std::max(mine.size(), theirs.size());
+  for (std::size_t i = 1; i < most; ++i) {
+    const std::string_view a = line_or_nothing(mine, i);
+    const std::string_view b = line_or_nothing(theirs, i);
+    if (a == b) continue;
+    return fmt::format(
+        "GradientSynchronizer: rank 0 registered as parameter {}: {}, but rank {}: {}; register the same parameters in "
+        "the same order on every rank",
+        i - 1, a, rank, b);
+  }
+  return fmt::format("GradientSynchronizer: rank 0 has {}, but rank {} has {}; pass the same options on every rank",
+                     mine.at(0), rank, theirs.at(0));
+}
+
+}  // namespace
+
+void check_agreement(Communicator& communicator, const std::vector<Parameter>& parameters,
+                     const SynchronizerOptions& options) {
+  const std::string mine = describe(parameters, options);
+  const auto all = communicator.all_gather_bytes(std::as_bytes(std::span(mine)));
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const int other = static_cast<int>(rank);
+    throw Error(ErrorCode::mismatch, difference(lines(all[0]), lines(all[rank]), other), other);
+  }
+}
+
+}  // namespace rondo::trainer

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which samples a rank sees in an epoch, in the order that PyTorch's DistributedSampler gives: a permutation that
+// depends on seed + epoch alone, dealt out like cards. So the ranks' next b samples are together the next
+// world_size * b of the permutation, whatever the world size.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <rondo/export.hpp>
+
+namespace rondo::trainer {
+
+enum class Tail : std::uint8_t {
+  pad,    // ranks get equally many; the first samples of the permutation are repeated to fill up
+  drop,   // ranks get equally many; what does not divide is left out this epoch
+  exact,  // every sample exactly once: the first ranks may get one more. For evaluation
+};
+
+struct SamplerOptions {
+  bool shuffle = true;
+  std::uint64_t seed = 0;  // the same on every rank
+  Tail tail = Tail::pad;
+};
+
+class RONDO_API DistributedSampler {
+ public:
+  // Error(invalid_argument) unless 0 <= rank < world_size.
+  DistributedSampler(std::size_t sample_count, int rank, int world_size, SamplerOptions options = {});
+
+  void set_epoch(std::uint64_t epoch) { epoch_ = epoch; }  // before each epoch, or all see the same shuffle
+  std::size_t size() const;                                // samples of this rank per epoch
+  std::vector<std::size_t> indices() const;                // of this rank in this epoch
+
+ private:
+  std::size_t sample_count_;
+  std::size_t rank_;
+  std::size_t world_size_;
+  SamplerOptions options_;
+  std::uint64_t epoch_ = 0;
+};
+
+// torch.randperm(count) of a CPU generator with this seed: Mersenne Twister, modulo, swap with a later one.
+RONDO_API std::vector<std::size_t> random_permutation(std::size_t count, std::uint64_t seed);
+
+}  // namespace rondo::trainer

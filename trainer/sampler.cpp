@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rondo/trainer/sampler.hpp>
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include <rondo/error.hpp>
+
+namespace rondo::trainer {
+namespace {
+
+// Modulo of a 32-bit draw is uneven for counts near 2^32; PyTorch then draws 64 bits, high word first, and builds the
+// permutation inside out.
+std::vector<std::size_t> huge_permutation(std::size_t count, std::mt19937& engine) {
+  std::vector<std::size_t> order(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t high = engine();
+    const std::size_t other = (high << 32 | engine()) % (i + 1);
+    order[i] = i;
+    std::swap(order[i], order[other]);
+  }
+  return order;
+}
+
+}  // namespace
+
+std::vector<std::size_t> random_permutation(std::size_t count, std::uint64_t seed) {
+  std::mt19937 engine(static_cast<std::uint32_t>(seed));
+  if (count >= std::numeric_limits<std::uint32_t>::max() / 20) return huge_permutation(count, engine);
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (std::size_t i = 0; i + 1 < count; ++i) std::swap(order[i], order[i + engine() % (count - i)]);
+  return order;
+}
+
+DistributedSampler::DistributedSampler(std::size_t sample_count, int rank, int world_size, SamplerOptions options)
+    : sample_count_(sample_count), options_(options) {
+  if (rank < 0 || rank >= world_size) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("DistributedSampler: rank {} is outside a world of {}; pass the communicator's rank() and "
+                            "world_size()",
+                            rank, world_size));
+  }
+  rank_ = static_cast<std::size_t>(rank);
+  world_size_ = static_cast<std::size_t>(world_size);
+}
+
+std::size_t DistributedSampler::size() const {
+  const std::size_t whole = sample_count_ / world_size_;
+  const std::size_t rest = sample_count_ % world_size_;
+  switch (options_.tail) {
+    case Tail::pad:
+      return whole + (rest != 0);
+    case Tail::drop:
+      return whole;
+    case Tail::exact:
+      return whole + (rank_ < rest);
+  }
+  return 0;
+}
+
+std::vector<std::size_t> DistributedSampler::indices() const {
+  std::vector<std::size_t> order;
+  if (options_.shuffle) order = random_permutation(sample_count_, options_.seed + epoch_);
+  std::vector<std::size_t> mine(size());
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    const std::size_t position = (rank_ + i * world_size_) % sample_count_;  // padding starts over
+    mine[i] = options_.shuffle ? order[position] : position;
+  }
+  return mine;
+}
+
+}  // namespace rondo::trainer
