@@ -4,7 +4,6 @@
 #pragma once
 #include <concepts>
 #include <cstddef>
-#include <initializer_list>
 #include <span>
 
 namespace rondo::kernels {
@@ -28,7 +27,9 @@ struct Place {  // where a Move reads or writes; elements
 //   then, if `complete`, the operator's last touch (average divides);
 //   then stored at `store` and / or sent to `to`.
 // Reading Buffer::input applies the operator's first touch (premul_sum multiplies) when the collective reduces.
-// Each Move travels as ceil(count / slice) FIFO steps; count 0 travels not at all, on both sides.
+// Each Move travels as ceil(count / slice) FIFO steps; count 0 travels not at all, on both sides. A Move that receives
+// and sends does so slice by slice: slice i is taken from one link and put on the other at once. A Move with neither
+// store nor to drops what it receives.
 struct Move {
   std::size_t count = 0;
   int from = kNobody;
@@ -48,20 +49,44 @@ struct Fold {
 
 template <class P>
 concept Primitives = requires(P p, std::span<const Move> moves, const Fold& fold) {
-  // Moves progress together; moves over one link keep the order in which they are listed.
+  // Moves progress together, so none may read or write what another writes; moves over one link keep the order in
+  // which they are listed.
   { p.run(moves) } -> std::same_as<void>;
   { p.fold(fold) } -> std::same_as<void>;
-  // Elements that one Move may carry without waiting for its receiver to drain a slot first; the same on every rank.
+  // Elements that one Move may carry without waiting for its receiver to drain a slot first; the same on every rank,
+  // at least 1. No algorithm sends or receives more in one Move; a Move without a peer may have any count.
+  // It is slices per chunk times slice, and a link has more slots than that many slices (a full ring must turn).
   { p.chunk_capacity() } -> std::convertible_to<std::size_t>;
+};
+
+struct Range {  // elements
+  std::size_t offset = 0;
+  std::size_t count = 0;
 };
 
 // What every algorithm is told. `count` is the collective's own count: all_reduce, broadcast, reduce: elements of the
 // message; reduce_scatter, all_gather, all_to_all, gather, scatter: elements of one rank's block.
+// Variable counts: where a buffer is made of one block per rank, counts and offsets (one per rank, else empty) say
+// where each lies; the same on all ranks, but for all_to_all, where recv_counts[i] here is send_counts[rank] there.
 struct Work {
   int rank = 0;
   int size = 1;
   int root = 0;
   std::size_t count = 0;
+  std::span<const std::size_t> send_counts{};  // blocks of input: scatter, all_to_all
+  std::span<const std::size_t> send_offsets{};
+  std::span<const std::size_t> recv_counts{};  // blocks of output: all_gather, gather, all_to_all
+  std::span<const std::size_t> recv_offsets{};
+
+  constexpr Range send_block(int of) const { return block(send_counts, send_offsets, of); }
+  constexpr Range recv_block(int of) const { return block(recv_counts, recv_offsets, of); }
+
+ private:
+  constexpr Range block(std::span<const std::size_t> counts, std::span<const std::size_t> offsets, int of) const {
+    const auto index = static_cast<std::size_t>(of);
+    if (counts.empty()) return {index * count, count};
+    return {offsets[index], counts[index]};
+  }
 };
 
 // The verbs, named once.
@@ -73,6 +98,11 @@ void send(P& p, int to, Place local, std::size_t count) {
 template <Primitives P>
 void copy(P& p, Place local, Place store, std::size_t count) {
   const Move move{.count = count, .local = local, .store = store};
+  p.run(std::span(&move, 1));
+}
+template <Primitives P>
+void copy_send(P& p, int to, Place local, Place store, std::size_t count) {
+  const Move move{.count = count, .to = to, .local = local, .store = store};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Direct algorithms: every value goes straight to the rank that needs it. Those that reduce do so by `fold`, in rank
+// order with one rounding: their bits depend on the values and the ranks alone (Determinism::reproducible).
+// A chunk is sent to everybody before anything is received: that cannot wait in a circle, because a link has room for a
+// chunk and the receiver, before it sends its next one, empties it.
+#pragma once
+#include "kernels/algorithms/ranges.hpp"
+
+namespace rondo::kernels {
+
+// One shot: everybody gets everybody's message and folds it. n-1 messages out and in, one step.
+template <Primitives P>
+void one_shot_all_reduce(P& p, const Work& work) {
+  for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
+    for (int step = 1; step < work.size; ++step) {
+      send(p, ahead(work, work.rank, step), input(chunk.offset), chunk.count);
+    }
+    p.fold({.count = chunk.count, .local = input(chunk.offset), .store = output(chunk.offset)});
+  }
+}
+
+// Two shots: rank r folds part r of everybody's round, then sends it to everybody. 2(n-1)/n messages out and in.
+template <Primitives P>
+void two_shot_all_reduce(P& p, const Work& work) {
+  for (const Range round : Rounds(work.count, p.chunk_capacity() * static_cast<std::size_t>(work.size))) {
+    for (int step = 1; step < work.size; ++step) {
+      const int to = ahead(work, work.rank, step);
+      const Range theirs = part(round, work.size, to);
+      send(p, to, input(theirs.offset), theirs.count);
+    }
+    const Range mine = part(round, work.size, work.rank);
+    p.fold({.count = mine.count, .local = input(mine.offset), .store = output(mine.offset)});
+    for (int step = 1; step < work.size; ++step) {
+      const int from = ahead(work, work.rank, -step);
+      const Range theirs = part(round, work.size, from);
+      exchange(p, {.count = mine.count, .to = ahead(work, work.rank, step), .local = output(mine.offset)},
+               {.count = theirs.count, .from = from, .store = output(theirs.offset)});
+    }
+  }
+}
+
+template <Primitives P>
+void direct_reduce(P& p, const Work& work) {
+  for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
+    if (work.rank == work.root) {
+      p.fold({.count = chunk.count, .local = input(chunk.offset), .store = output(chunk.offset)});
+    } else {
+      send(p, work.root, input(chunk.offset), chunk.count);
+    }
+  }
+}
+
+template <Primitives P>
+void direct_reduce_scatter(P& p, const Work& work) {
+  for (const Range round : Rounds(work.count, p.chunk_capacity())) {
+    const auto block_of = [&](int rank) { return input(work.send_block(rank).offset + round.offset); };
+    for (int step = 1; step < work.size; ++step) {
+      const int to = ahead(work, work.rank, step);
+      send(p, to, block_of(to), round.count);
+    }
+    p.fold({.count = round.count, .local = block_of(work.rank), .store = output(round.offset)});
+  }
+}
+
+// Everybody sends its block to the root, a chunk of each in turn. Blocks may differ in length.
+template <Primitives P>
+void direct_gather(P& p, const Work& work) {
+  const Range mine = work.recv_block(work.rank);
+  if (work.rank == work.root) copy(p, input(0), output(mine.offset), mine.count);
+  for (const Range round : Rounds(longest_recv_block(work), p.chunk_capacity())) {
+    if (work.rank != work.root) {
+      send(p, work.root, input(round.offset), clip(mine, round).count);
+      continue;
+    }
+    for (int step = 1; step < work.size; ++step) {
+      const int from = ahead(work, work.root, step);
+      const Range theirs = clip(work.recv_block(from), round);
+      recv_copy(p, from, output(theirs.offset), theirs.count);
+    }
+  }
+}
+
+// The root sends everybody its block, a chunk to each in turn. Blocks may differ in length.
+template <Primitives P>
+void direct_scatter(P& p, const Work& work) {
+  const Range mine = work.send_block(work.rank);
+  if (work.rank == work.root) copy(p, input(mine.offset), output(0), mine.count);
+  for (const Range round : Rounds(longest_send_block(work), p.chunk_capacity())) {
+    if (work.rank != work.root) {
+      recv_copy(p, work.root, output(round.offset), clip(mine, round).count);
+      continue;
+    }
+    for (int step = 1; step < work.size; ++step) {
+      const int to = ahead(work, work.root, step);
+      const Range theirs = clip(work.send_block(to), round);
+      send(p, to, input(theirs.offset), theirs.count);
+    }
+  }
+}
+
+}  // namespace rondo::kernels

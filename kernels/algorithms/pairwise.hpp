@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pairwise exchange: in step s every rank sends to rank + s and receives from rank - s, so each link is used by one
+// pair at a time (R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005). Every block travels once, straight to
+// where it is needed. Blocks may differ in length; both ends of a link cut a block into the same chunks.
+// The rank that is furthest behind can always go on, so an exchange needs one FIFO slot, however long the blocks.
+#pragma once
+#include "kernels/algorithms/ranges.hpp"
+
+namespace rondo::kernels {
+
+// Block i of input goes to rank i; block i of output came from rank i. Needs two buffers.
+template <Primitives P>
+void pairwise_all_to_all(P& p, const Work& work) {
+  const Range mine = work.send_block(work.rank);
+  copy(p, input(mine.offset), output(work.recv_block(work.rank).offset), mine.count);
+  for (int step = 1; step < work.size; ++step) {
+    const int to = ahead(work, work.rank, step);
+    const int from = ahead(work, work.rank, -step);
+    const Range sent = work.send_block(to);
+    const Range received = work.recv_block(from);
+    const std::size_t longer = sent.count > received.count ? sent.count : received.count;
+    for (const Range round : Rounds(longer, p.chunk_capacity())) {
+      const Range out = clip(sent, round);
+      const Range in = clip(received, round);
+      exchange(p, {.count = out.count, .to = to, .local = input(out.offset)},
+               {.count = in.count, .from = from, .store = output(in.offset)});
+    }
+  }
+}
+
+// Everybody sends its own block to everybody.
+template <Primitives P>
+void pairwise_all_gather(P& p, const Work& work) {
+  const Range mine = work.recv_block(work.rank);
+  copy(p, input(0), output(mine.offset), mine.count);
+  for (const Range round : Rounds(longest_recv_block(work), p.chunk_capacity())) {
+    for (int step = 1; step < work.size; ++step) {
+      const int to = ahead(work, work.rank, step);
+      const int from = ahead(work, work.rank, -step);
+      const Range out = clip(mine, round);
+      const Range in = clip(work.recv_block(from), round);
+      exchange(p, {.count = out.count, .to = to, .local = output(out.offset)},
+               {.count = in.count, .from = from, .store = output(in.offset)});
+    }
+  }
+}
+
+// Everybody sends everybody the block that the other reduces: own block first, then those of rank - 1, rank - 2, ...
+template <Primitives P>
+void pairwise_reduce_scatter(P& p, const Work& work) {
+  for (const Range round : Rounds(work.count, p.chunk_capacity())) {
+    Place mine = input(work.send_block(work.rank).offset + round.offset);
+    const Place result = output(round.offset);
+    for (int step = 1; step < work.size; ++step) {
+      const int to = ahead(work, work.rank, step);
+      const int from = ahead(work, work.rank, -step);
+      exchange(p, {.count = round.count, .to = to, .local = input(work.send_block(to).offset + round.offset)},
+               {.count = round.count, .from = from, .local = mine, .store = result, .complete = step == work.size - 1});
+      mine = result;
+    }
+  }
+}
+
+}  // namespace rondo::kernels

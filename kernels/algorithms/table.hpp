@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithms as data: one row each, whatever the Primitives. Every algorithm is deterministic (all ranks get the
+// same bits, and again the next time), works for any world size, root and count, and in place where the collective
+// allows it; the verifier holds every row to that.
+#pragma once
+#include <array>
+#include <string_view>
+
+#include "kernels/algorithms/barrier.hpp"
+#include "kernels/algorithms/direct.hpp"
+#include "kernels/algorithms/pairwise.hpp"
+#include "kernels/algorithms/recursive.hpp"
+#include "kernels/algorithms/ring.hpp"
+#include "kernels/algorithms/tree.hpp"
+
+namespace rondo::kernels {
+
+// What an algorithm computes. Forms with variable counts are the same pattern with counts in Work.
+enum class Pattern : unsigned char {
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  gather,
+  scatter,
+  barrier
+};
+inline constexpr int kPatternCount = 9;
+
+struct PatternRow {
+  Pattern pattern;
+  std::string_view name;
+  bool reduces, rooted;
+};
+inline constexpr std::array<PatternRow, kPatternCount> kPatterns{{
+    {Pattern::all_reduce, "all_reduce", true, false},
+    {Pattern::reduce, "reduce", true, true},
+    {Pattern::broadcast, "broadcast", false, true},
+    {Pattern::all_gather, "all_gather", false, false},
+    {Pattern::reduce_scatter, "reduce_scatter", true, false},
+    {Pattern::all_to_all, "all_to_all", false, false},
+    {Pattern::gather, "gather", false, true},
+    {Pattern::scatter, "scatter", false, true},
+    {Pattern::barrier, "barrier", false, false},
+}};
+constexpr const PatternRow& row_of(Pattern pattern) { return kPatterns[static_cast<std::size_t>(pattern)]; }
+
+struct AlgorithmRow {
+  Pattern pattern;
+  std::string_view name;
+  bool canonical_order;  // reduces by the left fold in rank order, or does not reduce: Determinism::reproducible
+  bool variable_counts;  // takes counts and offsets in Work
+  std::size_t (*scratch_count)(const Work& work, std::size_t chunk_capacity);  // elements of Buffer::scratch
+};
+
+constexpr std::size_t no_scratch(const Work&, std::size_t) { return 0; }
+
+template <Primitives P>
+struct Algorithm {
+  AlgorithmRow row;
+  void (*run)(P&, const Work&);
+};
+
+inline constexpr bool kAnyOrder = false;
+inline constexpr bool kCanonical = true;
+inline constexpr bool kEqual = false;
+inline constexpr bool kVariable = true;
+
+template <Primitives P>
+inline constexpr Algorithm<P> kAlgorithms[] = {
+    {{Pattern::all_reduce, "ring", kAnyOrder, kEqual, no_scratch}, ring_all_reduce<P>},
+    {{Pattern::all_reduce, "tree", kAnyOrder, kEqual, tree_scratch_count}, tree_all_reduce<P>},
+    {{Pattern::all_reduce, "recursive_doubling", kAnyOrder, kEqual, no_scratch}, recursive_doubling_all_reduce<P>},
+    {{Pattern::all_reduce, "halving_doubling", kAnyOrder, kEqual, no_scratch}, halving_doubling_all_reduce<P>},
+    {{Pattern::all_reduce, "one_shot", kCanonical, kEqual, no_scratch}, one_shot_all_reduce<P>},
+    {{Pattern::all_reduce, "two_shot", kCanonical, kEqual, no_scratch}, two_shot_all_reduce<P>},
+    {{Pattern::reduce, "ring", kAnyOrder, kEqual, no_scratch}, ring_reduce<P>},
+    {{Pattern::reduce, "tree", kAnyOrder, kEqual, tree_scratch_count}, tree_reduce<P>},
+    {{Pattern::reduce, "direct", kCanonical, kEqual, no_scratch}, direct_reduce<P>},
+    {{Pattern::broadcast, "ring", kCanonical, kEqual, no_scratch}, ring_broadcast<P>},
+    {{Pattern::broadcast, "tree", kCanonical, kEqual, no_scratch}, tree_broadcast<P>},
+    {{Pattern::all_gather, "ring", kCanonical, kVariable, no_scratch}, ring_all_gather<P>},
+    {{Pattern::all_gather, "pairwise", kCanonical, kVariable, no_scratch}, pairwise_all_gather<P>},
+    {{Pattern::reduce_scatter, "ring", kAnyOrder, kEqual, no_scratch}, ring_reduce_scatter<P>},
+    {{Pattern::reduce_scatter, "pairwise", kAnyOrder, kEqual, no_scratch}, pairwise_reduce_scatter<P>},
+    {{Pattern::reduce_scatter, "direct", kCanonical, kEqual, no_scratch}, direct_reduce_scatter<P>},
+    {{Pattern::all_to_all, "pairwise", kCanonical, kVariable, no_scratch}, pairwise_all_to_all<P>},
+    {{Pattern::gather, "direct", kCanonical, kVariable, no_scratch}, direct_gather<P>},
+    {{Pattern::scatter, "direct", kCanonical, kVariable, no_scratch}, direct_scatter<P>},
+    {{Pattern::barrier, "dissemination", kCanonical, kEqual, barrier_scratch_count}, dissemination_barrier<P>},
+};
+
+// Primitives that do nothing: to read the rows without choosing any.
+struct NoPrimitives {
+  void run(std::span<const Move>) {}
+  void fold(const Fold&) {}
+  std::size_t chunk_capacity() const { return 1; }
+};
+inline constexpr int kAlgorithmCount = static_cast<int>(std::size(kAlgorithms<NoPrimitives>));
+constexpr const AlgorithmRow& algorithm_row(int id) { return kAlgorithms<NoPrimitives>[id].row; }
+
+inline constexpr int kNoAlgorithm = -1;
+constexpr int find_algorithm(Pattern pattern, std::string_view name) {
+  for (int id = 0; id < kAlgorithmCount; ++id) {
+    if (algorithm_row(id).pattern == pattern && algorithm_row(id).name == name) return id;
+  }
+  return kNoAlgorithm;
+}
+
+// A world of one: the result is the input, touched first and last like any other.
+template <Primitives P>
+void run_alone(P& p, Pattern pattern, const Work& work) {
+  if (pattern == Pattern::barrier) return;
+  const Range from = work.send_block(0);
+  const Range to = work.recv_block(0);
+  const Move move{.count = work.recv_counts.empty() ? from.count : to.count,
+                  .local = input(from.offset),
+                  .store = output(to.offset),
+                  .complete = row_of(pattern).reduces};
+  p.run(std::span(&move, 1));
+}
+
+template <Primitives P>
+void run_algorithm(int id, P& p, const Work& work) {
+  if (work.size == 1) return run_alone(p, algorithm_row(id).pattern, work);
+  kAlgorithms<P>[id].run(p, work);
+}
+
+}  // namespace rondo::kernels

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binomial trees: log2(n) steps, for messages where latency counts (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization
+// of collective communication operations in MPICH", IJHPCA 19(1), 2005). Positions are ranks counted from the root; the
+// parent of a position is the position without its lowest bit; its children are the position with one lower bit set.
+// Links run one way only within a phase, from or to the root, so no FIFO size can make them wait in a circle.
+#pragma once
+#include "kernels/algorithms/ranges.hpp"
+
+namespace rondo::kernels {
+
+struct BinomialTree {
+  int size, root, position;
+  constexpr BinomialTree(const Work& work, int tree_root)
+      : size(work.size), root(tree_root), position((work.rank - tree_root + work.size) % work.size) {}
+  constexpr int rank_at(int place) const { return (place + root) % size; }
+  constexpr int parent() const { return rank_at(position & (position - 1)); }
+  // Children are the positions position + bit, for bit a power of two from 1 to (not including) this and inside size.
+  constexpr int end_bit() const { return position == 0 ? size : position & -position; }
+  constexpr bool has_child(int bit) const { return bit < end_bit() && position + bit < size; }
+  constexpr int child(int bit) const { return rank_at(position + bit); }
+};
+
+// The message flows down from the root, which has it at `from`. The tallest subtree is served first.
+template <Primitives P>
+void tree_flow_down(P& p, const Work& work, const BinomialTree& tree, Buffer from) {
+  for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
+    if (tree.position == 0) {
+      copy(p, {from, chunk.offset}, output(chunk.offset), chunk.count);
+    } else {
+      recv_copy(p, tree.parent(), output(chunk.offset), chunk.count);
+    }
+    int bit = 1;
+    while (tree.has_child(bit)) bit *= 2;
+    for (bit /= 2; bit > 0; bit /= 2) send(p, tree.child(bit), output(chunk.offset), chunk.count);
+  }
+}
+
+// The message flows up to the root, reduced on the way: complete in the root's output. Ranks with two or more children
+// keep the partial result of one chunk in scratch.
+template <Primitives P>
+void tree_flow_up(P& p, const Work& work, const BinomialTree& tree) {
+  for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
+    const bool at_root = tree.position == 0;
+    const Place partial = at_root ? output(chunk.offset) : scratch(0);
+    Place mine = input(chunk.offset);
+    for (int bit = 1; tree.has_child(bit); bit *= 2) {
+      const bool last = !tree.has_child(2 * bit);
+      if (last && !at_root) {
+        recv_reduce_send(p, tree.child(bit), tree.parent(), mine, chunk.count);
+      } else {
+        recv_reduce_copy(p, tree.child(bit), mine, partial, chunk.count, last);
+      }
+      mine = partial;
+    }
+    if (!tree.has_child(1)) send(p, tree.parent(), mine, chunk.count);
+  }
+}
+
+template <Primitives P>
+void tree_broadcast(P& p, const Work& work) {
+  tree_flow_down(p, work, BinomialTree(work, work.root), Buffer::input);
+}
+
+template <Primitives P>
+void tree_reduce(P& p, const Work& work) {
+  tree_flow_up(p, work, BinomialTree(work, work.root));
+}
+
+// Up to rank 0 and down again.
+template <Primitives P>
+void tree_all_reduce(P& p, const Work& work) {
+  const BinomialTree tree(work, 0);
+  tree_flow_up(p, work, tree);
+  tree_flow_down(p, work, tree, Buffer::output);
+}
+
+constexpr std::size_t tree_scratch_count(const Work& work, std::size_t chunk_capacity) {
+  return work.count < chunk_capacity ? work.count : chunk_capacity;
+}
+
+}  // namespace rondo::kernels
