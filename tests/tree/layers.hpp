@@ -44,7 +44,7 @@ inline const std::vector<Library>& libraries() {
       {"catch2/", {"tests/"}},
       {"CLI/", {"tools/", "bench/", "examples/"}},
       {"cuda", {}},
-      {"fmt/", {"comm/", "rendezvous/", "runtime/", "trainer/", "tools/", "bench/", "tests/"}},
+      {"fmt/", {"comm/", "rendezvous/", "runtime/", "trainer/", "tools/", "bench/", "examples/", "tests/"}},
       {"google/protobuf/", {"rendezvous/", "tests/"}},
       {"nlohmann/", {"tools/", "bench/", "tests/"}},
       {"openssl/", {"rendezvous/", "tests/"}},

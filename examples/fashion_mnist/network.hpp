@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A classifier with one hidden layer: 784 -> 128, ReLU, -> 10, softmax and cross-entropy. Plain C++, float32.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "examples/fashion_mnist/dataset.hpp"
+
+namespace fashion_mnist {
+
+inline constexpr std::size_t kHidden = 128;
+
+struct Tensor {
+  const char* name;
+  std::vector<float> values, gradient, velocity;
+};
+
+class Network {
+ public:
+  enum : std::size_t { weight1, bias1, weight2, bias2, kTensors };  // in the order of the forward pass
+
+  explicit Network(std::uint32_t seed);
+  std::array<Tensor, kTensors>& tensors() { return tensors_; }
+
+  struct Score {
+    double loss = 0;  // sum over the images
+    std::size_t correct = 0;
+  };
+  // images: labels.size() * kPixels floats.
+  Score forward(std::span<const float> images, std::span<const std::uint8_t> labels);
+  // Gradients of the mean loss of the batch that forward() saw last; `ready` is told of each tensor's as it is
+  // complete, the last layer's first.
+  void backward(const std::function<void(std::size_t tensor)>& ready);
+  // One step of gradient descent with momentum.
+  void update(float learning_rate, float momentum);
+
+ private:
+  std::array<Tensor, kTensors> tensors_;
+  std::vector<float> images_, hidden_, output_;  // of the last batch; output_ becomes d(loss)/d(output)
+  std::vector<float> hidden_gradient_, weight2_transposed_;
+};
+
+}  // namespace fashion_mnist

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/fashion_mnist/training.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <rondo/trainer.hpp>
+
+#include "examples/fashion_mnist/dataset.hpp"
+#include "examples/fashion_mnist/network.hpp"
+
+namespace fashion_mnist {
+namespace {
+
+// Mean and deviation of the training set's pixels, in units of 255.
+constexpr float kMean = 0.2860F;
+constexpr float kDeviation = 0.3530F;
+// Small enough that the last layer's gradients travel while the first layer's are computed.
+constexpr std::size_t kFirstBucketBytes = 16 * 1024;
+
+struct Batch {
+  std::vector<float> images;
+  std::vector<std::uint8_t> labels;
+
+  void fill(const Dataset& data, std::span<const std::size_t> indices) {
+    images.resize(indices.size() * kPixels);
+    labels.resize(indices.size());
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const std::uint8_t* pixels = data.pixels.data() + indices[i] * kPixels;
+      for (std::size_t p = 0; p < kPixels; ++p) {
+        images[i * kPixels + p] = (static_cast<float>(pixels[p]) / 255.0F - kMean) / kDeviation;
+      }
+      labels[i] = data.labels[indices[i]];
+    }
+  }
+};
+
+// FNV-1a over the parameters' bytes.
+std::uint64_t hash(Network& network) {
+  std::uint64_t h = 14695981039346656037U;
+  for (const Tensor& t : network.tensors()) {
+    for (const std::byte b : std::as_bytes(std::span(t.values)))
+      h = (h ^ std::to_integer<std::uint64_t>(b)) * 1099511628211U;
+  }
+  return h;
+}
+
+std::vector<rondo::trainer::Parameter> parameters(Network& network) {
+  std::vector<rondo::trainer::Parameter> all;
+  for (Tensor& t : network.tensors()) {
+    all.push_back(rondo::trainer::parameter(t.name, std::span(t.values), std::span(t.gradient)));
+  }
+  return all;
+}
+
+class Trainer {
+ public:
+  Trainer(rondo::Communicator& communicator, const Settings& settings);
+  bool run();
+
+ private:
+  struct Epoch {
+    double loss = 0;      // mean over the training images, while learning
+    double accuracy = 0;  // percent of the test images, afterwards
+    double images_per_second = 0;
+    bool covered = false;
+  };
+
+  Epoch train_epoch(int epoch);
+  bool covers_all(const std::vector<std::size_t>& mine);
+  double accuracy();
+  bool replicas_identical();
+  bool print_claims(bool covered, bool identical, double percent);
+  template <class T>
+  void all_reduce_sum(T&& values) {
+    if (settings_.synchronise) communicator_.all_reduce(values, rondo::ReduceOp::sum);
+  }
+  template <class... Args>
+  void print(fmt::format_string<Args...> format, Args&&... args) {
+    if (communicator_.rank() != 0) return;
+    fmt::print(format, std::forward<Args>(args)...);
+    std::fflush(stdout);
+  }
+
+  rondo::Communicator& communicator_;
+  const Settings& settings_;
+  Dataset train_set_, test_set_;
+  Network network_;
+  rondo::trainer::DistributedSampler sampler_;
+  rondo::trainer::GradientSynchronizer synchronizer_;
+  Batch batch_;
+};
+
+std::size_t world(const rondo::Communicator& communicator) {
+  return static_cast<std::size_t>(communicator.world_size());
+}
+
+void check_division(std::size_t images, const Settings& settings, std::size_t world_size) {
+  if (settings.global_batch == 0 || settings.global_batch % world_size != 0 || images % world_size != 0) {
+    throw std::runtime_error(
+        fmt::format("{} images in global batches of {} do not divide among {} ranks; choose --limit and --global-batch "
+                    "as multiples of the number of ranks",
+                    images, settings.global_batch, world_size));
+  }
+}
+
+// Each rank starts from other numbers: only the broadcast from rank 0 makes the replicas equal.
+Trainer::Trainer(rondo::Communicator& communicator, const Settings& settings)
+    : communicator_(communicator),
+      settings_(settings),
+      train_set_(load(settings.data, "train", settings.limit)),
+      test_set_(load(settings.data, "t10k", 0)),
+      network_(settings.seed + static_cast<std::uint32_t>(communicator.rank())),
+      sampler_(train_set_.size(), communicator.rank(), communicator.world_size(), {.seed = settings.seed}),
+      synchronizer_(communicator, parameters(network_), {.first_bucket_bytes = kFirstBucketBytes}) {
+  check_division(train_set_.size(), settings, world(communicator));
+}
+
+// Every rank counts its own samples; the sum must be one everywhere.
+bool Trainer::covers_all(const std::vector<std::size_t>& mine) {
+  std::vector<std::int32_t> seen(train_set_.size());
+  for (const std::size_t index : mine) ++seen[index];
+  all_reduce_sum(seen);
+  return std::all_of(seen.begin(), seen.end(), [](std::int32_t times) { return times == 1; });
+}
+
+Trainer::Epoch Trainer::train_epoch(int epoch) {
+  const auto begin = std::chrono::steady_clock::now();
+  sampler_.set_epoch(static_cast<std::uint64_t>(epoch));
+  const std::vector<std::size_t> mine = sampler_.indices();
+  Epoch result{.covered = covers_all(mine)};
+  const std::size_t local_batch = settings_.global_batch / world(communicator_);
+  for (std::size_t first = 0; first < mine.size(); first += local_batch) {
+    batch_.fill(train_set_, std::span(mine).subspan(first, std::min(local_batch, mine.size() - first)));
+    result.loss += network_.forward(batch_.images, batch_.labels).loss;
+    network_.backward([this](std::size_t tensor) {
+      if (settings_.synchronise) synchronizer_.ready(tensor);
+    });
+    if (settings_.synchronise) synchronizer_.finish();
+    network_.update(settings_.learning_rate, settings_.momentum);
+  }
+  all_reduce_sum(std::span(&result.loss, 1));
+  const auto images = static_cast<double>(train_set_.size());
+  result.loss /= images;
+  result.images_per_second = images / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result.accuracy = accuracy();
+  return result;
+}
+
+double Trainer::accuracy() {
+  const rondo::trainer::DistributedSampler every_image_once(test_set_.size(), communicator_.rank(),
+                                                            communicator_.world_size(),
+                                                            {.shuffle = false, .tail = rondo::trainer::Tail::exact});
+  const std::vector<std::size_t> mine = every_image_once.indices();
+  std::int64_t correct = 0;
+  constexpr std::size_t kBatch = 256;
+  for (std::size_t first = 0; first < mine.size(); first += kBatch) {
+    batch_.fill(test_set_, std::span(mine).subspan(first, std::min(kBatch, mine.size() - first)));
+    correct += static_cast<std::int64_t>(network_.forward(batch_.images, batch_.labels).correct);
+  }
+  all_reduce_sum(std::span(&correct, 1));
+  return 100.0 * static_cast<double>(correct) / static_cast<double>(test_set_.size());
+}
+
+bool Trainer::replicas_identical() {
+  const std::vector<std::uint64_t> mine{hash(network_)};
+  std::vector<std::uint64_t> all(world(communicator_));
+  communicator_.all_gather(mine, all);
+  return std::all_of(all.begin(), all.end(), [&](std::uint64_t h) { return h == mine[0]; });
+}
+
+bool Trainer::print_claims(bool covered, bool identical, double percent) {
+  const auto claim = [this](bool holds, const std::string& sentence) {
+    print("claim: {}: {}\n", sentence, holds ? "yes" : "NO");
+    return holds;
+  };
+  bool all = claim(covered, fmt::format("the shards are disjoint and cover all {} images", train_set_.size()));
+  all &= claim(identical, "the replicas' parameters are the same bits on all ranks");
+  if (settings_.minimum_accuracy > 0) {
+    all &= claim(percent >= settings_.minimum_accuracy,
+                 fmt::format("the test accuracy is at least {} %", settings_.minimum_accuracy));
+  }
+  return all;
+}
+
+bool Trainer::run() {
+  print("# {} ranks, global batch {} ({} a rank), {} training and {} test images\n", communicator_.world_size(),
+        settings_.global_batch, settings_.global_batch / world(communicator_), train_set_.size(), test_set_.size());
+  Epoch first, last;
+  bool covered = true;
+  for (int epoch = 0; epoch < settings_.epochs; ++epoch) {
+    last = train_epoch(epoch);
+    if (epoch == 0) first = last;
+    covered &= last.covered;
+    print("epoch {}: loss {:.5f}, test accuracy {:.2f} %, {:.0f} images/s\n", epoch + 1, last.loss, last.accuracy,
+          last.images_per_second);
+  }
+  const bool identical = replicas_identical();
+  const bool all = print_claims(covered, identical, last.accuracy);
+  print(
+      "result world={} epochs={} first_epoch_loss={:.9g} loss={:.9g} accuracy={:.2f} images_per_second={:.0f} "
+      "parameters={:016x} replicas={} shards={}\n",
+      communicator_.world_size(), settings_.epochs, first.loss, last.loss, last.accuracy, last.images_per_second,
+      hash(network_), identical ? "identical" : "different", covered ? "exact" : "wrong");
+  communicator_.barrier();  // a launcher may stop the others when one fails; rank 0 has printed by now
+  return all;
+}
+
+}  // namespace
+
+bool train(rondo::Communicator& communicator, const Settings& settings) {
+  return Trainer(communicator, settings).run();
+}
+
+}  // namespace fashion_mnist

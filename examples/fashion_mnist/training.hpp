@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's part of the training, and the proof of what it claims.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <rondo/communicator.hpp>
+
+namespace fashion_mnist {
+
+struct Settings {
+  int epochs = 2;
+  std::size_t global_batch = 240;  // images of all ranks together in one step
+  float learning_rate = 0.05F;
+  float momentum = 0.9F;
+  std::uint32_t seed = 0;
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  std::size_t limit = 0;        // images of the training set to use; 0: all
+  double minimum_accuracy = 0;  // percent, claimed after the last epoch; 0: not claimed
+  bool synchronise = true;      // false leaves every all_reduce out, and every claim must then fail
+};
+
+// Collective. Trains, prints on rank 0 a line per epoch, one per claim, and a last one that starts with "result".
+// Returns whether all claims hold. std::runtime_error when the settings or the data do not allow it.
+bool train(rondo::Communicator& communicator, const Settings& settings);
+
+}  // namespace fashion_mnist
