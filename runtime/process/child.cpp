@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/process/child.hpp"
+
+#include <fcntl.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "comm/base/system_error.hpp"
+
+namespace rondo::process {
+namespace {
+
+constexpr int kNotFound = 127, kNotExecutable = 126;
+
+// In the child, between fork and exec: nothing here allocates.
+[[noreturn]] void become(const Program& program, char* const* argv, char* const* envp, int errors) {
+  ::setpgid(0, 0);
+  const int streams[] = {program.in, program.out, program.err};
+  for (int i = 0; i < 3; ++i)
+    if (streams[i] >= 0) ::dup2(streams[i], i);
+  if (program.keep >= 0) ::fcntl(program.keep, F_SETFD, 0);
+  ::execvpe(argv[0], argv, envp);
+  const StartError error{.index = program.index, .reason = errno};
+  [[maybe_unused]] const auto written = ::write(errors, &error, sizeof error);  // fits: far below PIPE_BUF
+  ::_exit(error.reason == ENOENT ? kNotFound : kNotExecutable);
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (const auto& string : strings) result.push_back(const_cast<char*>(string.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+Child fork_child(const sigset_t& mask, const std::function<int()>& body) {
+  std::fflush(nullptr);  // or the child would write our buffers once more
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) throw_errno("cannot fork");
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(128 + SIGKILL);  // it died before prctl
+    ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+    const int code = body();
+    std::fflush(nullptr);
+    ::_exit(code);
+  }
+  Fd pidfd(::pidfd_open(pid, 0));
+  if (!pidfd) {
+    const int reason = errno;
+    ::kill(pid, SIGKILL);
+    errno = reason;
+    throw_errno("cannot watch a child process");
+  }
+  return {.pid = pid, .pidfd = std::move(pidfd)};
+}
+
+StartErrors::StartErrors() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw_errno("cannot make a pipe");
+  reader_.reset(ends[0]);
+  writer_.reset(ends[1]);
+}
+
+std::optional<StartError> StartErrors::find(int index) {
+  StartError error;
+  while (::read(reader_.get(), &error, sizeof error) == static_cast<ssize_t>(sizeof error)) seen_.push_back(error);
+  for (const auto& seen : seen_)
+    if (seen.index == index) return seen;
+  return std::nullopt;
+}
+
+Child start_program(const Program& program, const StartErrors& errors) {
+  const auto argv = pointers(program.command);
+  const auto envp = pointers(program.environment);
+  auto child = fork_child(program.mask, [&]() -> int { become(program, argv.data(), envp.data(), errors.writer()); });
+  ::setpgid(child.pid, child.pid);  // whichever of the two comes first; EACCES after exec is fine
+  return child;
+}
+
+}  // namespace rondo::process

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/process/descent.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "comm/base/system_error.hpp"
+
+namespace rondo::process {
+namespace {
+
+using std::chrono::steady_clock;
+
+std::vector<pid_t> numbered_entries(const std::string& folder) {
+  std::vector<pid_t> result;
+  std::error_code gone;  // the process may end while we look
+  for (std::filesystem::directory_iterator entry(folder, gone), end; !gone && entry != end; entry.increment(gone)) {
+    const std::string name = entry->path().filename();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec == std::errc{}) result.push_back(pid);
+  }
+  return result;
+}
+
+void append_children(pid_t pid, std::vector<pid_t>& result) {
+  const auto tasks = fmt::format("/proc/{}/task", pid);
+  for (const pid_t task : numbered_entries(tasks)) {
+    std::ifstream children(fmt::format("{}/{}/children", tasks, task));
+    for (pid_t child = 0; children >> child;) result.push_back(child);
+  }
+}
+
+pid_t parent_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const auto name_end = line.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos || line.size() < name_end + 5) return -1;
+  return static_cast<pid_t>(std::strtol(line.c_str() + name_end + 4, nullptr, 10));
+}
+
+bool reap_all() {  // true: no child is left
+  for (;;) {
+    const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
+    if (pid == 0) return false;
+    if (pid < 0 && errno != EINTR) return true;
+  }
+}
+
+}  // namespace
+
+void become_subreaper() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw_errno("cannot adopt orphaned descendants");
+}
+
+std::vector<pid_t> descendants() {
+  if (::access("/proc/thread-self/children", R_OK) != 0) return descendants_by_scan();
+  std::vector<pid_t> result{::getpid()};
+  for (std::size_t i = 0; i < result.size(); ++i) append_children(result[i], result);
+  result.erase(result.begin());
+  return result;
+}
+
+std::vector<pid_t> descendants_by_scan() {
+  struct Link {
+    pid_t pid, parent;
+  };
+  std::vector<Link> links;
+  for (const pid_t pid : numbered_entries("/proc")) links.push_back({pid, parent_of(pid)});
+  std::vector<pid_t> result{::getpid()};
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const pid_t parent = result[i];
+    for (const auto& link : links)
+      if (link.parent == parent) result.push_back(link.pid);
+  }
+  result.erase(result.begin());
+  return result;
+}
+
+bool kill_descent(steady_clock::time_point deadline) {
+  sigset_t child_ended;
+  sigemptyset(&child_ended);
+  sigaddset(&child_ended, SIGCHLD);
+  // A process that forks while it is killed leaves a child to us, and its own end, reported after that, wakes us.
+  for (;;) {
+    for (const pid_t pid : descendants()) ::kill(pid, SIGKILL);
+    if (reap_all()) return true;
+    const auto left = deadline - steady_clock::now();
+    if (left <= left.zero()) return false;
+    const auto wait = std::min<steady_clock::duration>(left, std::chrono::milliseconds(100));
+    const timespec limit{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(wait).count()};
+    ::sigtimedwait(&child_ended, nullptr, &limit);
+  }
+}
+
+}  // namespace rondo::process

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every process below this one: children, their children, and whatever was orphaned among them. A subreaper becomes
+// the parent of its orphaned descendants, so a daemon (double fork, setsid) cannot leave the descent.
+#pragma once
+#include <sys/types.h>
+
+#include <chrono>
+#include <vector>
+
+namespace rondo::process {
+
+void become_subreaper();
+
+// Direct and indirect; a snapshot.
+std::vector<pid_t> descendants();
+// The same from the parent of every process in /proc, for kernels without /proc/*/task/*/children. Slower.
+std::vector<pid_t> descendants_by_scan();
+
+// Kills with SIGKILL until there is nothing left to kill or to reap; false at the deadline. SIGCHLD must be blocked
+// in every thread.
+bool kill_descent(std::chrono::steady_clock::time_point deadline);
+
+}  // namespace rondo::process

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/process/exit_status.hpp"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "comm/base/system_error.hpp"
+
+namespace rondo::process {
+
+std::string signal_name(int signal) {
+  const char* words = sigdescr_np(signal);
+  return words != nullptr ? fmt::format("signal {} ({})", signal, words) : fmt::format("signal {}", signal);
+}
+
+std::string ExitStatus::describe() const {
+  return signal != 0 ? "was killed by " + signal_name(signal) : fmt::format("exited with code {}", code);
+}
+
+std::optional<ExitStatus> try_reap(int pidfd) {
+  siginfo_t info{};
+  int result = 0;
+  do result = ::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG);
+  while (result < 0 && errno == EINTR);
+  if (result < 0) throw_errno("cannot wait for a child process");
+  if (info.si_pid == 0) return std::nullopt;
+  if (info.si_code == CLD_EXITED) return ExitStatus{.code = info.si_status};
+  return ExitStatus{.signal = info.si_status};
+}
+
+}  // namespace rondo::process
