@@ -2,7 +2,6 @@
 #include "runtime/process/child.hpp"
 
 #include <fcntl.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cstdlib>
 
 #include "comm/base/system_error.hpp"
+#include "runtime/process/exit_status.hpp"
 
 namespace rondo::process {
 namespace {
@@ -52,14 +52,7 @@ Child fork_child(const sigset_t& mask, const std::function<int()>& body) {
     std::fflush(nullptr);
     ::_exit(code);
   }
-  Fd pidfd(::pidfd_open(pid, 0));
-  if (!pidfd) {
-    const int reason = errno;
-    ::kill(pid, SIGKILL);
-    errno = reason;
-    throw_errno("cannot watch a child process");
-  }
-  return {.pid = pid, .pidfd = std::move(pidfd)};
+  return {.pid = pid, .pidfd = open_pidfd(pid)};
 }
 
 StartErrors::StartErrors() {

@@ -103,4 +103,12 @@ bool kill_descent(steady_clock::time_point deadline) {
   }
 }
 
+void reap_adopted(const std::function<bool(pid_t)>& is_own) {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 || is_own(info.si_pid)) return;
+    ::waitpid(info.si_pid, nullptr, WNOHANG);
+  }
+}
+
 }  // namespace rondo::process

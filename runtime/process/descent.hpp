@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <vector>
 
 namespace rondo::process {
@@ -19,5 +20,8 @@ std::vector<pid_t> descendants_by_scan();
 // Kills with SIGKILL until there is nothing left to kill or to reap; false at the deadline. SIGCHLD must be blocked
 // in every thread.
 bool kill_descent(std::chrono::steady_clock::time_point deadline);
+
+// Reaps adopted processes that have ended, up to one that `is_own` claims: call it on SIGCHLD and after each of those.
+void reap_adopted(const std::function<bool(pid_t)>& is_own);
 
 }  // namespace rondo::process

@@ -35,8 +35,8 @@ void EventLoop::run() {
   stopped_ = false;
   std::array<epoll_event, 64> events;
   while (!stopped_) {
-    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                   milliseconds_to_next_timer());
+    const int count =
+        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), milliseconds_to_next_timer());
     if (count < 0 && errno != EINTR) throw_errno("cannot wait for events");
     for (int i = 0; i < count && !stopped_; ++i) {
       const auto found = handlers_.find(events[static_cast<std::size_t>(i)].data.fd);

@@ -17,8 +17,8 @@ class EventLoop {
   using Handler = std::function<void()>;
 
   EventLoop();
-  // Calls `handler` while `fd` is readable, writable (per `events`, EPOLLIN or EPOLLOUT) or hung up. False: this kind of
-  // file is always ready and cannot be watched.
+  // Calls `handler` while `fd` is readable, writable (per `events`, EPOLLIN or EPOLLOUT) or hung up. False: this kind
+  // of file is always ready and cannot be watched.
   bool watch(int fd, std::uint32_t events, Handler handler);
   void forget(int fd);  // before it is closed
   void at(Clock::time_point time, Handler handler);

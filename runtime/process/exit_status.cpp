@@ -2,7 +2,9 @@
 #include "runtime/process/exit_status.hpp"
 
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -18,6 +20,13 @@ std::string signal_name(int signal) {
 
 std::string ExitStatus::describe() const {
   return signal != 0 ? "was killed by " + signal_name(signal) : fmt::format("exited with code {}", code);
+}
+
+Fd open_pidfd(pid_t pid) {
+  // Not through <sys/pidfd.h>: glibc 2.36 leaves out its extern "C".
+  Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd) throw_errno("cannot watch a child process");
+  return pidfd;
 }
 
 std::optional<ExitStatus> try_reap(int pidfd) {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a process ended.
 #pragma once
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
+
+#include "comm/base/fd.hpp"
 
 namespace rondo::process {
 
@@ -15,6 +19,9 @@ struct ExitStatus {
 };
 
 std::string signal_name(int signal);  // "signal 9 (Killed)"
+
+// Of a child not reaped yet; readable once it has ended.
+Fd open_pidfd(pid_t pid);
 
 // Reaps the child behind `pidfd`; nullopt while it runs.
 std::optional<ExitStatus> try_reap(int pidfd);

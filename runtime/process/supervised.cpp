@@ -2,12 +2,12 @@
 #include "runtime/process/supervised.hpp"
 
 #include <fcntl.h>
-#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 
 #include "comm/base/system_error.hpp"
 #include "runtime/process/child.hpp"
@@ -45,6 +45,19 @@ void pass_on(int control, int signal) {
   if (signal == SIGTSTP) ::raise(SIGSTOP);
 }
 
+int supervise(Supervision& supervision, const std::function<int(Supervision&)>& job) {
+  int code = 1;
+  try {
+    become_subreaper();
+    code = job(supervision);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rondo: %s\n", error.what());
+  }
+  kill_descent(std::chrono::steady_clock::now() + kCleanUpLimit);
+  std::fflush(nullptr);
+  return code;
+}
+
 Child fork_supervisor(Supervision& supervision, Fd& writer, const std::function<int(Supervision&)>& job) {
   std::fflush(nullptr);
   const pid_t pid = ::fork();
@@ -54,14 +67,9 @@ Child fork_supervisor(Supervision& supervision, Fd& writer, const std::function<
     const sigset_t blocked = blocked_signals();
     ::pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
     ::setsid();  // kill -9 to the launcher's process group, and the terminal's own signals, do not reach the job
-    become_subreaper();
-    const int code = job(supervision);
-    std::fflush(nullptr);
-    ::_exit(code);
+    ::_exit(supervise(supervision, job));
   }
-  Fd pidfd(::pidfd_open(pid, 0));
-  if (!pidfd) throw_errno("cannot watch the supervisor");  // it sees the pipe close
-  return {.pid = pid, .pidfd = std::move(pidfd)};
+  return {.pid = pid, .pidfd = open_pidfd(pid)};
 }
 
 int wait_and_forward(const Child& supervisor, int control, const sigset_t& waited_for) {

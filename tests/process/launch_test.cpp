@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rondorun starts, and how it ends.
+#include <algorithm>
+#include <regex>
+#include <set>
+
+#include "tests/process/running.hpp"
+#include "tests/support/catch.hpp"
+
+namespace {
+
+using namespace rondo::test;
+
+std::vector<std::string> shell(const std::string& ranks, const std::string& script) {
+  return rondorun({"--nproc-per-node", ranks, "--", "sh", "-c", script});
+}
+
+std::size_t line_count(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+}  // namespace
+
+TEST_CASE("all ranks run and their success is the launcher's") {
+  const auto ended = run(shell("3", "echo $RANK/$WORLD_SIZE"));
+  CHECK(ended.code == 0);
+  CHECK(ended.err.empty());
+  CHECK(line_count(ended.out) == 3);
+  for (const char* line : {"[0] 0/3\n", "[1] 1/3\n", "[2] 2/3\n"}) CHECK(ended.out.find(line) != std::string::npos);
+}
+
+TEST_CASE("the first failure is named once, stops the others and gives the exit code") {
+  const auto ended = run(shell("4", "test $RANK = 2 && exit 7; exec sleep 60"));
+  CHECK(ended.code == 7);
+  CHECK(std::regex_match(ended.err, std::regex("rondorun: rank 2 \\(pid [0-9]+\\) exited with code 7[^\n]*\n")));
+  CHECK(ended.seconds < 3);
+}
+
+TEST_CASE("a rank killed by a signal is named with it") {
+  const auto ended = run(shell("2", "test $RANK = 1 && kill -9 $$; exec sleep 60"));
+  CHECK(ended.code == 128 + 9);
+  CHECK(std::regex_match(ended.err,
+                         std::regex("rondorun: rank 1 \\(pid [0-9]+\\) was killed by signal 9 \\(Killed\\)[^\n]*\n")));
+}
+
+TEST_CASE("ranks that ignore SIGTERM are killed after the grace period") {
+  auto command = shell("3", "test $RANK = 0 && exit 3; trap '' TERM; while :; do sleep 60; done");
+  command.insert(command.begin() + 1, {"--grace-period", "0.5"});
+  const auto ended = run(command);
+  CHECK(ended.code == 3);
+  CHECK(ended.seconds > 0.45);
+  CHECK(ended.seconds < 5);
+}
+
+TEST_CASE("after a failure the others have time to say what it cost them") {
+  const auto ended = run(shell("2", "test $RANK = 0 && exit 5; sleep 0.1; echo I noticed; exit 1"));
+  CHECK(ended.code == 5);
+  CHECK(ended.out == "[1] I noticed\n");
+}
+
+TEST_CASE("a program that cannot be started says so") {
+  const auto missing = run(rondorun({"--nproc-per-node", "2", "no-such-program"}));
+  CHECK(missing.code == 127);
+  CHECK(missing.err == "rondorun: cannot start 'no-such-program': No such file or directory\n");
+  const auto forbidden = run(rondorun({"/etc/passwd"}));
+  CHECK(forbidden.code == 126);
+  CHECK(forbidden.err == "rondorun: cannot start '/etc/passwd': Permission denied\n");
+}
+
+TEST_CASE("a wrong command line is one sentence and exit code 2") {
+  using Words = std::vector<std::string>;
+  const std::vector<std::pair<Words, std::string>> wrong{
+      {{}, "no program given"},
+      {{"--"}, "no program given"},
+      {{""}, "no program given"},
+      {{"--frobnicate", "true"}, "unknown flag --frobnicate"},
+      {{"--nproc-per-node", "0", "true"}, "--nproc-per-node must be"},
+      {{"--nproc-per-node", "two", "true"}, "--nproc-per-node must be"},
+      {{"--nproc-per-node", "gpu", "true"}, "--nproc-per-node gpu"},
+      {{"--nproc-per-node"}, "--nproc-per-node"},
+      {{"--nnodes", "1:4", "true"}, "--nnodes 1:4"},
+      {{"--nnodes", "2", "true"}, "--master-addr"},
+      {{"--nnodes", "2", "--master-addr", "h", "true"}, "--secret-file"},
+      {{"--nnodes", "2", "--node-rank", "2", "true"}, "--node-rank must be"},
+      {{"--max-restarts", "1", "true"}, "--max-restarts"},
+      {{"-m", "module"}, "python3 -m"},
+      {{"--rdzv_backend=etcd", "true"}, "--rdzv-backend etcd"},
+      {{"--prefix", "color", "true"}, "--prefix must be"},
+      {{"--grace-period", "-1", "true"}, "--grace-period"},
+  };
+  for (const auto& [words, expected] : wrong) {
+    const auto ended = run(rondorun(words));
+    INFO(ended.err);
+    CHECK(ended.code == 2);
+    CHECK(ended.err.starts_with("rondorun: "));
+    CHECK(ended.err.find(expected) != std::string::npos);
+    CHECK(line_count(ended.err) == 1);
+    CHECK(ended.out.empty());
+  }
+}
+
+TEST_CASE("both spellings of torchrun's flags, and the program's own flags stay its own") {
+  const auto ended = run(rondorun({"--nproc_per_node=2", "--no_python", "--rdzv_backend", "c10d", "--rdzv-id=7",
+                                   "--standalone", "--max_restarts=0", "echo", "--nproc-per-node", "-m", "--"}));
+  CHECK(ended.code == 0);
+  CHECK(ended.err.empty());
+  CHECK(line_count(ended.out) == 2);
+  CHECK(ended.out.find("[0] --nproc-per-node -m --\n") != std::string::npos);
+}
+
+TEST_CASE("the environment of the ranks") {
+  const auto ended = run(rondorun({"--nproc-per-node", "2", "--rdzv-id", "job-7", "--role", "worker", "--interface",
+                                   "lo", "--port-range", "4000-4999", "env"}),
+                         {.environment = {"RANK=77", "OMP_NUM_THREADS=5", "RONDO_GENERATION=3"}});
+  CHECK(ended.code == 0);
+  for (const char* line :
+       {"[0] RANK=0", "[1] RANK=1", "[0] LOCAL_RANK=0", "[1] LOCAL_RANK=1", "[1] WORLD_SIZE=2",
+        "[1] LOCAL_WORLD_SIZE=2", "[1] GROUP_RANK=0", "[1] GROUP_WORLD_SIZE=1", "[1] ROLE_RANK=1",
+        "[1] ROLE_WORLD_SIZE=2", "[1] ROLE_NAME=worker", "[1] MASTER_ADDR=127.0.0.1", "[1] TORCHELASTIC_RUN_ID=job-7",
+        "[1] TORCHELASTIC_RESTART_COUNT=0", "[1] RONDO_JOB=job-7", "[1] RONDO_GENERATION=0", "[1] RONDO_INTERFACE=lo",
+        "[1] RONDO_PORT_RANGE=4000-4999", "[1] OMP_NUM_THREADS=5"})
+    CHECK(ended.out.find(std::string(line) + "\n") != std::string::npos);
+  CHECK(ended.out.find("RANK=77") == std::string::npos);
+  std::smatch port;
+  REQUIRE(std::regex_search(ended.out, port, std::regex("MASTER_PORT=([0-9]+)")));
+  CHECK(std::stoi(port[1]) > 0);
+  CHECK(run(rondorun({"env"})).out.find("OMP_NUM_THREADS") == std::string::npos);
+}
+
+TEST_CASE("standard input goes to local rank 0 alone") {
+  const auto ended = run(rondorun({"--nproc-per-node", "2", "cat"}), {.in = "a\nb\n"});
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "[0] a\n[0] b\n");
+}
+
+TEST_CASE("fifty jobs at once") {
+  std::vector<std::unique_ptr<Running>> jobs;
+  for (int i = 0; i < 50; ++i)
+    jobs.push_back(std::make_unique<Running>(shell("2", "echo job " + std::to_string(i) + " rank $RANK")));
+  for (int i = 0; i < 50; ++i) {
+    const auto ended = jobs[static_cast<std::size_t>(i)]->wait();
+    CHECK(ended.code == 0);
+    CHECK(ended.err.empty());
+    CHECK(ended.out.find("[1] job " + std::to_string(i) + " rank 1\n") != std::string::npos);
+  }
+}

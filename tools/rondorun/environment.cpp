@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/rondorun/environment.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <map>
+#include <string_view>
+
+namespace rondo::launcher {
+namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Variables torchrun_variables(const Options& options, const Placement& at, int local_rank) {
+  const auto rank = std::to_string(at.first_rank + local_rank);
+  const auto world_size = std::to_string(at.world_size);
+  return {{"RANK", rank},
+          {"WORLD_SIZE", world_size},
+          {"LOCAL_RANK", std::to_string(local_rank)},
+          {"LOCAL_WORLD_SIZE", std::to_string(at.local_size)},
+          {"GROUP_RANK", std::to_string(at.node)},
+          {"GROUP_WORLD_SIZE", std::to_string(at.nodes)},
+          {"ROLE_NAME", options.role},
+          {"ROLE_RANK", rank},
+          {"ROLE_WORLD_SIZE", world_size},
+          {"MASTER_ADDR", at.master_address},
+          {"MASTER_PORT", std::to_string(at.master_port)},
+          {"TORCHELASTIC_RUN_ID", at.job},
+          {"TORCHELASTIC_RESTART_COUNT", "0"},
+          {"TORCHELASTIC_MAX_RESTARTS", "0"}};
+}
+
+// An empty value only hides what the launcher itself inherited under that name from a job around it.
+Variables own_variables(const Options& options, const Placement& at) {
+  Variables result{{"RONDO_RENDEZVOUS", at.rendezvous},
+                   {"RONDO_JOB", at.job},
+                   {"RONDO_GENERATION", "0"},
+                   {"RONDO_SECRET_FD", at.secret_fd >= 0 ? std::to_string(at.secret_fd) : ""},
+                   {"RONDO_SECRET_FILE", ""}};
+  if (!options.interface.empty()) result["RONDO_INTERFACE"] = options.interface;
+  if (!options.port_range.empty()) result["RONDO_PORT_RANGE"] = options.port_range;
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> rank_environment(const Options& options, const Placement& placement, int local_rank) {
+  Variables variables = torchrun_variables(options, placement, local_rank);
+  variables.merge(own_variables(options, placement));
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!variables.contains(text.substr(0, text.find('=')))) result.emplace_back(text);
+  }
+  for (const auto& [name, value] : variables)
+    if (!value.empty()) result.push_back(fmt::format("{}={}", name, value));
+  return result;
+}
+
+}  // namespace rondo::launcher

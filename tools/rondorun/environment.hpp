@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank finds in its environment: the launcher's own, torchrun's names, and ours.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tools/rondorun/options.hpp"
+
+namespace rondo::launcher {
+
+// Where this node's ranks stand in the job.
+struct Placement {
+  int node = 0, nodes = 1;
+  int first_rank = 0, local_size = 1, world_size = 1;
+  std::string master_address;  // for the user's own use, with a port that was free a moment ago
+  std::uint16_t master_port = 0;
+  std::string rendezvous;  // host:port of our server; empty: none
+  std::string job;
+  int secret_fd = -1;
+};
+
+std::vector<std::string> rank_environment(const Options& options, const Placement& placement, int local_rank);
+
+}  // namespace rondo::launcher

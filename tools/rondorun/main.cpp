@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "tools/rondorun/launch.hpp"
+#include "tools/rondorun/options.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rondo;
+  try {
+    const auto line = launcher::parse_command_line(argc, argv);
+    if (const auto* stop = std::get_if<launcher::Stop>(&line)) return stop->exit_code;
+    return process::run_supervised(process::Launcher::whole_process, [&](process::Supervision& supervision) {
+      return launcher::launch(std::get<launcher::Options>(line), supervision);
+    });
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rondorun: {}\n", error.what());
+    return 1;
+  }
+}

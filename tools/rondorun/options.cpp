@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/rondorun/options.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "comm/base/env.hpp"
+
+namespace rondo::launcher {
+namespace {
+
+constexpr int kUsageError = 2;
+
+// Flags of torchrun that mean something else here or nothing at all.
+struct Unsupported {
+  const char* names;
+  const char* sentence;
+};
+constexpr std::array kUnsupported{
+    Unsupported{"-m,--module", "rondorun runs programs, not Python modules: write `rondorun … -- python3 -m MODULE`"},
+    Unsupported{"--run-path,--run_path", "--run-path is not supported: write `rondorun … -- python3 FILE`"},
+    Unsupported{"--rdzv-conf,--rdzv_conf", "--rdzv-conf is not supported: use --join-timeout SECONDS"},
+    Unsupported{"--local-addr,--local_addr", "--local-addr is not supported: use --interface ADDRESS"},
+    Unsupported{"--local-ranks-filter,--local_ranks_filter",
+                "--local-ranks-filter is not supported: every line bears its [rank], so filter the output"},
+    Unsupported{"--duplicate-stdout-filters,--duplicate_stdout_filters", "--duplicate-stdout-filters is not supported"},
+    Unsupported{"--duplicate-stderr-filters,--duplicate_stderr_filters", "--duplicate-stderr-filters is not supported"},
+    Unsupported{"--logs-specs,--logs_specs", "--logs-specs is not supported"},
+    Unsupported{"--event-log-handler,--event_log_handler", "--event-log-handler is not supported"},
+    Unsupported{"--numa-binding,--numa_binding", "--numa-binding is not supported: use numactl in the command"},
+    Unsupported{"--signals-to-handle,--signals_to_handle",
+                "--signals-to-handle is not supported: SIGINT, SIGTERM, SIGQUIT and SIGHUP are always passed on"},
+    Unsupported{"--virtual-local-rank,--virtual_local_rank", "--virtual-local-rank is not supported"},
+    Unsupported{"-r,--redirects", "--redirects is not supported: redirect inside the command, e.g. with sh -c"},
+    Unsupported{"-t,--tee", "--tee is not supported: every line is shown already; use tee on rondorun's output"},
+    Unsupported{"--log-dir,--log_dir", "--log-dir is not supported: use tee on rondorun's output"},
+};
+
+// Values as they are written; turned into Options once the line as a whole is understood.
+struct Words {
+  std::string nproc = "1", nnodes = "1", max_restarts = "0";
+  std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank";
+  double grace_period_s = 5, join_timeout_s = 300;
+  bool standalone = false, no_python = false;
+};
+
+[[noreturn]] void refuse(const std::string& sentence) { throw CLI::ValidationError(sentence, kUsageError); }
+
+int number(const std::string& text, const char* flag, int low, int high) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high)
+    refuse(fmt::format("{} must be a whole number from {} to {}, not '{}'", flag, low, high, text));
+  return value;
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+int local_size(const std::string& text) {
+  if (text == "auto" || text == "cpu") return usable_cores();
+  if (text == "gpu" || text == "cuda" || text == "xpu")
+    refuse(fmt::format("--nproc-per-node {} is not supported yet: give the number of ranks", text));
+  return number(text, "--nproc-per-node", 1, 65536);
+}
+
+int node_count(const std::string& text) {
+  const auto colon = text.find(':');
+  if (colon == std::string::npos) return number(text, "--nnodes", 1, 65536);
+  if (text.substr(0, colon) == text.substr(colon + 1)) return node_count(text.substr(0, colon));
+  refuse(fmt::format("--nnodes {}: worlds that grow and shrink are not supported, give one number", text));
+}
+
+void set_endpoint(const Words& words, Options& options) {
+  if (words.rdzv_endpoint.empty()) return;
+  std::string_view text = words.rdzv_endpoint;
+  const auto colon = text.rfind(':');
+  const bool bracketed = text.starts_with('[');
+  const bool has_port = colon != text.npos && (bracketed ? text[colon - 1] == ']' : text.find(':') == colon);
+  if (has_port) {
+    options.master_port =
+        static_cast<std::uint16_t>(number(std::string(text.substr(colon + 1)), "--rdzv-endpoint's port", 1, 65535));
+    text = text.substr(0, colon);
+  }
+  if (bracketed && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  if (!options.master_address.empty() && options.master_address != text)
+    refuse("--rdzv-endpoint and --master-addr name different hosts: give one of them");
+  options.master_address = text;
+}
+
+void set_nodes(const Words& words, Options& options) {
+  options.nodes = node_count(words.nnodes);
+  if (words.standalone && options.nodes > 1) refuse("--standalone is for one node: leave it or --nnodes out");
+  if (!words.node_rank.empty()) options.node = number(words.node_rank, "--node-rank", 0, options.nodes - 1);
+  set_endpoint(words, options);
+  if (options.nodes == 1) {
+    options.node = 0;
+    return;
+  }
+  if (options.master_address.empty())
+    refuse("several nodes need --master-addr HOST (or --rdzv-endpoint HOST:PORT), the address of node 0");
+  if (options.secret_file.empty() && !options.no_secret)
+    refuse(
+        "several nodes need --secret-file FILE, the same on every node (make it with: rondorun --new-secret FILE), or "
+        "--no-secret on a network you trust");
+}
+
+void check_backend(const std::string& backend) {
+  if (backend.empty() || backend == "static" || backend == "c10d") return;  // ours takes their place
+  refuse(fmt::format("--rdzv-backend {} is not supported: rondorun brings its own rendezvous, leave it out", backend));
+}
+
+std::chrono::milliseconds seconds(double value, const char* flag) {
+  if (!(value >= 0 && value <= 1e7)) refuse(fmt::format("{} must be seconds from 0 to 1e7", flag));
+  return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
+}
+
+void add_torchrun_flags(CLI::App& app, Words& words, Options& options) {
+  app.add_option("--nproc-per-node,--nproc_per_node", words.nproc, "ranks on this node: a number, auto or cpu (1)");
+  app.add_option("--nnodes", words.nnodes, "nodes of the job (1)");
+  app.add_option("--node-rank,--node_rank", words.node_rank, "which node this is, from 0; left out: by arrival");
+  app.add_option("--master-addr,--master_addr", options.master_address, "address of node 0");
+  app.add_option("--master-port,--master_port", options.master_port, "where node 0 serves the rendezvous (29500)");
+  app.add_option("--rdzv-endpoint,--rdzv_endpoint", words.rdzv_endpoint, "HOST[:PORT]: the two above in one");
+  app.add_option("--rdzv-id,--rdzv_id", options.job, "name of the job; the same on every node");
+  app.add_option("--rdzv-backend,--rdzv_backend", words.rdzv_backend, "static or c10d; both mean our own");
+  app.add_flag("--standalone", words.standalone, "one node (as is the default)");
+  app.add_option("--max-restarts,--max_restarts", words.max_restarts, "0: a failed job is not restarted");
+  app.add_option("--role", options.role, "given to the ranks as ROLE_NAME");
+  app.add_flag("--no-python,--no_python", words.no_python, "accepted: programs are always run as they are");
+  app.add_option("--monitor-interval,--monitor_interval", words.ignored, "accepted: ends are noticed at once");
+  app.add_option("--start-method,--start_method", words.ignored, "accepted: ranks are programs of their own");
+}
+
+void add_own_flags(CLI::App& app, Words& words, Options& options) {
+  app.add_option("--secret-file,--secret_file", options.secret_file, "the job's secret, the same on every node");
+  app.add_flag("--no-secret,--no_secret", options.no_secret, "several nodes without one: anybody may join");
+  app.add_option("--interface", options.interface, "network interface or address for connections between ranks");
+  app.add_option("--port-range,--port_range", options.port_range, "FIRST-LAST: ports of connections between ranks");
+  app.add_option("--grace-period,--grace_period", words.grace_period_s, "seconds until what must end is killed (5)");
+  app.add_option("--join-timeout,--join_timeout", words.join_timeout_s, "seconds to wait for the other nodes (300)");
+  app.add_option("--prefix", words.prefix, "rank: [rank] before every line; none: ranks write for themselves");
+}
+
+Options finish(const Words& words, Options options) {
+  options.local_size = local_size(words.nproc);
+  check_backend(words.rdzv_backend);
+  if (words.max_restarts != "0") refuse("--max-restarts is not supported yet: a failed job is not restarted");
+  set_nodes(words, options);
+  options.grace_period = seconds(words.grace_period_s, "--grace-period");
+  options.join_timeout = seconds(words.join_timeout_s, "--join-timeout");
+  if (words.prefix != "rank" && words.prefix != "none") refuse("--prefix must be rank or none");
+  options.prefix = words.prefix == "rank";
+  if (!options.command.empty() && options.command.front() == "--") options.command.erase(options.command.begin());
+  if (options.command.empty() || options.command.front().empty())
+    refuse("no program given: rondorun [flags] program [arguments]");
+  return options;
+}
+
+}  // namespace
+
+std::variant<Options, Stop> parse_command_line(int argc, const char* const* argv) {
+  CLI::App app("Runs a program as the ranks of one job.", "rondorun");
+  app.prefix_command();  // the first word that is no flag is the program; what follows is its own
+  app.set_help_flag("-h,--help", "this text");
+  Words words;
+  Options options;
+  add_torchrun_flags(app, words, options);
+  add_own_flags(app, words, options);
+  std::array<bool, kUnsupported.size()> used{};
+  for (std::size_t i = 0; i < kUnsupported.size(); ++i) app.add_flag(kUnsupported[i].names, used[i])->group("");
+  try {
+    app.parse(argc, argv);
+    for (std::size_t i = 0; i < kUnsupported.size(); ++i)
+      if (used[i]) refuse(kUnsupported[i].sentence);
+    options.command = app.remaining();
+    if (!options.command.empty() && options.command.front() != "--" && options.command.front().starts_with('-'))
+      refuse(fmt::format("unknown flag {}; see rondorun --help", options.command.front()));
+    return finish(words, std::move(options));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return Stop{0};
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "rondorun: {}\n", error.what());
+    return Stop{kUsageError};
+  }
+}
+
+}  // namespace rondo::launcher

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// rondorun's command line: torchrun's flags, in both spellings, and a few of our own.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace rondo::launcher {
+
+struct Options {
+  int local_size = 1;  // ranks on this node
+  int nodes = 1;
+  int node = -1;  // -1: by order of arrival
+  std::string master_address;
+  std::uint16_t master_port = 29500;  // where node 0 serves the rendezvous, with several nodes
+  std::string job;                    // empty: made up
+  std::filesystem::path secret_file;
+  bool no_secret = false;
+  std::string interface;
+  std::string port_range;
+  std::string role = "default";
+  bool prefix = true;
+  std::chrono::milliseconds grace_period{5000};
+  std::chrono::milliseconds join_timeout{300'000};
+  std::vector<std::string> command;
+};
+
+struct Stop {  // nothing to launch
+  int exit_code;
+};
+
+// Says on stdout or stderr what there is to say when it returns Stop: --help, or one sentence about what is wrong.
+std::variant<Options, Stop> parse_command_line(int argc, const char* const* argv);
+
+}  // namespace rondo::launcher

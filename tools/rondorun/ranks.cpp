@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/rondorun/ranks.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "comm/base/system_error.hpp"
+#include "runtime/process/descent.hpp"
+
+namespace rondo::launcher {
+namespace {
+
+using process::ExitStatus;
+
+struct Pipe {
+  Fd reader, writer;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe for a rank's output");
+  Pipe pipe{.reader = Fd(ends[0]), .writer = Fd(ends[1])};
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return pipe;
+}
+
+std::string prefix_for(int rank, bool colored) {
+  constexpr std::array kColors{36, 33, 32, 35, 34, 96, 93, 92, 95, 94};  // not red: that is for errors
+  if (!colored) return fmt::format("[{}] ", rank);
+  return fmt::format("\033[{}m[{}]\033[0m ", kColors[static_cast<std::size_t>(rank) % kColors.size()], rank);
+}
+
+}  // namespace
+
+struct Ranks::Rank {
+  int rank = 0, index = 0;
+  process::Child child{};
+  bool running = false;
+  std::unique_ptr<Source> out{}, err{};
+};
+
+Ranks::Ranks(process::EventLoop& loop, Setup setup, Sink& out, Sink& err)
+    : loop_(loop), setup_(std::move(setup)), out_(out), err_(err) {}
+
+Ranks::~Ranks() {
+  for (const auto& rank : ranks_)
+    if (rank->child.pidfd) loop_.forget(rank->child.pidfd.get());
+}
+
+void Ranks::start() {
+  for (std::size_t i = 0; i < setup_.programs.size(); ++i) {
+    ranks_.push_back(std::make_unique<Rank>());
+    start(*ranks_.back(), static_cast<int>(i));
+  }
+}
+
+void Ranks::start(Rank& rank, int index) {
+  const RankProgram& program = setup_.programs[static_cast<std::size_t>(index)];
+  rank.rank = program.rank;
+  rank.index = index;
+  // Standard input is for local rank 0, so that a pipe into the launcher has one reader.
+  const Fd nothing(index == 0 ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  Pipe out, err;
+  if (setup_.prefix) {
+    out = make_pipe();
+    err = make_pipe();
+  }
+  rank.child = process::start_program({.command = setup_.command,
+                                       .environment = program.environment,
+                                       .in = nothing.get(),
+                                       .out = out.writer.get(),
+                                       .err = err.writer.get(),
+                                       .keep = setup_.keep,
+                                       .index = index,
+                                       .mask = setup_.signal_mask},
+                                      start_errors_);
+  rank.running = true;
+  ++running_;
+  if (setup_.prefix) {
+    rank.out = std::make_unique<Source>(loop_, std::move(out.reader), prefix_for(rank.rank, out_.colored()), out_);
+    rank.err = std::make_unique<Source>(loop_, std::move(err.reader), prefix_for(rank.rank, err_.colored()), err_);
+  }
+  loop_.watch(rank.child.pidfd.get(), EPOLLIN, [this, &rank] {
+    if (const auto status = process::try_reap(rank.child.pidfd.get())) ended(rank, *status);
+  });
+}
+
+void Ranks::ended(Rank& rank, const ExitStatus& status) {
+  loop_.forget(rank.child.pidfd.get());
+  rank.running = false;
+  --running_;
+  if (rank.out) rank.out->drain();
+  if (rank.err) rank.err->drain();
+  process::reap_adopted([this](pid_t pid) { return is_running(pid); });
+  if (!status.ok()) setup_.failed(failure_of(rank, status));
+  if (running_ == 0) setup_.ended();
+}
+
+Failure Ranks::failure_of(const Rank& rank, const ExitStatus& status) {
+  if (const auto error = start_errors_.find(rank.index))
+    return {.sentence = fmt::format("cannot start '{}': {}", setup_.command.front(), std::strerror(error->reason)),
+            .exit_code = status.shell_code()};
+  return {.sentence = fmt::format("rank {} (pid {}) {}", rank.rank, rank.child.pid, status.describe()),
+          .exit_code = status.shell_code()};
+}
+
+void Ranks::signal(int signal) const {
+  for (const auto& rank : ranks_)
+    if (rank->running) ::kill(-rank->child.pid, signal);
+}
+
+bool Ranks::is_running(pid_t pid) const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [pid](const auto& rank) { return rank->running && rank->child.pid == pid; });
+}
+
+void Ranks::finish_output() {
+  for (const auto& rank : ranks_) {
+    if (rank->out) rank->out->finish();
+    if (rank->err) rank->err->finish();
+  }
+}
+
+}  // namespace rondo::launcher

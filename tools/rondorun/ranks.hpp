@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of this node: started, listened to, signalled, reaped. Runs on the event loop alone.
+#pragma once
+#include <signal.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/process/child.hpp"
+#include "runtime/process/event_loop.hpp"
+#include "runtime/process/exit_status.hpp"
+#include "tools/rondorun/output.hpp"
+
+namespace rondo::launcher {
+
+struct RankProgram {
+  int rank = 0;
+  std::vector<std::string> environment;
+};
+
+struct Failure {
+  std::string sentence;  // "rank 2 (pid 4711) was killed by signal 9 (Killed)"
+  int exit_code = 1;
+};
+
+class Ranks {
+ public:
+  struct Setup {
+    std::vector<std::string> command;
+    std::vector<RankProgram> programs;
+    bool prefix = true;
+    int keep = -1;           // a descriptor the programs inherit
+    sigset_t signal_mask{};  // theirs
+    std::function<void(const Failure&)> failed;
+    std::function<void()> ended;  // once, when all have been reaped
+  };
+
+  Ranks(process::EventLoop& loop, Setup setup, Sink& out, Sink& err);
+  ~Ranks();
+  void start();                   // throws when the system refuses
+  void signal(int signal) const;  // to each rank and its process group
+  int running() const { return running_; }
+  bool is_running(pid_t pid) const;  // one of the ranks that are not reaped yet
+  void finish_output();
+
+ private:
+  struct Rank;
+  void start(Rank& rank, int index);
+  void ended(Rank& rank, const process::ExitStatus& status);
+  Failure failure_of(const Rank& rank, const process::ExitStatus& status);
+
+  process::EventLoop& loop_;
+  Setup setup_;
+  Sink &out_, &err_;
+  process::StartErrors start_errors_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  int running_ = 0;
+};
+
+}  // namespace rondo::launcher
