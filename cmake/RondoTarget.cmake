@@ -37,3 +37,13 @@ function(rondo_program name)
   rondo_configure(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endfunction()
+
+# Sources with Asio coroutines. clang before 15 has them but does not say so, and Asio 1.74 then leaves them out.
+function(rondo_coroutine_sources)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
+    set_property(
+      SOURCE ${ARGN}
+      APPEND
+      PROPERTY COMPILE_DEFINITIONS __cpp_impl_coroutine=201902L BOOST_ASIO_HAS_CO_AWAIT BOOST_ASIO_HAS_STD_COROUTINE)
+  endif()
+endfunction()

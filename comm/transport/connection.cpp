@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/connection.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <cerrno>
+#include <span>
+
+namespace rondo {
+
+SharedSocket adopt(asio::io_context& io, Fd fd, int family) {
+  auto socket = std::make_shared<StreamSocket>(io);
+  socket->assign(asio::generic::stream_protocol(family, 0), fd.get());
+  fd.release();
+  socket->native_non_blocking(true);
+  return socket;
+}
+
+Fd release(StreamSocket& socket) { return Fd(socket.release()); }
+
+TimeLimit::TimeLimit(asio::io_context& io, const SharedSocket& socket, std::chrono::milliseconds limit)
+    : timer_(io, limit) {
+  timer_.async_wait([weak = std::weak_ptr(socket)](boost::system::error_code error) {
+    const auto alive = weak.lock();
+    if (!error && alive) alive->close(error);
+  });
+}
+
+Awaitable<std::optional<Authenticator::Mac>> greet(SharedSocket socket, std::shared_ptr<const Greeting> greeting) {
+  co_await asio::async_write(*socket, asio::buffer(greeting->hello()), asio::use_awaitable);
+  Challenge challenge{};
+  co_await asio::async_read(*socket, asio::buffer(challenge), asio::use_awaitable);
+  co_return greeting->answer(challenge);
+}
+
+Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membership& membership, const Guard& guard) {
+  Hello hello{};
+  const auto magic = std::span(hello).first<kMagicBytes>();
+  co_await asio::async_read(*socket, asio::buffer(magic.data(), magic.size()), asio::use_awaitable);
+  if (!begins_hello(magic)) co_return std::nullopt;
+  const auto rest = std::span(hello).subspan<kMagicBytes>();
+  co_await asio::async_read(*socket, asio::buffer(rest.data(), rest.size()), asio::use_awaitable);
+
+  Examination examination(membership);
+  const std::optional<Encounter> encounter = examination.read(hello);
+  if (!encounter || !guard.expects(*encounter)) co_return std::nullopt;
+  const Challenge challenge = examination.challenge();
+  co_await asio::async_write(*socket, asio::buffer(challenge), asio::use_awaitable);
+  Authenticator::Mac proof{};
+  co_await asio::async_read(*socket, asio::buffer(proof), asio::use_awaitable);
+  if (!examination.accept(proof)) co_return std::nullopt;
+  co_return encounter;
+}
+
+Awaitable<void> pause(asio::io_context& io, std::chrono::milliseconds duration) {
+  asio::steady_timer timer(io, duration);
+  co_await timer.async_wait(asio::use_awaitable);
+}
+
+Awaitable<void> accept_all(asio::io_context& io, Fd listener, AcceptHandler& handler) {
+  asio::posix::stream_descriptor door(io, listener.release());
+  while (true) {
+    co_await door.async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
+    Fd socket(::accept4(door.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) {
+      handler.accepted(std::move(socket));
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+      co_await pause(io, std::chrono::milliseconds(20));
+    }
+  }
+}
+
+}  // namespace rondo

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The meeting of ranks on different nodes: two TCP connections per pair, both ends proven to be of the same job.
+// Runs in the caller's thread; once connected, peers speak non-blocking I/O on the native descriptors.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <rondo/store.hpp>
+
+#include "comm/authenticator.hpp"
+#include "comm/base/fd.hpp"
+#include "comm/transport/addresses.hpp"
+
+namespace rondo {
+
+// Both sockets are non-blocking, CLOEXEC, TCP_NODELAY. When the peer's host vanishes, `control` fails within about
+// 3 s, `data` only while nothing is in flight. Read `control` whatever else goes on: unread for 2 s with its buffers
+// full, it counts as dead.
+struct MeshPeer {
+  int rank = -1;
+  Fd data;  // buffers of 4 MiB
+  Fd control;
+};
+
+struct MeshOptions {
+  int rank = 0;
+  int world_size = 1;
+  std::string name;
+  std::uint32_t generation = 0;
+  std::vector<std::string> addresses;                  // numeric, local, most preferred first; empty: loopback
+  std::uint16_t first_port = 0, last_port = 0;         // 0: any port
+  std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing
+};
+
+class Mesh {
+ public:
+  // Listens. invalid_argument: an address that is none; system: no port free, an address that is not ours.
+  explicit Mesh(MeshOptions options);
+
+  // Addresses, port and a random id, for every rank's `advertisements`.
+  std::vector<std::byte> advertisement() const;
+
+  // Connects with every rank in `peers`, all at once; the higher rank of a pair connects to the lower one, and tries
+  // again until the deadline. Returns them in the order of `peers`. Once per Mesh: afterwards nobody listens.
+  // timeout: names the missing ranks and what was tried, culprit() is the first; corrupt_message: an advertisement
+  // that is none. Strangers, garbage and wrong secrets on the port are dropped and disturb nobody.
+  std::vector<MeshPeer> connect(std::span<const Store::Bytes> advertisements, std::span<const int> peers,
+                                Store::Deadline deadline);
+
+ private:
+  MeshOptions options_;
+  Listeners listeners_;
+  MeetingId id_{};
+};
+
+}  // namespace rondo

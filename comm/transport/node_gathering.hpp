@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two sides of NodeMeeting::meet. After the handshake the leader sends the descriptors, the follower one byte
+// when it holds them all, the leader its verdict to everybody. Caller's thread; each side owns its sockets until it
+// hands them out.
+#pragma once
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/transport/connection.hpp"
+#include "comm/transport/node_meeting.hpp"
+
+namespace rondo {
+
+struct UnixAddress {
+  sockaddr_un storage{};
+  socklen_t bytes = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+UnixAddress abstract_address(const MeetingId& id);
+bool is_same_user(int socket);
+
+// What the leader says: here are `count` descriptors; or how the meeting ended.
+struct NodeFrame {
+  enum class Kind : std::uint8_t { descriptors, complete, missing, lost };
+  static constexpr std::size_t kMaxRanks = 16;
+  static constexpr std::size_t kBytes = 5 + 4 * kMaxRanks;
+  Kind kind = Kind::complete;
+  std::uint32_t count = 0;  // of descriptors, or of ranks missing or lost
+  std::vector<int> ranks;   // the first kMaxRanks of those
+
+  std::array<std::byte, kBytes> encode() const;
+  static NodeFrame decode(std::span<const std::byte> bytes);
+  [[noreturn]] void raise(int rank, const std::string& name) const;
+};
+
+class NodeLeader final : private Guard, private AcceptHandler {
+ public:
+  NodeLeader(const Membership& membership, std::span<const int> ranks, std::span<const MeetingId> ids);
+  NodeDescriptors run(Fd listener, std::size_t segment_bytes, Store::Deadline deadline);
+
+ private:
+  struct Follower {
+    int rank = -1;
+    MeetingId id{};
+    SharedSocket socket{};
+    bool served = false;  // has said that it holds every descriptor
+  };
+  void start(Awaitable<void> task);
+  void accepted(Fd socket) override;
+  bool expects(const Encounter& encounter) const override;
+  Awaitable<void> receive(SharedSocket socket);
+  Awaitable<void> serve(Follower& follower);
+  NodeFrame verdict() const;
+
+  const Membership& membership_;
+  const int rank_;
+  const MeetingId id_;
+  std::vector<Follower> followers_;
+  NodeDescriptors made_;
+  std::vector<int> descriptors_;  // of made_, in the order in which they are sent
+  std::size_t absent_;            // followers not served
+  int strangers_ = 0;             // accepted, not yet examined
+  std::optional<int> lost_;
+  std::exception_ptr failure_;
+  asio::io_context io_{1};  // last: destroys what is under way before what it refers to
+};
+
+class NodeFollower {
+ public:
+  NodeFollower(const Membership& membership, const Encounter& encounter, std::size_t local_ranks)
+      : membership_(membership), encounter_(encounter), expected_(1 + local_ranks) {}
+  NodeDescriptors run(Store::Deadline deadline);
+
+ private:
+  Awaitable<void> join();
+  Awaitable<void> connect();
+  Awaitable<void> listen_to_leader();
+  [[noreturn]] void throw_leader(ErrorCode code, const std::string& what) const;
+
+  const Membership& membership_;
+  const Encounter encounter_;
+  const std::size_t expected_;  // descriptors
+  std::vector<Fd> received_;
+  std::optional<NodeFrame> verdict_;
+  std::exception_ptr failure_;
+  asio::io_context io_{1};
+  SharedSocket socket_;
+};
+
+}  // namespace rondo

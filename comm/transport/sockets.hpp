@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of the sockets between peers.
+#pragma once
+#include "comm/base/fd.hpp"
+
+namespace rondo {
+
+Fd make_socket(int family);  // SOCK_STREAM, non-blocking, closed on exec
+
+// Before connecting or listening: buffers decide the window scale. Leaves the kernel's own tuning where it would
+// grant less than asked for, since a fixed small buffer is slower than a growing one.
+void set_large_buffers(const Fd& socket);
+// A peer whose host vanished is noticed in about 3 s while nothing is in flight.
+void set_data_options(const Fd& socket);
+// The same, also with bytes in flight. Not for data: to the kernel a peer that is alive but does not read for 2 s
+// looks just as dead (measured), and on a data socket a rank busy elsewhere is no failure.
+void set_control_options(const Fd& socket);
+
+}  // namespace rondo
