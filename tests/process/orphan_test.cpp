@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nothing outlives a job, whoever of it is killed.
+#include <fcntl.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "runtime/process/descent.hpp"
+#include "tests/process/running.hpp"
+#include "tests/support/catch.hpp"
+
+namespace {
+
+using namespace rondo::test;
+using namespace std::chrono_literals;
+
+constexpr std::size_t kPidsOfRank = 3;  // itself, a helper, a daemon
+
+std::vector<std::string> nasty(const std::string& ranks) {
+  return rondorun({"--nproc-per-node", ranks, "--grace-period", "0.3", tool("nasty")});
+}
+
+std::string only_child_of(pid_t pid) {
+  const auto number = std::to_string(pid);
+  std::ifstream file("/proc/" + number + "/task/" + number + "/children");
+  std::string child;
+  file >> child;
+  return child;
+}
+
+}  // namespace
+
+TEST_CASE("SIGKILL of the launcher leaves nothing") {
+  for (int round = 0; round < 5; ++round) {
+    Running job(nasty("3"));
+    const Watched all(job.lines("pid ", 3 * kPidsOfRank));
+    job.signal(SIGKILL);
+    CHECK(all.all_gone_within(1s));
+  }
+}
+
+TEST_CASE("SIGKILL of the launcher's whole process group leaves nothing") {
+  Running job(nasty("2"), {.own_group = true});
+  const Watched all(job.lines("pid ", 2 * kPidsOfRank));
+  ::kill(-job.pid(), SIGKILL);
+  CHECK(all.all_gone_within(1s));
+}
+
+TEST_CASE("SIGKILL of the supervisor leaves nothing, and the launcher says so") {
+  Running job(nasty("2"));
+  const Watched all(job.lines("pid ", 2 * kPidsOfRank));
+  ::kill(std::stoi(only_child_of(job.pid())), SIGKILL);
+  CHECK(all.all_gone_within(1s));
+  const auto ended = job.wait();
+  CHECK(ended.code == 128 + SIGKILL);
+  CHECK(ended.err.find("supervisor") != std::string::npos);
+}
+
+TEST_CASE("SIGKILL of launcher and supervisor at once leaves no rank") {
+  Running job(rondorun({"--nproc-per-node", "2", "--", "sh", "-c", "trap '' TERM; echo pid $$; exec sleep 600"}));
+  const Watched ranks(job.lines("pid ", 2));
+  const int supervisor = std::stoi(only_child_of(job.pid()));
+  job.signal(SIGSTOP);  // or it might clean up in between
+  ::kill(supervisor, SIGSTOP);
+  ::kill(supervisor, SIGKILL);
+  CHECK(ranks.all_gone_within(1s));
+}
+
+TEST_CASE("SIGKILL of the launcher before the ranks have started leaves nothing") {
+  for (int delay_us = 0; delay_us < 20'000; delay_us += 1'000) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);  // every process of the job inherits the writer: the reader sees the last one end
+    rondo::Fd reader(ends[0]), writer(ends[1]);
+    ::fcntl(reader.get(), F_SETFD, FD_CLOEXEC);
+    Running job(nasty("4"));
+    writer.reset();
+    const timespec delay{.tv_sec = 0, .tv_nsec = delay_us * 1000L};
+    ::nanosleep(&delay, nullptr);
+    job.signal(SIGKILL);
+    const auto deadline = std::chrono::steady_clock::now() + 1s;
+    char byte = 0;
+    CHECK(::read(reader.get(), &byte, 1) == 0);
+    CHECK(std::chrono::steady_clock::now() < deadline);
+  }
+}
+
+TEST_CASE("a daemon left by ranks that succeeded ends with the job") {
+  Running job(rondorun({"sh", "-c", "setsid sh -c 'echo pid $$; exec sleep 600' & exec sleep 0.3"}));
+  const Watched daemon(job.lines("pid ", 1));
+  const auto ended = job.wait();
+  CHECK(ended.code == 0);
+  CHECK(daemon.all_gone_within(0s));
+}
+
+TEST_CASE("ranks that ignore everything are gone after the grace period") {
+  Running job(nasty("2"));
+  const Watched all(job.lines("pid ", 2 * kPidsOfRank));
+  job.signal(SIGTERM);
+  const auto ended = job.wait();
+  CHECK(ended.code == 128 + SIGTERM);
+  CHECK(all.all_gone_within(0s));
+}
+
+TEST_CASE("a job under timeout leaves nothing") {
+  auto command = nasty("2");
+  command.insert(command.begin(), {"timeout", "--signal=KILL", "0.5"});
+  Running job(command);
+  const Watched all(job.lines("pid ", 2 * kPidsOfRank));
+  CHECK(job.wait().code == 128 + SIGKILL);
+  CHECK(all.all_gone_within(1s));
+}
+
+TEST_CASE("the two ways to find all descendants agree") {
+  Running job(nasty("2"));
+  job.lines("pid ", 2 * kPidsOfRank);
+  auto quick = rondo::process::descendants(), slow = rondo::process::descendants_by_scan();
+  std::sort(quick.begin(), quick.end());
+  std::sort(slow.begin(), slow.end());
+  CHECK(quick == slow);
+  CHECK(quick.size() >= 2 + 2 * kPidsOfRank);
+}
