@@ -55,7 +55,7 @@ concept Primitives = requires(P p, std::span<const Move> moves, const Fold& fold
   { p.fold(fold) } -> std::same_as<void>;
   // Elements that one Move may carry without waiting for its receiver to drain a slot first; the same on every rank,
   // at least 1. No algorithm sends or receives more in one Move; a Move without a peer may have any count.
-  // It is slices per chunk times slice, and a link has more slots than that many slices (a full ring must turn).
+  // See LinkLayout for what a link must have room for.
   { p.chunk_capacity() } -> std::convertible_to<std::size_t>;
 };
 

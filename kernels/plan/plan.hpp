@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan: what every rank does in one collective, written down by running the algorithm over RecordingPrimitives.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kernels/algorithms/link_layout.hpp"
+#include "kernels/plan/problem.hpp"
+
+namespace rondo::kernels {
+
+struct Step {  // one call of run, or of fold
+  std::vector<Move> moves{};
+  bool is_fold = false;
+  Fold fold{};
+};
+
+struct Plan {
+  int algorithm = kNoAlgorithm;
+  Problem problem{};
+  LinkLayout layout{};
+  std::size_t scratch_count = 0;  // the most any rank asked for
+  std::vector<std::vector<Step>> ranks{};
+};
+
+class RecordingPrimitives {
+ public:
+  RecordingPrimitives(const LinkLayout& layout, std::vector<Step>& steps) : layout_(layout), steps_(&steps) {}
+  void run(std::span<const Move> moves) { steps_->push_back({.moves = {moves.begin(), moves.end()}}); }
+  void fold(const Fold& fold) { steps_->push_back({.is_fold = true, .fold = fold}); }
+  std::size_t chunk_capacity() const { return layout_.chunk_capacity(); }
+
+ private:
+  LinkLayout layout_;
+  std::vector<Step>* steps_;
+};
+
+Plan record(int algorithm, const Problem& problem, const LinkLayout& layout);
+
+std::string describe(const Move& move);
+std::string describe(const Step& step);
+
+// What the plan moves, in elements and FIFO steps.
+struct Traffic {
+  std::size_t elements = 0;
+  std::size_t fifo_steps = 0;
+};
+struct PlanCost {
+  std::vector<std::vector<Traffic>> links;  // [from][to]
+  std::vector<Traffic> sent, received;      // per rank
+  std::vector<std::size_t> steps;           // per rank: runs and folds
+};
+PlanCost cost_of(const Plan& plan);
+
+}  // namespace rondo::kernels
