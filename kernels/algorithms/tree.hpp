@@ -20,15 +20,11 @@ struct BinomialTree {
   constexpr int child(int bit) const { return rank_at(position + bit); }
 };
 
-// The message flows down from the root, which has it at `from`. The tallest subtree is served first.
+// The message flows down from the root's output. The tallest subtree is served first.
 template <Primitives P>
-void tree_flow_down(P& p, const Work& work, const BinomialTree& tree, Buffer from) {
+void tree_flow_down(P& p, const Work& work, const BinomialTree& tree) {
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
-    if (tree.position == 0) {
-      copy(p, {from, chunk.offset}, output(chunk.offset), chunk.count);
-    } else {
-      recv_copy(p, tree.parent(), output(chunk.offset), chunk.count);
-    }
+    if (tree.position != 0) recv_copy(p, tree.parent(), output(chunk.offset), chunk.count);
     int bit = 1;
     while (tree.has_child(bit)) bit *= 2;
     for (bit /= 2; bit > 0; bit /= 2) send(p, tree.child(bit), output(chunk.offset), chunk.count);
@@ -58,7 +54,8 @@ void tree_flow_up(P& p, const Work& work, const BinomialTree& tree) {
 
 template <Primitives P>
 void tree_broadcast(P& p, const Work& work) {
-  tree_flow_down(p, work, BinomialTree(work, work.root), Buffer::input);
+  if (work.rank == work.root) copy(p, input(0), output(0), work.count);
+  tree_flow_down(p, work, BinomialTree(work, work.root));
 }
 
 template <Primitives P>
@@ -71,7 +68,7 @@ template <Primitives P>
 void tree_all_reduce(P& p, const Work& work) {
   const BinomialTree tree(work, 0);
   tree_flow_up(p, work, tree);
-  tree_flow_down(p, work, tree, Buffer::output);
+  tree_flow_down(p, work, tree);
 }
 
 constexpr std::size_t tree_scratch_count(const Work& work, std::size_t chunk_capacity) {
