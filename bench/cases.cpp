@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/cases.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace rondo::bench {
+namespace {
+
+std::size_t extent(Extent e, std::size_t count, int world_size) {
+  if (e == Extent::world) return count * static_cast<std::size_t>(world_size);
+  return e == Extent::one ? count : 0;
+}
+
+bool has_blocks(const CollectiveRow& row) { return row.send == Extent::world || row.recv == Extent::world; }
+
+}  // namespace
+
+const Case& find_case(std::string_view program) {
+  const auto found = std::find_if(kCases.begin(), kCases.end(), [&](const Case& c) { return c.program == program; });
+  if (found == kCases.end()) throw std::out_of_range("no case " + std::string(program));
+  return *found;
+}
+
+std::size_t Cell::send_count() const { return extent(row().send, count, world_size); }
+std::size_t Cell::recv_count() const {
+  return what->collective == Collective::send ? count : extent(row().recv, count, world_size);
+}
+std::size_t Cell::bytes() const { return std::max(send_count(), recv_count()) * size_of(dtype); }
+bool Cell::has_input() const { return !row().send_at_root || rank == root; }
+bool Cell::has_output() const { return !row().recv_at_root || rank == root; }
+
+std::size_t Cell::in_place_offset(bool send_in_recv) const {
+  const bool block_of_send = row().send == Extent::world && row().recv == Extent::one;
+  const bool block_of_recv = row().recv == Extent::world && row().send == Extent::one;
+  const bool whole_here = block_of_send ? has_input() : has_output();
+  if (!(send_in_recv ? block_of_recv : block_of_send) || !whole_here) return 0;
+  return static_cast<std::size_t>(rank) * count;
+}
+
+std::size_t count_for(const Case& what, std::size_t bytes, DataType dtype, int world_size) {
+  const std::size_t elements = bytes / size_of(dtype);
+  return has_blocks(row_of(what.collective)) ? elements / static_cast<std::size_t>(world_size) : elements;
+}
+
+std::vector<Stretch> expected_output(const Cell& c, std::uint32_t seed) {
+  if (!c.has_output()) return {};
+  const std::size_t mine = static_cast<std::size_t>(c.rank) * c.count;
+  const auto one = [&](int rank, std::size_t first) { return std::vector<Stretch>{{0, c.count, {rank, first, seed}}}; };
+  switch (c.what->collective) {
+    case Collective::barrier:
+      return {};
+    case Collective::reduce_scatter:
+      return one(-1, mine);
+    case Collective::broadcast:
+      return one(c.root, 0);
+    case Collective::scatter:
+      return one(c.root, mine);
+    case Collective::send:
+      return one((c.rank + c.world_size - 1) % c.world_size, 0);
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::all_to_all: {
+      std::vector<Stretch> all;
+      for (int r = 0; r < c.world_size; ++r) {
+        const std::size_t first = c.what->collective == Collective::all_to_all ? mine : 0;
+        all.push_back({static_cast<std::size_t>(r) * c.count, c.count, {r, first, seed}});
+      }
+      return all;
+    }
+    default:  // all_reduce, reduce
+      return one(-1, 0);
+  }
+}
+
+}  // namespace rondo::bench

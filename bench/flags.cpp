@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/flags.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <limits>
+
+namespace rondo::bench {
+namespace {
+
+constexpr std::array<std::string_view, kDataTypeCount> kDtypeNames = {"int8",  "uint8",  "int32",    "uint32",
+                                                                      "int64", "uint64", "half",     "bfloat16",
+                                                                      "float", "double", "fp8_e4m3", "fp8_e5m2"};
+constexpr std::array<std::string_view, kReduceOpCount> kOpNames = {"sum",  "prod", "min",  "max",   "avg",
+                                                                   "band", "bor",  "bxor", "mulsum"};
+
+template <class T>
+T parse_number(const std::string& text, const std::string& flag) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw UsageError(fmt::format("{} {}: that is not a number", flag, text));
+  }
+  return value;
+}
+
+// The values that `text` names, all of them for "all".
+template <class Value>
+std::vector<Value> parse_names(const std::string& text, int count, const char* flag) {
+  std::vector<Value> chosen;
+  std::string known = "all";
+  for (int i = 0; i < count; ++i) {
+    const auto value = static_cast<Value>(i);
+    if (text == "all" || text == table_name(value) || text == name_of(value)) chosen.push_back(value);
+    known += fmt::format(", {}", table_name(value));
+  }
+  if (chosen.empty()) throw UsageError(fmt::format("{} {}: choose one of {}", flag, text, known));
+  return chosen;
+}
+
+void remark(Flags& flags, bool given, const char* sentence) {
+  if (given) flags.remarks.emplace_back(sentence);
+}
+
+struct Words {  // flags that are more than a number
+  std::string min = "32M", max = "32M", step = "1M", op = "sum", dtype = "float", root = "0";
+  int graph = 0, blocking = 0, windows = 0;
+};
+
+void add_options(CLI::App& app, Flags& f, Words& w) {
+  const auto at_least = [](int low) { return CLI::Range(low, std::numeric_limits<int>::max()); };
+  app.add_option("-t,--nthreads", f.threads, "ranks as threads of this process: -t times -g")->check(at_least(1));
+  app.add_option("-g,--ngpus", f.ranks_per_thread, "see -t; without either, ranks come from the environment")
+      ->check(at_least(1));
+  app.add_option("-b,--minbytes", w.min, "smallest size, with K, M or G; 32M");
+  app.add_option("-e,--maxbytes", w.max, "largest size; 32M, or -b when that is larger");
+  app.add_option("-i,--stepbytes", w.step, "step between sizes; 1M");
+  app.add_option("-f,--stepfactor", f.step_factor, "factor between sizes, instead of -i")->check(at_least(2));
+  app.add_option("-n,--iters", f.iterations, "calls in a timed batch; 20")->check(at_least(1));
+  app.add_option("-w,--warmup_iters", f.warmups, "calls before the first batch; 1")->check(at_least(0));
+  app.add_option("-m,--agg_iters", f.aggregate, "calls started together as a group; 1")->check(at_least(1));
+  app.add_option("--batches", f.batches, "batches at most, 3 at least for sizes that take long; 11")
+      ->check(at_least(1));
+  app.add_option("-c,--check", f.checks, "calls whose results are checked; 1")->check(at_least(0));
+  app.add_option("-o,--op", w.op, "sum, prod, min, max, avg, mulsum, band, bor, bxor or all");
+  app.add_option("-d,--datatype", w.dtype, "float, half, int32, ... or all");
+  app.add_option("-r,--root", w.root, "root of a rooted collective, or all; 0");
+  app.add_option("-a,--average", f.average, "time of: 0 rank 0, 1 the ranks' mean, 2 the fastest, 3 the slowest; 3")
+      ->check(CLI::Range(0, 3));
+  app.add_option("-T,--timeout", f.timeout_s, "seconds that a call may take; 600")->check(at_least(0));
+  app.add_option("-R,--local_register", w.windows, "1, 2: buffers from Communicator::allocate; 0")
+      ->check(CLI::Range(0, 2));
+  app.add_option("-G,--cudagraph", w.graph, "for CUDA graphs; means nothing on a CPU")->check(at_least(0));
+  app.add_option("-z,--blocking", w.blocking, "for streams; on a CPU every call blocks")->check(CLI::Range(0, 3));
+  app.add_option("--device", f.device, "where the buffers lie")->check(CLI::IsMember({"cpu", "cuda", "sim"}));
+  app.add_option("-J,--json", f.json, "file to write with everything that comparing two runs needs");
+  app.add_flag("--csv", f.csv, "rows with commas instead of the table");
+}
+
+void finish(Flags& f, const Words& w, const CLI::App& app) {
+  f.min_bytes = parse_bytes(w.min);
+  f.max_bytes = parse_bytes(w.max);
+  if (app.count("--maxbytes") == 0 && f.min_bytes > f.max_bytes) f.max_bytes = f.min_bytes;
+  f.step_bytes = parse_bytes(w.step);
+  if (f.min_bytes > f.max_bytes) throw UsageError(fmt::format("-b {} is more than -e {}", w.min, w.max));
+  if (f.step_factor > 1 && app.count("--stepbytes") != 0) throw UsageError("-i and -f: choose one of them");
+  if (f.step_factor > 1 && f.min_bytes == 0) throw UsageError("-b 0 never grows by a factor; use -i");
+  if (f.step_factor == 0 && f.step_bytes == 0) throw UsageError("-i 0 never reaches -e");
+  f.ops = parse_names<ReduceOp::Kind>(w.op, kReduceOpCount, "-o");
+  f.dtypes = parse_names<DataType>(w.dtype, kDataTypeCount, "-d");
+  f.all_roots = w.root == "all";
+  if (!f.all_roots) f.root = parse_number<int>(w.root, "-r");
+  f.windows = w.windows != 0;
+  remark(f, w.graph != 0, "-G has no effect: there are no CUDA graphs on a CPU");
+  remark(f, w.blocking != 0, "-z has no effect: on a CPU every call blocks until its result is there");
+}
+
+}  // namespace
+
+std::string_view table_name(DataType dtype) { return kDtypeNames.at(static_cast<std::size_t>(dtype)); }
+std::string_view table_name(ReduceOp::Kind op) { return kOpNames.at(static_cast<std::size_t>(op)); }
+
+std::size_t parse_bytes(const std::string& text) {
+  std::string digits = text;
+  int shift = 0;
+  if (!digits.empty()) {
+    switch (std::toupper(static_cast<unsigned char>(digits.back()))) {
+      case 'K':
+        shift = 10;
+        break;
+      case 'M':
+        shift = 20;
+        break;
+      case 'G':
+        shift = 30;
+        break;
+      default:
+        break;
+    }
+  }
+  if (shift != 0) digits.pop_back();
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || value > (std::size_t{1} << 50) >> shift) {
+    throw UsageError(fmt::format("'{}' is not a size; write bytes as 8, 1K, 128M or 1G", text));
+  }
+  return value << shift;
+}
+
+std::vector<std::size_t> Flags::sizes() const {
+  std::vector<std::size_t> all;
+  for (std::size_t bytes = min_bytes; bytes <= max_bytes;
+       bytes = step_factor > 1 ? bytes * step_factor : bytes + step_bytes) {
+    all.push_back(bytes);
+  }
+  return all;
+}
+
+std::variant<Flags, int> parse_flags(const std::string& program, int argc, const char* const* argv) {
+  Flags flags;
+  Words words;
+  CLI::App app(fmt::format("{}: time and bandwidth of a collective, its results checked.", program), program);
+  add_options(app, flags, words);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  finish(flags, words, app);
+  return flags;
+}
+
+}  // namespace rondo::bench

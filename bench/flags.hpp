@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command line of the *_perf programs: the letters and meanings of nccl-tests, where they mean something on a CPU.
+#pragma once
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <rondo/dtype.hpp>
+#include <rondo/reduce_op.hpp>
+
+namespace rondo::bench {
+
+struct Flags {
+  std::size_t min_bytes = std::size_t{32} << 20, max_bytes = std::size_t{32} << 20;
+  std::size_t step_bytes = std::size_t{1} << 20;
+  std::size_t step_factor = 0;  // above 1: sizes grow by this factor instead of step_bytes
+  int iterations = 20;          // timed calls of a batch
+  int warmups = 1;
+  int aggregate = 1;  // calls of a group
+  int batches = 11;   // at most; a batch gives one sample
+  int checks = 1;
+  std::vector<DataType> dtypes{DataType::f32};
+  std::vector<ReduceOp::Kind> ops{ReduceOp::sum};
+  int root = 0;
+  bool all_roots = false;
+  int average = 3;    // of the ranks' times: 0 rank 0's, 1 mean, 2 shortest, 3 longest
+  int timeout_s = 0;  // of one call; 0: the library's
+  int threads = 1, ranks_per_thread = 1;
+  bool windows = false;  // buffers from Communicator::allocate
+  std::string device = "cpu";
+  std::string json;  // file to write
+  bool csv = false;
+  std::vector<std::string> remarks;  // one sentence for each given flag that means nothing here
+
+  int local_ranks() const { return threads * ranks_per_thread; }
+  std::vector<std::size_t> sizes() const;
+};
+
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The flags; or the exit status when the program is done (help: 0, printed).
+// UsageError, one sentence, for anything that cannot be meant.
+std::variant<Flags, int> parse_flags(const std::string& program, int argc, const char* const* argv);
+
+// "8", "1K", "128M", "1G": powers of 1024.
+std::size_t parse_bytes(const std::string& text);
+
+// Names of nccl-tests ("float", "avg"), which the table prints; the library's own ("f32", "average") are read as well.
+std::string_view table_name(DataType dtype);
+std::string_view table_name(ReduceOp::Kind op);
+
+}  // namespace rondo::bench

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three forms of a result: nccl-tests' table, commas, and JSON. Rank 0 alone has one.
+#pragma once
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/sweep.hpp"
+
+namespace rondo::bench {
+
+// Totals of a run, and the lines that all tables end with.
+struct Footer {
+  std::uint64_t wrong = 0;
+  double busbw_sum = 0;
+  int columns = 0;
+  void add(const Row& row);
+  double average_busbw() const { return columns == 0 ? 0 : busbw_sum / columns; }
+};
+
+std::unique_ptr<Report> make_table(std::FILE* out, const Flags& flags);
+std::unique_ptr<Report> make_csv(std::FILE* out);
+// Writes `path` in one go at the end. `command`: the program and its arguments.
+std::unique_ptr<Report> make_json(std::string path, std::vector<std::string> command);
+// Tells each of them.
+std::unique_ptr<Report> make_all(std::vector<std::unique_ptr<Report>> reports);
+
+// Lines of the table, for the tests.
+std::string table_header();
+std::string table_row(const Row& row);
+nlohmann::json to_json(const Row& row);
+
+}  // namespace rondo::bench

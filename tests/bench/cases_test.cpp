@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/cases.hpp"
+
+#include <stdexcept>
+
+#include "tests/support/catch.hpp"
+
+namespace {
+
+using rondo::bench::Cell;
+using rondo::bench::find_case;
+
+Cell cell(const char* program, int rank, int root = -1) {
+  return {.what = &find_case(program), .rank = rank, .world_size = 4, .root = root, .count = 10};
+}
+
+}  // namespace
+
+TEST_CASE("a size counts the larger buffer: the whole of what is gathered, scattered or exchanged") {
+  const auto count = [](const char* program) {
+    return rondo::bench::count_for(find_case(program), 4096, rondo::DataType::f32, 4);
+  };
+  CHECK(count("all_reduce_perf") == 1024);
+  CHECK(count("broadcast_perf") == 1024);
+  CHECK(count("sendrecv_perf") == 1024);
+  for (const char* program :
+       {"all_gather_perf", "reduce_scatter_perf", "alltoall_perf", "gather_perf", "scatter_perf"}) {
+    CHECK(count(program) == 256);
+    CHECK(cell(program, 1, 1).bytes() == 160);
+  }
+  CHECK(cell("barrier_perf", 0).bytes() == 0);
+  CHECK_THROWS_AS(find_case("x_perf"), std::out_of_range);
+}
+
+TEST_CASE("in place, the block lies at the rank's own position, at the root alone where only the root has blocks") {
+  CHECK(cell("all_reduce_perf", 2).in_place_offset(true) == 0);
+  CHECK(cell("all_gather_perf", 2).in_place_offset(true) == 20);
+  CHECK(cell("all_gather_perf", 2).in_place_offset(false) == 0);
+  CHECK(cell("reduce_scatter_perf", 3).in_place_offset(false) == 30);
+  CHECK(cell("reduce_scatter_perf", 3).in_place_offset(true) == 0);
+  CHECK(cell("gather_perf", 2, 2).in_place_offset(true) == 20);
+  CHECK(cell("gather_perf", 2, 1).in_place_offset(true) == 0);
+  CHECK(cell("scatter_perf", 2, 2).in_place_offset(false) == 20);
+  CHECK(cell("scatter_perf", 2, 1).in_place_offset(false) == 0);
+}
+
+TEST_CASE("who has input and output in a rooted collective") {
+  CHECK(cell("broadcast_perf", 1, 1).has_input());
+  CHECK_FALSE(cell("broadcast_perf", 0, 1).has_input());
+  CHECK(cell("broadcast_perf", 0, 1).has_output());
+  CHECK_FALSE(cell("reduce_perf", 0, 1).has_output());
+  CHECK(expected_output(cell("reduce_perf", 0, 1), 1).empty());
+  CHECK(expected_output(cell("gather_perf", 1, 1), 1).size() == 4);
+}
+
+TEST_CASE("expected output names the right part of the right rank") {
+  const auto exchanged = expected_output(cell("alltoall_perf", 2), 7);
+  REQUIRE(exchanged.size() == 4);
+  CHECK(exchanged[3].offset == 30);
+  CHECK(exchanged[3].source.rank == 3);
+  CHECK(exchanged[3].source.first == 20);
+  const auto scattered = expected_output(cell("scatter_perf", 2, 1), 7);
+  CHECK(scattered.at(0).source.rank == 1);
+  CHECK(scattered.at(0).source.first == 20);
+  CHECK(expected_output(cell("sendrecv_perf", 0), 7).at(0).source.rank == 3);
+  CHECK(expected_output(cell("reduce_scatter_perf", 3), 7).at(0).source.first == 30);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/flags.hpp"
+
+#include "tests/support/catch.hpp"
+
+namespace {
+
+using rondo::bench::Flags;
+using rondo::bench::UsageError;
+
+Flags parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "x_perf");
+  return std::get<Flags>(rondo::bench::parse_flags("x_perf", static_cast<int>(arguments.size()), arguments.data()));
+}
+
+std::string error_of(const std::vector<const char*>& arguments) {
+  try {
+    parse(arguments);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("sizes have suffixes of 1024") {
+  CHECK(rondo::bench::parse_bytes("8") == 8);
+  CHECK(rondo::bench::parse_bytes("1K") == 1024);
+  CHECK(rondo::bench::parse_bytes("128m") == 128U << 20);
+  CHECK(rondo::bench::parse_bytes("1G") == 1U << 30);
+  for (const char* wrong : {"", "K", "1X", "-1", "1.5M", "8 ", "99999999999G", "18446744073709551616"}) {
+    CHECK_THROWS_AS(rondo::bench::parse_bytes(wrong), UsageError);
+  }
+}
+
+TEST_CASE("sizes grow by a factor or by steps") {
+  CHECK(parse({"-b", "8", "-e", "128", "-f", "2"}).sizes() == std::vector<std::size_t>{8, 16, 32, 64, 128});
+  CHECK(parse({"-b", "1K", "-e", "3K", "-i", "1K"}).sizes() == std::vector<std::size_t>{1024, 2048, 3072});
+  CHECK(parse({}).sizes() == std::vector<std::size_t>{32U << 20});
+  CHECK(parse({"-b", "64M"}).sizes() == std::vector<std::size_t>{64U << 20});
+}
+
+TEST_CASE("operators and types are read by both their names, and as all") {
+  CHECK(parse({"-d", "bfloat16"}).dtypes == std::vector{rondo::DataType::bf16});
+  CHECK(parse({"-d", "bf16"}).dtypes == std::vector{rondo::DataType::bf16});
+  CHECK(parse({"-d", "all"}).dtypes.size() == rondo::kDataTypeCount);
+  CHECK(parse({"-o", "avg"}).ops == std::vector{rondo::ReduceOp::average});
+  CHECK(parse({"-o", "average"}).ops == std::vector{rondo::ReduceOp::average});
+  CHECK(parse({"-o", "all"}).ops.size() == rondo::kReduceOpCount);
+  CHECK(parse({"-r", "all"}).all_roots);
+  CHECK(parse({"-r", "3"}).root == 3);
+}
+
+TEST_CASE("every name of a type and an operator in the table reads back as itself") {
+  for (int i = 0; i < rondo::kDataTypeCount; ++i) {
+    const auto dtype = static_cast<rondo::DataType>(i);
+    CHECK(parse({"-d", std::string(rondo::bench::table_name(dtype)).c_str()}).dtypes == std::vector{dtype});
+  }
+  for (int i = 0; i < rondo::kReduceOpCount; ++i) {
+    const auto op = static_cast<rondo::ReduceOp::Kind>(i);
+    CHECK(parse({"-o", std::string(rondo::bench::table_name(op)).c_str()}).ops == std::vector{op});
+  }
+}
+
+TEST_CASE("flags for other hardware are told to have no effect") {
+  CHECK(parse({"-G", "0", "-z", "0"}).remarks.empty());
+  CHECK(parse({"-G", "2", "-z", "1"}).remarks.size() == 2);
+}
+
+TEST_CASE("wrong flags get one sentence that names them") {
+  const std::vector<std::pair<std::vector<const char*>, std::string>> cases = {
+      {{"--frobnicate"}, "--frobnicate"},
+      {{"-n"}, "--iters"},
+      {{"-n", "x"}, "x"},
+      {{"-n", "0"}, "--iters"},
+      {{"-a", "4"}, "--average"},
+      {{"-b", "1M", "-e", "1K"}, "-b 1M is more than -e 1K"},
+      {{"-b", "12X"}, "'12X' is not a size"},
+      {{"-f", "1"}, "--stepfactor"},
+      {{"-f", "2", "-i", "8"}, "-i and -f"},
+      {{"-b", "0", "-f", "2"}, "-b 0"},
+      {{"-i", "0"}, "-i 0"},
+      {{"-d", "complex"}, "-d complex: choose one of all, int8"},
+      {{"-o", "xor"}, "-o xor: choose one of all, sum"},
+      {{"-r", "first"}, "-r first"},
+      {{"--device", "tpu"}, "--device"},
+  };
+  for (const auto& [arguments, part] : cases) {
+    const std::string error = error_of(arguments);
+    INFO(part);
+    INFO(error);
+    CHECK(error.find(part) != std::string::npos);
+    CHECK(error.find('\n') == std::string::npos);
+  }
+}
