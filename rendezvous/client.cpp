@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// Callers sign and send their own requests under a lock; the reader thread takes in replies and wakes whom they are
+// for, and sends heartbeats. Whatever breaks the connection is kept and thrown by every call from then on.
+#include "rendezvous/client.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <rondo/error.hpp>
+
+#include "comm/base/log.hpp"
+#include "comm/base/system_error.hpp"
+#include "rendezvous/client_session.hpp"
+#include "rendezvous/connect.hpp"
+#include "rendezvous/machine.hpp"
+#include "rendezvous/socket.hpp"
+
+namespace rondo::rendezvous {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kAnswerWithin{30};  // of requests that wait for nothing
+constexpr std::chrono::milliseconds kGrace{1000};  // for the server's word on a deadline to arrive
+constexpr std::chrono::milliseconds kSendWithin{10'000};
+constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{500};
+
+std::string to_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+Store::Bytes to_bytes(const std::string& text) {
+  const auto bytes = as_bytes(text);
+  return {bytes.begin(), bytes.end()};
+}
+
+void check_sizes(std::string_view key, std::size_t value_bytes) {
+  if (key.empty() || key.size() > kMaxNameBytes) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a key or name has 1 to {} bytes, '{}' has {}", kMaxNameBytes, key, key.size()));
+  }
+  if (value_bytes > kMaxValueBytes) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("the value of '{}' has {} bytes, the rendezvous carries {} at "
+                                                         "most",
+                                                         key, value_bytes, kMaxValueBytes));
+  }
+}
+
+}  // namespace
+
+class Client::Impl {
+ public:
+  Impl(Fd fd, std::unique_ptr<ClientSession> session, std::string server)
+      : fd_(std::move(fd)),
+        stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        session_(std::move(session)),
+        server_(std::move(server)),
+        local_address_(local_address_of(fd_.get())) {
+    if (!stop_) throw_errno("cannot create an eventfd");
+    thread_ = std::thread([this] { read(); });
+  }
+  ~Impl() {
+    leave();
+    wake();
+    thread_.join();
+  }
+
+  proto::Reply call(proto::Request request, Deadline deadline);
+  proto::Reply call(proto::Request request) { return call(std::move(request), Clock::now() + kAnswerWithin); }
+  void keep_lease(std::chrono::milliseconds lease) {
+    beat_ms_ = static_cast<int>(std::max<std::int64_t>(1, lease.count() / 4));
+    wake();
+  }
+  const std::string& local_address() const { return local_address_; }
+  const std::string& instance() const { return instance_; }
+
+ private:
+  struct Pending {
+    std::condition_variable done{};
+    std::optional<proto::Reply> reply{};
+  };
+
+  void send(std::uint64_t id, const proto::Request& request);
+  void put(std::string_view frame);
+  void leave() noexcept;
+  void wake() {
+    const std::uint64_t one = 1;
+    if (::write(stop_.get(), &one, sizeof one) < 0) log::debug("rendezvous client: eventfd is full");
+  }
+  void read();
+  void read_some();
+  void deliver(std::vector<ClientSession::Answer>& answers);
+  void beat();
+  void break_off(const Error& error);
+  static std::string new_instance() {
+    std::string bytes(16, '\0');
+    fill_random(std::as_writable_bytes(std::span(bytes)));
+    return bytes;
+  }
+
+  Fd fd_, stop_;
+  std::unique_ptr<ClientSession> session_;  // sending: under sending_; receiving: the reader alone
+  std::string server_, local_address_, instance_ = new_instance();
+  std::atomic<int> beat_ms_{-1};
+  std::atomic<bool> stopping_{false};
+  std::mutex sending_;
+  std::mutex waiting_;  // guards what follows
+  std::uint64_t last_id_ = 0;
+  std::map<std::uint64_t, Pending*> pending_;
+  std::optional<Error> broken_;
+  std::thread thread_;
+};
+
+void Client::Impl::put(std::string_view frame) {
+  const Deadline deadline = Clock::now() + kSendWithin;
+  while (!frame.empty()) {
+    const ssize_t sent = ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      frame.remove_prefix(static_cast<std::size_t>(sent));
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) throw_errno(fmt::format("the connection to the rendezvous server at {} broke", server_));
+    pollfd waiting{fd_.get(), POLLOUT, 0};
+    if (::poll(&waiting, 1, poll_ms(deadline)) == 0) {
+      throw Error(ErrorCode::timeout, fmt::format("the rendezvous server at {} takes no more requests", server_));
+    }
+  }
+}
+
+// A frame that went out in part makes the connection useless, so any failure ends it.
+void Client::Impl::send(std::uint64_t id, const proto::Request& request) {
+  const std::lock_guard lock(sending_);
+  try {
+    put(session_->request(id, request));
+  } catch (const Error& error) {
+    ::shutdown(fd_.get(), SHUT_RDWR);
+    break_off(Error(ErrorCode::peer_lost, error.what()));
+  }
+}
+
+void Client::Impl::break_off(const Error& error) {
+  const std::lock_guard lock(waiting_);
+  if (!broken_) broken_ = error;
+  for (const auto& [id, pending] : pending_) pending->done.notify_all();
+}
+
+proto::Reply Client::Impl::call(proto::Request request, Deadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  request.set_timeout_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0)));
+  Pending pending;
+  std::unique_lock lock(waiting_);
+  const std::uint64_t id = ++last_id_;
+  pending_.emplace(id, &pending);
+  lock.unlock();
+  send(id, request);
+  lock.lock();
+  pending.done.wait_until(lock, std::max(deadline, Clock::now()) + kGrace,
+                          [&] { return pending.reply.has_value() || broken_.has_value(); });
+  pending_.erase(id);
+  if (!pending.reply && broken_) throw *broken_;
+  if (!pending.reply) {
+    throw Error(ErrorCode::timeout,
+                fmt::format("the rendezvous server at {} did not answer within the deadline; see whether its process "
+                            "still runs and the network to it is up",
+                            server_));
+  }
+  if (pending.reply->has_failure()) throw error_of(pending.reply->failure());
+  return std::move(*pending.reply);
+}
+
+void Client::Impl::deliver(std::vector<ClientSession::Answer>& answers) {
+  for (ClientSession::Answer& answer : answers) {
+    if (answer.request == 0) {
+      throw Error(ErrorCode::peer_lost, fmt::format("the rendezvous server at {} closed the connection: {}", server_,
+                                                    answer.reply.failure().sentence()));
+    }
+    const std::lock_guard lock(waiting_);
+    const auto found = pending_.find(answer.request);
+    if (found == pending_.end()) continue;  // its caller has given up
+    found->second->reply = std::move(answer.reply);
+    found->second->done.notify_all();
+  }
+}
+
+void Client::Impl::read_some() {
+  std::byte buffer[16384];
+  const ssize_t got = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) {
+    throw Error(ErrorCode::peer_lost, fmt::format("the rendezvous server at {} is gone: {}", server_,
+                                                  got == 0 ? "it closed the connection" : std::strerror(errno)));
+  }
+  std::string to_send;
+  std::vector<ClientSession::Answer> answers;
+  session_->received({buffer, static_cast<std::size_t>(got)}, to_send, answers);
+  deliver(answers);
+}
+
+void Client::Impl::beat() {
+  proto::Request request;
+  request.mutable_heartbeat();
+  send(0, request);
+}
+
+void Client::Impl::read() {
+  try {
+    Deadline next_beat = Deadline::max();
+    while (!stopping_) {
+      const int beat_ms = beat_ms_;
+      if (beat_ms > 0 && next_beat == Deadline::max()) next_beat = Clock::now();
+      if (Clock::now() >= next_beat) {
+        beat();
+        next_beat = Clock::now() + std::chrono::milliseconds(beat_ms);
+      }
+      pollfd waiting[2] = {{fd_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+      const int ready = ::poll(waiting, 2, beat_ms > 0 ? poll_ms(next_beat) : -1);
+      if (ready < 0 && errno != EINTR) throw_errno("cannot wait for the rendezvous server");
+      std::uint64_t wakes = 0;
+      if (ready > 0 && waiting[1].revents != 0 && ::read(stop_.get(), &wakes, sizeof wakes) < 0) continue;
+      if (ready > 0 && waiting[0].revents != 0) read_some();
+    }
+  } catch (const Error& error) {
+    break_off(error);
+  } catch (const std::exception& error) {
+    break_off(Error(ErrorCode::system, fmt::format("the rendezvous client failed: {}", error.what())));
+  }
+}
+
+void Client::Impl::leave() noexcept {
+  stopping_ = true;
+  try {
+    proto::Request request;
+    request.mutable_leave();
+    const std::lock_guard lock(sending_);
+    const std::string frame = session_->request(0, request);
+    // Best effort: a server that hears nothing sees the connection end.
+    if (::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+  } catch (const std::exception& error) {
+    log::debug("rendezvous client: {}", error.what());
+  }
+}
+
+namespace {
+
+// Authenticates a fresh connection. Nothing thrown for what may pass: then `reason` is set and null returned.
+std::unique_ptr<ClientSession> authenticate(int fd, const Endpoint& endpoint, Deadline deadline, std::string& reason) {
+  auto session = std::make_unique<ClientSession>(endpoint.secret, endpoint.job);
+  std::string to_send = session->hello();
+  std::vector<ClientSession::Answer> answers;
+  std::byte buffer[2048];
+  for (;;) {
+    while (!to_send.empty()) {  // a few hundred bytes into an empty socket
+      const ssize_t put = ::send(fd, to_send.data(), to_send.size(), MSG_NOSIGNAL);
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) {
+        reason = fmt::format("the connection broke during the handshake: {}", std::strerror(errno));
+        return nullptr;
+      }
+      to_send.erase(0, static_cast<std::size_t>(put));
+    }
+    if (session->ready()) return session;
+    pollfd waiting{fd, POLLIN, 0};
+    const int ready = ::poll(&waiting, 1, poll_ms(deadline));
+    if (ready < 0 && errno == EINTR) continue;
+    const ssize_t got = ready > 0 ? ::recv(fd, buffer, sizeof buffer, 0) : 0;
+    if (got <= 0) {
+      reason = ready == 0 ? "it accepts connections but says nothing; is it a rondo rendezvous server?"
+               : got == 0 ? "it closed the connection during the handshake; is it a rondo rendezvous server?"
+                          : std::strerror(errno);
+      return nullptr;
+    }
+    try {
+      session->received({buffer, static_cast<std::size_t>(got)}, to_send, answers);
+    } catch (const Error& error) {
+      if (!session->busy()) throw;
+      reason = error.what();
+      return nullptr;
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Client> Client::connect(const Endpoint& endpoint, Deadline deadline) {
+  const std::string server = endpoint_text(endpoint.host, endpoint.port);
+  std::string reason = "no attempt was possible before the deadline";
+  auto pause = kFirstPause;
+  do {
+    Fd fd = try_connect(endpoint.host, endpoint.port, deadline, reason);
+    try {
+      auto session = fd ? authenticate(fd.get(), endpoint, deadline, reason) : nullptr;
+      if (session) {
+        return std::shared_ptr<Client>(new Client(std::make_unique<Impl>(std::move(fd), std::move(session), server)));
+      }
+    } catch (const Error& error) {
+      throw Error(error.error_code(),
+                  fmt::format("the rendezvous server at {} cannot be joined: {}", server, error.what()),
+                  error.culprit());
+    }
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - Clock::now()));
+    pause = std::min(2 * pause, kLongestPause);
+  } while (Clock::now() < deadline);
+  throw Error(ErrorCode::timeout,
+              fmt::format("cannot reach the rendezvous server at {} by the deadline: {}; see whether rank 0 or the "
+                          "launcher there runs and the address is right",
+                          server, reason));
+}
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+std::string Client::local_address() const { return impl_->local_address(); }
+
+Membership Client::join(const JoinRequest& request, Deadline deadline) {
+  proto::Request message;
+  proto::Join& join = *message.mutable_join();
+  join.set_rank(request.rank);
+  join.set_world_size(request.world_size);
+  join.set_local_rank(request.local_rank);
+  join.set_node(request.node.empty() ? node_identity() : request.node);
+  join.set_host(request.host.empty() ? host_name() : request.host);
+  join.set_pid(static_cast<std::uint32_t>(request.pid > 0 ? request.pid : ::getpid()));
+  join.set_master_address(request.master_address);
+  join.set_master_port(request.master_port);
+  join.set_generation(request.generation);
+  join.set_lease_ms(static_cast<std::uint32_t>(request.lease.count()));
+  join.set_instance(impl_->instance());
+  if (request.lease.count() > 0) impl_->keep_lease(request.lease);
+  const proto::Reply reply = impl_->call(std::move(message), deadline);
+  const proto::Membership& given = reply.membership();
+  return {.rank = static_cast<int>(given.rank()),
+          .world_size = static_cast<int>(given.world_size()),
+          .local_rank = static_cast<int>(given.local_rank()),
+          .local_size = static_cast<int>(given.local_size()),
+          .node = static_cast<int>(given.node()),
+          .nodes = static_cast<int>(given.nodes()),
+          .master_address = given.master_address(),
+          .master_port = static_cast<std::uint16_t>(given.master_port()),
+          .generation = given.generation()};
+}
+
+void Client::set(std::string_view key, std::span<const std::byte> value) {
+  check_sizes(key, value.size());
+  proto::Request request;
+  request.mutable_set()->set_key(std::string(key));
+  request.mutable_set()->set_value(to_text(value));
+  impl_->call(std::move(request));
+}
+
+Store::Bytes Client::get(std::string_view key, Deadline deadline) {
+  check_sizes(key, 0);
+  proto::Request request;
+  request.mutable_get()->set_key(std::string(key));
+  return to_bytes(impl_->call(std::move(request), deadline).value());
+}
+
+std::optional<Store::Bytes> Client::try_get(std::string_view key) {
+  check_sizes(key, 0);
+  proto::Request request;
+  request.mutable_try_get()->set_key(std::string(key));
+  const proto::Reply reply = impl_->call(std::move(request));
+  return reply.found() ? std::optional(to_bytes(reply.value())) : std::nullopt;
+}
+
+std::int64_t Client::add(std::string_view key, std::int64_t amount) {
+  check_sizes(key, 0);
+  proto::Request request;
+  request.mutable_add()->set_key(std::string(key));
+  request.mutable_add()->set_amount(amount);
+  return impl_->call(std::move(request)).sum();
+}
+
+bool Client::compare_and_set(std::string_view key, std::optional<Bytes> expected, std::span<const std::byte> desired) {
+  check_sizes(key, desired.size());
+  check_sizes(key, expected ? expected->size() : 0);
+  proto::Request request;
+  proto::CompareAndSet& message = *request.mutable_compare_and_set();
+  message.set_key(std::string(key));
+  message.set_expect_absent(!expected.has_value());
+  if (expected) message.set_expected(to_text(*expected));
+  message.set_desired(to_text(desired));
+  return impl_->call(std::move(request)).found();
+}
+
+bool Client::erase(std::string_view key) {
+  check_sizes(key, 0);
+  proto::Request request;
+  request.mutable_erase()->set_key(std::string(key));
+  return impl_->call(std::move(request)).found();
+}
+
+namespace {
+void fill_gather(proto::Gather& gather, std::string_view name, int index, int participants) {
+  if (index < 0 || index >= participants) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("'{}' cannot have participant {} of {}", name, index, participants));
+  }
+  gather.set_name(std::string(name));
+  gather.set_index(static_cast<std::uint32_t>(index));
+  gather.set_participants(static_cast<std::uint32_t>(participants));
+}
+}  // namespace
+
+std::vector<Store::Bytes> Client::exchange(std::string_view name, int index, int participants,
+                                           std::span<const std::byte> value, Deadline deadline) {
+  check_sizes(name, value.size());
+  proto::Request request;
+  fill_gather(*request.mutable_exchange(), name, index, participants);
+  request.mutable_exchange()->set_value(to_text(value));
+  const proto::Reply reply = impl_->call(std::move(request), deadline);
+  std::vector<Bytes> values;
+  values.reserve(static_cast<std::size_t>(reply.values_size()));
+  for (const std::string& each : reply.values()) values.push_back(to_bytes(each));
+  return values;
+}
+
+void Client::barrier(std::string_view name, int index, int participants, Deadline deadline) {
+  check_sizes(name, 0);
+  proto::Request request;
+  fill_gather(*request.mutable_barrier(), name, index, participants);
+  impl_->call(std::move(request), deadline);
+}
+
+std::vector<int> Client::survivors(std::string_view name, int index, std::span<const int> members, Deadline deadline) {
+  check_sizes(name, 0);
+  proto::Request request;
+  proto::Survive& message = *request.mutable_survivors();
+  message.set_name(std::string(name));
+  message.set_index(static_cast<std::uint32_t>(index));
+  for (const int member : members) message.add_members(static_cast<std::uint32_t>(member));
+  const proto::Reply reply = impl_->call(std::move(request), deadline);
+  return {reply.survivors().begin(), reply.survivors().end()};
+}
+
+}  // namespace rondo::rendezvous

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's half of the protocol without I/O: what to send, what was said. One thread at a time.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "rendezvous/handshake.hpp"
+
+namespace rondo::rendezvous {
+
+class ClientSession {
+ public:
+  ClientSession(const std::optional<Secret>& secret, std::string job) : key_(secret), job_(std::move(job)) {}
+
+  struct Answer {
+    std::uint64_t request;  // 0: about the connection itself
+    proto::Reply reply;
+  };
+  std::string hello();  // the first bytes to send
+  // Appends what must be sent and what was answered. Error: the connection is of no use any more.
+  void received(std::span<const std::byte> bytes, std::string& to_send, std::vector<Answer>& answers);
+  bool ready() const { return ready_; }            // from then on, requests may be made
+  bool busy() const { return handshake_.busy(); }  // the error was a refusal that may not be the last word
+  // Signed in the order of these calls, and to be sent in that order.
+  std::string request(std::uint64_t id, const proto::Request& request);
+
+ private:
+  JobKey key_;
+  std::string job_;
+  ClientHandshake handshake_;
+  FrameReader reader_{kMaxServerHelloBytes};
+  Seals seals_;
+  bool ready_ = false;
+};
+
+}  // namespace rondo::rendezvous

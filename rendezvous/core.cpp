@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/core.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <rondo/error.hpp>
+
+#include "comm/base/log.hpp"
+
+namespace rondo::rendezvous {
+
+Core::Core(const CoreOptions& options, Output& output)
+    : options_(options), output_(output), key_(options.secret), room_(options.room, *this) {
+  if (options.room.job.size() > kMaxJobBytes) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a job id has at most {} bytes, this one {}", kMaxJobBytes, options.room.job.size()));
+  }
+}
+
+void Core::connected(ConnectionId id, const std::string& address, Time now) {
+  Connection& connection = connections_[id];
+  connection.address = address;
+  connection.since = connection.last_heard = now;
+  strangers_.emplace(id, now);
+}
+
+void Core::received(ConnectionId id, std::span<const std::byte> bytes, Time now) {
+  const Place place = connections_.find(id);
+  if (place == connections_.end()) return;
+  Connection& connection = place->second;
+  connection.last_heard = now;
+  try {
+    connection.reader.feed(bytes);
+    while (const auto next = connection.reader.next()) {
+      if (!frame(id, connection, *next, now)) return;
+    }
+  } catch (const Error& error) {
+    refuse(id, error, false, now);
+  }
+}
+
+bool Core::frame(ConnectionId id, Connection& connection, std::string_view bytes, Time now) {
+  switch (connection.stage) {
+    case Stage::hello: {
+      const proto::ServerHello answer = connection.handshake.answer(bytes, options_.room.job, key_);
+      output_.send(id, plain_frame(answer.SerializeAsString()), nullptr);
+      connection.stage = Stage::proof;
+      return true;
+    }
+    case Stage::proof:
+      connection.seals = connection.handshake.finish(bytes, key_);
+      connection.reader.set_limit(kMaxRequestBytes);
+      connection.stage = Stage::open;
+      strangers_.erase(id);
+      return true;
+    case Stage::open:
+      break;
+  }
+  request(id, connection, bytes, now);
+  if (!connection.left) return true;
+  forget(id, Presence::left, "");
+  output_.close(id);
+  return false;
+}
+
+void Core::request(ConnectionId id, Connection& connection, std::string_view bytes, Time now) {
+  const Seal::Opened opened = connection.seals.receive.open(bytes);
+  proto::Request request;
+  if (!request.ParseFromArray(opened.body.data(), static_cast<int>(opened.body.size()))) {
+    throw Error(ErrorCode::corrupt_message, "a request cannot be read; use the same release of rondo on both sides");
+  }
+  connection.left = request.has_leave();
+  if (request.has_join() && request.join().lease_ms() > 0) {
+    connection.lease = std::chrono::milliseconds(request.join().lease_ms());
+    leases_.emplace(now + connection.lease, id);
+  }
+  room_.request({id, opened.request}, request, connection.address, now);
+}
+
+void Core::send(Caller caller, SharedBody body) {
+  const Place place = connections_.find(caller.connection);
+  if (place == connections_.end()) return;  // it went away while others were answered
+  output_.send(caller.connection, place->second.seals.send.head(caller.request, *body), std::move(body));
+}
+
+// Says why in the form the connection's stage allows, then closes.
+void Core::refuse(ConnectionId id, const Error& error, bool busy, Time) {
+  const Connection& connection = connections_.at(id);
+  log::info("rendezvous: closing the connection from {}: {}", connection.address, error.what());
+  if (connection.stage == Stage::open) {
+    Replies::fail({id, 0}, error);
+  } else {
+    proto::ServerHello answer;
+    fill(*answer.mutable_refusal(), error);
+    answer.mutable_refusal()->set_busy(busy);
+    output_.send(id, plain_frame(answer.SerializeAsString()), nullptr);
+  }
+  forget(id, Presence::lost, error.what());
+  output_.close(id);
+}
+
+void Core::forget(ConnectionId id, Presence how, const std::string& reason) {
+  const Place place = connections_.find(id);
+  if (place == connections_.end()) return;
+  const bool was_open = place->second.stage == Stage::open;
+  strangers_.erase(id);
+  connections_.erase(place);
+  if (was_open) room_.gone(id, how, reason);
+}
+
+void Core::disconnected(ConnectionId id, const std::string& reason, Time) { forget(id, Presence::lost, reason); }
+
+void Core::tick(Time now) {
+  tick_strangers(now);
+  tick_leases(now);
+  room_.tick(now);
+}
+
+void Core::tick_strangers(Time now) {
+  while (!strangers_.empty()) {
+    const auto [id, since] = *strangers_.begin();
+    if (now >= since + options_.authenticate_within) {
+      const auto limit_ms = options_.authenticate_within.count();
+      refuse(id, Error(ErrorCode::timeout, fmt::format("the client did not authenticate within {} ms", limit_ms)),
+             false, now);
+    } else if (crowded() && now >= since + options_.evict_after) {
+      refuse(id,
+             Error(ErrorCode::timeout,
+                   fmt::format("the server has {} unauthenticated connections; this is the oldest", strangers_.size())),
+             true, now);
+    } else {
+      return;
+    }
+  }
+}
+
+void Core::tick_leases(Time now) {
+  while (!leases_.empty() && leases_.begin()->first <= now) {
+    const ConnectionId id = leases_.begin()->second;
+    leases_.erase(leases_.begin());
+    const Place place = connections_.find(id);
+    if (place == connections_.end()) continue;
+    const Connection& connection = place->second;
+    if (now < connection.last_heard + connection.lease) {
+      leases_.emplace(connection.last_heard + connection.lease, id);
+      continue;
+    }
+    refuse(id,
+           Error(ErrorCode::peer_lost, fmt::format("nothing was heard from it for {} ms", connection.lease.count())),
+           false, now);
+  }
+}
+
+std::optional<Time> Core::next_timer() const {
+  std::optional<Time> next = room_.next_timer();
+  const auto sooner = [&](Time time) { next = next ? std::min(*next, time) : time; };
+  if (!strangers_.empty()) {
+    sooner(strangers_.begin()->second + (crowded() ? options_.evict_after : options_.authenticate_within));
+  }
+  if (!leases_.empty()) sooner(leases_.begin()->first);
+  return next;
+}
+
+}  // namespace rondo::rendezvous

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole protocol of the server without I/O: connections, bytes and time go in, bytes, closings and timers come
+// out. The sockets of server.cpp and the simulator of the tests drive this same code. One thread.
+#pragma once
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "rendezvous/room.hpp"
+
+namespace rondo::rendezvous {
+
+struct CoreOptions {
+  RoomOptions room{};
+  std::optional<Secret> secret{};
+  std::size_t unauthenticated_connections = 1024;
+  std::chrono::milliseconds authenticate_within{5000};
+  std::chrono::milliseconds evict_after{250};
+};
+
+// May be called from inside any function of the core; must not call back.
+class Output {
+ public:
+  virtual ~Output() = default;
+  virtual void send(ConnectionId connection, std::string head, SharedBody body) = 0;  // body: may be null
+  // After what was sent before, if that goes out soon. The core forgets the connection: do not report its end.
+  virtual void close(ConnectionId connection) = 0;
+};
+
+class Core final : private Replies {
+ public:
+  Core(const CoreOptions& options, Output& output);
+
+  // Ids are new ones, rising. `address`: where it comes from, without port.
+  void connected(ConnectionId id, const std::string& address, Time now);
+  void received(ConnectionId id, std::span<const std::byte> bytes, Time now);
+  void disconnected(ConnectionId id, const std::string& reason, Time now);
+  void tick(Time now);
+  std::optional<Time> next_timer() const;
+
+  // As many unauthenticated connections as allowed: accept no more until this is false. tick() makes room.
+  bool crowded() const { return strangers_.size() >= options_.unauthenticated_connections; }
+  std::size_t connection_count() const { return connections_.size(); }
+  std::size_t waiting_count() const { return room_.waiting_count(); }
+
+ private:
+  enum class Stage : std::uint8_t { hello, proof, open };
+  struct Connection {
+    std::string address;
+    FrameReader reader{kMaxHelloBytes};
+    Stage stage = Stage::hello;
+    ServerHandshake handshake{};
+    Seals seals{};
+    Time since{}, last_heard{};
+    std::chrono::milliseconds lease{0};
+    bool left = false;
+  };
+  using Place = std::unordered_map<ConnectionId, Connection>::iterator;
+
+  void send(Caller caller, SharedBody body) override;
+  bool frame(ConnectionId id, Connection& connection, std::string_view bytes, Time now);  // false: it has left
+  void request(ConnectionId id, Connection& connection, std::string_view bytes, Time now);
+  void refuse(ConnectionId id, const Error& error, bool busy, Time now);
+  void forget(ConnectionId id, Presence how, const std::string& reason);
+  void tick_strangers(Time now);
+  void tick_leases(Time now);
+
+  CoreOptions options_;
+  Output& output_;
+  JobKey key_;
+  Room room_;
+  std::unordered_map<ConnectionId, Connection> connections_;
+  std::map<ConnectionId, Time> strangers_;          // unauthenticated, oldest first
+  std::set<std::pair<Time, ConnectionId>> leases_;  // looked at then, not necessarily over
+};
+
+}  // namespace rondo::rendezvous

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/gatherings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <rondo/error.hpp>
+
+namespace rondo::rendezvous {
+namespace {
+
+constexpr std::uint32_t kMaxParticipants = 1U << 20;
+
+Error absent_error(const Member& member, const std::string& name) {
+  const char* how = member.presence == Presence::left ? "left" : "was lost";
+  return {ErrorCode::peer_lost,
+          fmt::format("{} {}{}{} before everybody had come to '{}'", who(member), how,
+                      member.reason.empty() ? "" : ": ", member.reason, name),
+          member.join.rank()};
+}
+
+}  // namespace
+
+void Gatherings::check(const Gathering& gathering, Caller caller, const proto::Gather& gather, bool with_values) const {
+  const std::string& name = gather.name();
+  if (gather.participants() == 0 || gather.participants() > kMaxParticipants ||
+      gather.index() >= gather.participants()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("'{}' cannot have participant {} of {}", name, gather.index(), gather.participants()));
+  }
+  if (gathering.arrived.empty()) return;
+  const auto& [first, arrival] = *gathering.arrived.begin();
+  if (gathering.participants != gather.participants() || gathering.with_values != with_values) {
+    throw Error(ErrorCode::mismatch,
+                fmt::format("'{}' is {} of {} for {} and {} of {} for {}; all must agree", name,
+                            gathering.with_values ? "an exchange" : "a barrier", gathering.participants,
+                            members_.describe(arrival.caller.connection), with_values ? "an exchange" : "a barrier",
+                            gather.participants(), members_.describe(caller.connection)));
+  }
+  const auto same = gathering.arrived.find(gather.index());
+  if (same != gathering.arrived.end()) {
+    throw Error(ErrorCode::mismatch,
+                fmt::format("participant {} of '{}' has come already: {}, and again {}", gather.index(), name,
+                            members_.describe(same->second.caller.connection), members_.describe(caller.connection)));
+  }
+}
+
+bool Gatherings::needs_all_members(const Gathering& gathering) const {
+  return gathering.of_members && static_cast<int>(gathering.participants) == members_.world_size();
+}
+
+void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline) {
+  const Place place = gatherings_.try_emplace(gather.name()).first;
+  Gathering& gathering = place->second;
+  try {
+    check(gathering, caller, gather, with_values);
+  } catch (...) {
+    if (gathering.arrived.empty()) gatherings_.erase(place);
+    throw;
+  }
+  gathering.participants = gather.participants();
+  gathering.with_values = with_values;
+  gathering.of_members = gathering.of_members || members_.of(caller.connection) != nullptr;
+  gathering.bytes += gather.value().size() + 8;
+  const WaitId wait = waits_.add({caller, deadline, WaitKind::gather, gather.name()});
+  gathering.arrived.emplace(gather.index(), Arrival{caller, wait, gather.value()});
+  if (const Member* absent = members_.first_absent(); absent != nullptr && needs_all_members(gathering)) {
+    return answer(place, Replies::body_of(absent_error(*absent, gather.name())));
+  }
+  if (gathering.bytes > kMaxReplyBytes - 4096) {
+    return answer(place, Replies::body_of(Error(
+                             ErrorCode::unsupported,
+                             fmt::format("exchange '{}' of {} participants carries more than {} bytes; exchange less",
+                                         gather.name(), gather.participants(), kMaxReplyBytes - 4096))));
+  }
+  if (gathering.arrived.size() < gathering.participants) return;
+  proto::Reply reply;
+  if (with_values) {
+    for (auto& [index, arrival] : gathering.arrived) reply.add_values(std::move(arrival.value));
+  }
+  answer(place, Replies::body_of(reply));
+}
+
+void Gatherings::answer(Place place, const SharedBody& body) {
+  const auto gathering = gatherings_.extract(place);
+  for (const auto& [index, arrival] : gathering.mapped().arrived) {
+    waits_.take(arrival.wait);
+    replies_.send(arrival.caller, body);
+  }
+}
+
+void Gatherings::expire(const std::string& name) {
+  const Place place = gatherings_.find(name);
+  const Gathering& gathering = place->second;
+  std::vector<int> missing;
+  for (std::uint32_t index = 0; index < gathering.participants; ++index) {
+    if (!gathering.arrived.contains(index)) missing.push_back(static_cast<int>(index));
+  }
+  answer(place, Replies::body_of(Error(ErrorCode::timeout,
+                                       fmt::format("{} of {} had not come to '{}' by the deadline: {}", missing.size(),
+                                                   gathering.participants, name, list_of(missing)),
+                                       missing.front())));
+}
+
+void Gatherings::gone(ConnectionId connection, const std::string& description) {
+  const Member* absent = members_.first_absent();
+  for (Place place = gatherings_.begin(); place != gatherings_.end();) {
+    const Place here = place++;
+    const Gathering& gathering = here->second;
+    const bool contributed = std::any_of(gathering.arrived.begin(), gathering.arrived.end(), [&](const auto& entry) {
+      return entry.second.caller.connection == connection;
+    });
+    if (absent != nullptr && needs_all_members(gathering)) {
+      answer(here, Replies::body_of(absent_error(*absent, here->first)));
+    } else if (contributed) {
+      answer(here, Replies::body_of(Error(ErrorCode::peer_lost, fmt::format("{} was lost before everybody had come to "
+                                                                            "'{}'",
+                                                                            description, here->first))));
+    }
+  }
+}
+
+}  // namespace rondo::rendezvous

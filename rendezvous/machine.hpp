@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+namespace rondo::rendezvous {
+
+std::string host_name();
+// Equal for processes that may share memory: the kernel's boot and the network namespace.
+std::string node_identity();
+
+}  // namespace rondo::rendezvous

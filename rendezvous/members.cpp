@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/members.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include <rondo/error.hpp>
+
+namespace rondo::rendezvous {
+namespace {
+
+constexpr int kMaxWorldSize = 1 << 20;
+
+std::string asking(const proto::Join& join) {
+  return join.rank() >= 0 ? fmt::format("rank {}", join.rank()) : std::string("a rank without number");
+}
+void require(bool holds, ErrorCode code, const std::string& sentence, int culprit = -1) {
+  if (!holds) throw Error(code, sentence, culprit);
+}
+
+}  // namespace
+
+std::string who(const Member& member) {
+  return fmt::format("{} (host {}, pid {})", asking(member.join), member.join.host(), member.join.pid());
+}
+
+std::string list_of(const std::vector<int>& numbers) {
+  constexpr std::size_t kMostRanges = 16;
+  std::string text;
+  std::size_t ranges = 0, i = 0;
+  for (; i < numbers.size() && ranges < kMostRanges; ++ranges) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text += last == i ? fmt::format("{}", numbers[i]) : fmt::format("{}-{}", numbers[i], numbers[last]);
+    i = last + 1;
+  }
+  return i < numbers.size() ? fmt::format("{} and {} more", text, numbers.size() - i) : text;
+}
+
+void Members::begin_generation(std::uint32_t generation) {
+  fail_round(Error(ErrorCode::aborted, fmt::format("generation {} of job '{}' has begun while this rank was joining "
+                                                   "generation {}",
+                                                   generation, job_, generation_)));
+  members_.clear();
+  ranks_.clear();
+  by_instance_.clear();
+  lost_.clear();
+  left_.clear();
+  complete_ = false;
+  world_size_ = fixed_world_size_;
+  generation_ = generation;
+}
+
+void Members::check(const proto::Join& join) const {
+  const int size = fixed_world_size_ > 0 ? fixed_world_size_ : world_size_;
+  const std::string from_there =
+      fmt::format("{} from host {}, pid {} cannot join job '{}'", asking(join), join.host(), join.pid(), job_);
+  require(join.generation() >= generation_, ErrorCode::aborted,
+          fmt::format("{}: it comes with generation {}, the job is at {}; it belongs to a run that was given up",
+                      from_there, join.generation(), generation_));
+  require(join.world_size() <= 0 || size <= 0 || join.world_size() == size, ErrorCode::mismatch,
+          fmt::format("{}: wrong world size, it says {} and the job has {}; start all ranks with the same", from_there,
+                      join.world_size(), size));
+  const int world = size > 0 ? size : join.world_size();
+  require(world > 0 && world <= kMaxWorldSize, ErrorCode::invalid_argument,
+          fmt::format("{}: nobody has said a world size between 1 and {}", from_there, kMaxWorldSize));
+  require(join.rank() >= -1 && join.rank() < world, ErrorCode::invalid_argument,
+          fmt::format("{}: ranks of a world of {} are 0 to {}", from_there, world, world - 1));
+}
+
+void Members::refuse_duplicate(const proto::Join& join) const {
+  const Member* first = nullptr;
+  if (const auto claim = claimed_.find(join.rank()); claim != claimed_.end()) first = &open_.at(claim->second);
+  if (complete_ && join.rank() >= 0) first = &members_[static_cast<std::size_t>(join.rank())];
+  if (first != nullptr) {
+    const bool lost = first->presence == Presence::lost;
+    throw Error(ErrorCode::mismatch,
+                fmt::format("duplicate rank: {} from host {}, pid {} cannot join job '{}', because host {}, pid {} "
+                            "{} it; {}",
+                            asking(join), join.host(), join.pid(), job_, first->join.host(), first->join.pid(),
+                            lost ? "was lost with" : "holds", lost ? "restart all ranks" : "start every rank once"),
+                join.rank());
+  }
+  require(!complete_, ErrorCode::mismatch,
+          fmt::format("duplicate rank: all {} ranks of job '{}' have joined, so host {}, pid {} is one too many",
+                      members_.size(), job_, join.host(), join.pid()));
+}
+
+void Members::join(Caller caller, const proto::Join& join, const std::string& address, Time deadline) {
+  require(!open_.contains(caller.connection) && !ranks_.contains(caller.connection), ErrorCode::invalid_argument,
+          "this client has joined already");
+  check(join);
+  if (join.generation() > generation_) begin_generation(join.generation());
+  if (rejoin(caller, join, address, deadline)) return;
+  refuse_duplicate(join);
+  if (world_size_ <= 0) world_size_ = fixed_world_size_ > 0 ? fixed_world_size_ : join.world_size();
+  Member member{.join = join, .connection = caller.connection, .address = address};
+  member.wait = waits_.add({caller, deadline, WaitKind::join, {}});
+  if (join.rank() >= 0) claimed_[join.rank()] = caller.connection;
+  if (!join.instance().empty()) by_instance_[join.instance()] = caller.connection;
+  open_.emplace(caller.connection, std::move(member));
+  if (static_cast<int>(open_.size()) == world_size_) finish();
+}
+
+// The same process again, because its first connection broke: it takes its own place.
+bool Members::rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline) {
+  const auto same = by_instance_.find(join.instance());
+  if (join.instance().empty() || same == by_instance_.end()) return false;
+  const ConnectionId before = same->second;
+  if (complete_) {
+    const int rank = ranks_.extract(before).mapped();
+    Member& member = members_[static_cast<std::size_t>(rank)];
+    lost_.erase(rank);
+    left_.erase(rank);
+    member.presence = Presence::alive;
+    member.connection = same->second = caller.connection;
+    ranks_[caller.connection] = rank;
+    welcome(member, caller);
+    return true;
+  }
+  const Caller old = waits_.at(open_.at(before).wait).caller;
+  remove_open(before);
+  replies_.fail(old, Error(ErrorCode::aborted, "this client has joined again over another connection"));
+  this->join(caller, join, address, deadline);
+  return true;
+}
+
+void Members::finish() {
+  assign_ranks();
+  assign_nodes();
+  complete_ = true;
+  for (Member& member : members_) {
+    ranks_[member.connection] = member.join.rank();
+    welcome(member, waits_.take(std::exchange(member.wait, 0)).caller);
+  }
+}
+
+// Free ranks go to those who asked for none, so that the ranks of a node are neighbours where that is possible.
+void Members::assign_ranks() {
+  std::unordered_map<std::string, std::size_t> first_seen;
+  std::vector<Member> unnumbered;
+  members_.assign(static_cast<std::size_t>(world_size_), {});
+  for (auto& [connection, member] : open_) {
+    first_seen.emplace(member.join.node(), first_seen.size());
+    const int rank = member.join.rank();
+    if (rank < 0) unnumbered.push_back(std::move(member));
+    if (rank >= 0) members_[static_cast<std::size_t>(rank)] = std::move(member);
+  }
+  std::stable_sort(unnumbered.begin(), unnumbered.end(), [&](const Member& a, const Member& b) {
+    const auto key = [&](const Member& m) { return std::pair(first_seen.at(m.join.node()), m.join.local_rank()); };
+    return key(a) < key(b);
+  });
+  auto next = unnumbered.begin();
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (claimed_.contains(rank)) continue;
+    next->join.set_rank(rank);
+    members_[static_cast<std::size_t>(rank)] = std::move(*next++);
+  }
+  open_.clear();
+  claimed_.clear();
+}
+
+void Members::assign_nodes() {
+  std::unordered_map<std::string, std::size_t> index;
+  std::vector<std::vector<Member*>> nodes;
+  for (Member& member : members_) {
+    const auto [place, fresh] = index.emplace(member.join.node(), nodes.size());
+    if (fresh) nodes.emplace_back();
+    member.node = static_cast<int>(place->second);
+    nodes[place->second].push_back(&member);
+  }
+  nodes_ = static_cast<int>(nodes.size());
+  for (const auto& node : nodes) {
+    const int size = static_cast<int>(node.size());
+    std::set<int> given;
+    for (const Member* member : node) given.insert(member->join.local_rank());
+    const bool usable = static_cast<int>(given.size()) == size && *given.begin() == 0 && *given.rbegin() == size - 1;
+    for (int i = 0; i < size; ++i) {
+      Member& member = *node[static_cast<std::size_t>(i)];
+      member.local_size = size;
+      member.local_rank = usable ? member.join.local_rank() : i;
+    }
+  }
+}
+
+void Members::welcome(Member& member, Caller caller) {
+  const Member& first = members_.front();
+  proto::Reply reply;
+  proto::Membership& answer = *reply.mutable_membership();
+  answer.set_rank(static_cast<std::uint32_t>(member.join.rank()));
+  answer.set_world_size(static_cast<std::uint32_t>(world_size_));
+  answer.set_local_rank(static_cast<std::uint32_t>(member.local_rank));
+  answer.set_local_size(static_cast<std::uint32_t>(member.local_size));
+  answer.set_node(static_cast<std::uint32_t>(member.node));
+  answer.set_nodes(static_cast<std::uint32_t>(nodes_));
+  answer.set_master_address(first.join.master_address().empty() ? first.address : first.join.master_address());
+  answer.set_master_port(first.join.master_port());
+  answer.set_generation(generation_);
+  replies_.send(caller, reply);
+}
+
+void Members::remove_open(ConnectionId connection) {
+  const auto found = open_.find(connection);
+  const Member& member = found->second;
+  waits_.take(member.wait);
+  claimed_.erase(member.join.rank());
+  by_instance_.erase(member.join.instance());
+  open_.erase(found);
+  if (open_.empty()) world_size_ = fixed_world_size_;
+}
+
+void Members::fail_round(const Error& error) {
+  const SharedBody body = Replies::body_of(error);
+  while (!open_.empty()) {
+    const ConnectionId connection = open_.begin()->first;
+    const Caller caller = waits_.at(open_.begin()->second.wait).caller;
+    remove_open(connection);
+    replies_.send(caller, body);
+  }
+}
+
+void Members::expire() {
+  std::vector<int> unclaimed;
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (!claimed_.contains(rank)) unclaimed.push_back(rank);
+  }
+  const std::size_t missing = static_cast<std::size_t>(world_size_) - open_.size();
+  const bool known = missing == unclaimed.size();
+  const std::string sentence =
+      known ? fmt::format(
+                  "missing ranks: {} of {} ranks had not joined job '{}' by the deadline: {}; see whether they "
+                  "were started and reach the server",
+                  missing, world_size_, job_, list_of(unclaimed))
+            : fmt::format(
+                  "missing ranks: {} of {} ranks had not joined job '{}' by the deadline (nobody asks for rank "
+                  "{}); see whether they were started and reach the server",
+                  missing, world_size_, job_, list_of(unclaimed));
+  fail_round(Error(ErrorCode::timeout, sentence, known ? unclaimed.front() : -1));
+}
+
+void Members::gone(ConnectionId connection, Presence how, const std::string& reason) {
+  if (open_.contains(connection)) return remove_open(connection);
+  const auto rank = ranks_.find(connection);
+  if (rank == ranks_.end()) return;
+  Member& member = members_[static_cast<std::size_t>(rank->second)];
+  if (member.presence != Presence::alive) return;
+  member.presence = how;
+  member.reason = reason;
+  (how == Presence::lost ? lost_ : left_).insert(rank->second);
+}
+
+const Member* Members::of(ConnectionId connection) const {
+  const auto rank = ranks_.find(connection);
+  return rank == ranks_.end() ? nullptr : at(rank->second);
+}
+const Member* Members::at(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  return complete_ && rank >= 0 && index < members_.size() ? &members_[index] : nullptr;
+}
+const Member* Members::first_absent() const {
+  if (!lost_.empty()) return at(*lost_.begin());
+  return left_.empty() ? nullptr : at(*left_.begin());
+}
+std::string Members::describe(ConnectionId connection) const {
+  if (const Member* member = of(connection)) return who(*member);
+  const auto waiting = open_.find(connection);
+  return waiting == open_.end() ? "a client that has not joined" : who(waiting->second);
+}
+
+}  // namespace rondo::rendezvous

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who has joined: one round per generation, which is open until every rank has come and complete ever after.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rendezvous/replies.hpp"
+
+namespace rondo::rendezvous {
+
+enum class Presence : std::uint8_t { alive, left, lost };
+
+struct Member {
+  proto::Join join;  // as asked for; rank and local_rank are filled in when the round is complete
+  ConnectionId connection = 0;
+  WaitId wait = 0;  // while the round is open
+  std::string address;
+  Presence presence = Presence::alive;
+  std::string reason{};  // why it is lost
+  int node = 0, local_rank = 0, local_size = 1;
+};
+
+class Members {
+ public:
+  Members(Waits& waits, Replies& replies, std::string job, int world_size)
+      : waits_(waits), replies_(replies), job_(std::move(job)), fixed_world_size_(world_size) {}
+
+  void join(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
+  void expire();  // the open round fails for everybody in it: somebody's deadline has passed
+  void gone(ConnectionId connection, Presence how, const std::string& reason);
+
+  bool complete() const { return complete_; }
+  int world_size() const { return world_size_; }
+  const Member* of(ConnectionId connection) const;  // of a complete round
+  const Member* at(int rank) const;                 // of a complete round
+  const Member* first_absent() const;               // of a complete round: lost before left, then lowest rank
+  std::string describe(ConnectionId connection) const;
+
+ private:
+  void begin_generation(std::uint32_t generation);
+  void check(const proto::Join& join) const;
+  bool rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
+  void refuse_duplicate(const proto::Join& join) const;
+  void finish();
+  void assign_ranks();
+  void assign_nodes();
+  void remove_open(ConnectionId connection);
+  void fail_round(const Error& error);
+  void welcome(Member& member, Caller caller);
+
+  Waits& waits_;
+  Replies& replies_;
+  std::string job_;
+  int fixed_world_size_, world_size_ = -1, nodes_ = 0;  // world_size_: of this round; -1: nobody has said
+  std::uint32_t generation_ = 0;
+  bool complete_ = false;
+  std::map<ConnectionId, Member> open_;              // those who wait, in order of arrival
+  std::map<int, ConnectionId> claimed_;              // their given ranks
+  std::vector<Member> members_;                      // of a complete round, by rank
+  std::map<ConnectionId, int> ranks_;                // of a complete round
+  std::map<std::string, ConnectionId> by_instance_;  // of both
+  std::set<int> lost_, left_;
+};
+
+std::string who(const Member& member);  // "rank 3 (host a, pid 17)"
+
+}  // namespace rondo::rendezvous

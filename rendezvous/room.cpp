@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/room.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <rondo/error.hpp>
+
+namespace rondo::rendezvous {
+namespace {
+
+constexpr std::chrono::hours kLongestWait{24 * 30};
+
+void check_text(const std::string& text, const char* what, bool may_be_empty) {
+  if (text.size() > kMaxNameBytes || (text.empty() && !may_be_empty)) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("a {} must have {} to {} bytes, this one has {}", what,
+                                                         may_be_empty ? 0 : 1, kMaxNameBytes, text.size()));
+  }
+}
+const std::string& key(const std::string& text) {
+  check_text(text, "key", false);
+  return text;
+}
+const std::string& value(const std::string& text) {
+  if (text.size() <= kMaxValueBytes) return text;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("a value must have at most {} bytes, this one has {}", kMaxValueBytes, text.size()));
+}
+const proto::Gather& checked(const proto::Gather& gather) {
+  check_text(gather.name(), "name", false);
+  value(gather.value());
+  return gather;
+}
+const proto::Join& checked(const proto::Join& join) {
+  check_text(join.node(), "node name", true);
+  check_text(join.host(), "host name", true);
+  check_text(join.master_address(), "master address", true);
+  check_text(join.instance(), "client instance", true);
+  return join;
+}
+
+}  // namespace
+
+Room::Room(const RoomOptions& options, Replies& replies)
+    : replies_(replies),
+      values_(waits_, replies, options.store_bytes),
+      members_(waits_, replies, options.job, options.world_size),
+      gatherings_(waits_, replies, members_),
+      survivals_(waits_, replies, members_) {}
+
+void Room::request(Caller caller, const proto::Request& request, const std::string& address, Time now) {
+  const auto longest = static_cast<std::uint64_t>(std::chrono::milliseconds(kLongestWait).count());
+  const Time deadline = now + std::chrono::milliseconds(std::min(request.timeout_ms(), longest));
+  try {
+    dispatch(caller, request, address, deadline);
+  } catch (const Error& error) {
+    replies_.fail(caller, error);
+  }
+}
+
+void Room::dispatch(Caller caller, const proto::Request& request, const std::string& address, Time deadline) {
+  using Operation = proto::Request::OperationCase;
+  switch (request.operation_case()) {
+    case Operation::kJoin:
+      return members_.join(caller, checked(request.join()), address, deadline);
+    case Operation::kSet:
+      key(request.set().key());
+      value(request.set().value());
+      return values_.set(caller, request.set());
+    case Operation::kGet:
+      return values_.get(caller, key(request.get().key()), deadline);
+    case Operation::kTryGet:
+      return values_.try_get(caller, key(request.try_get().key()));
+    case Operation::kAdd:
+      key(request.add().key());
+      return values_.add(caller, request.add());
+    case Operation::kCompareAndSet:
+      key(request.compare_and_set().key());
+      value(request.compare_and_set().desired());
+      return values_.compare_and_set(caller, request.compare_and_set());
+    case Operation::kErase:
+      return values_.erase(caller, key(request.erase().key()));
+    case Operation::kExchange:
+      return gatherings_.arrive(caller, checked(request.exchange()), true, deadline);
+    case Operation::kBarrier:
+      return gatherings_.arrive(caller, checked(request.barrier()), false, deadline);
+    case Operation::kSurvivors:
+      key(request.survivors().name());
+      return survivals_.ask(caller, request.survivors(), deadline);
+    case Operation::kHeartbeat:
+    case Operation::kLeave:
+      return;  // the connection's business
+    case Operation::OPERATION_NOT_SET:
+      break;
+  }
+  throw Error(ErrorCode::unsupported, "the server does not know this request; use the same release on both sides");
+}
+
+void Room::gone(ConnectionId connection, Presence how, const std::string& reason) {
+  const std::string description = members_.describe(connection);
+  survivals_.gone(connection);
+  members_.gone(connection, how, reason);
+  gatherings_.gone(connection, description);
+  survivals_.gone(connection);  // again: now it is awaited no more
+  for (const WaitId wait : waits_.of(connection)) values_.cancel(wait);
+}
+
+void Room::expire(WaitId wait) {
+  switch (waits_.at(wait).kind) {
+    case WaitKind::key:
+      return values_.expire(wait);
+    case WaitKind::gather:
+      return gatherings_.expire(std::string(waits_.at(wait).name));
+    case WaitKind::join:
+      return members_.expire();
+    case WaitKind::survivors:
+      return survivals_.expire(std::string(waits_.at(wait).name));
+  }
+}
+
+void Room::tick(Time now) {
+  while (const auto wait = waits_.expired(now)) expire(*wait);
+}
+
+}  // namespace rondo::rendezvous

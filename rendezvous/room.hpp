@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the server knows about a job: requests and time in, replies out. Knows nothing of sockets, frames or secrets.
+#pragma once
+#include "rendezvous/gatherings.hpp"
+#include "rendezvous/key_values.hpp"
+#include "rendezvous/members.hpp"
+#include "rendezvous/survivals.hpp"
+
+namespace rondo::rendezvous {
+
+struct RoomOptions {
+  std::string job{};
+  int world_size = -1;
+  std::size_t store_bytes = std::size_t{256} << 20;
+};
+
+class Room {
+ public:
+  Room(const RoomOptions& options, Replies& replies);
+
+  // A mistake of the caller is answered; nothing a client says throws here.
+  void request(Caller caller, const proto::Request& request, const std::string& address, Time now);
+  void gone(ConnectionId connection, Presence how, const std::string& reason);
+  void tick(Time now);
+  std::optional<Time> next_timer() const { return waits_.next_deadline(); }
+  std::size_t waiting_count() const { return waits_.count(); }
+
+ private:
+  void dispatch(Caller caller, const proto::Request& request, const std::string& address, Time deadline);
+  void expire(WaitId wait);
+
+  Waits waits_;
+  Replies& replies_;
+  KeyValues values_;
+  Members members_;
+  Gatherings gatherings_;
+  Survivals survivals_;
+};
+
+}  // namespace rondo::rendezvous

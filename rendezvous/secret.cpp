@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/secret.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include <rondo/error.hpp>
+
+#include "comm/base/system_error.hpp"
+#include "rendezvous/crypto.hpp"
+
+namespace rondo::rendezvous {
+namespace {
+
+constexpr std::size_t kDigits = 2 * Secret::kBytes;
+
+int value_of(char digit) {
+  if (digit >= '0' && digit <= '9') return digit - '0';
+  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+  if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
+  return -1;
+}
+
+// From offset 0 where the descriptor has offsets: the processes that inherit a memfd share one.
+std::string read_some(int fd, std::size_t limit) {
+  std::string text(limit, '\0');
+  std::size_t have = 0;
+  while (have < limit) {
+    ssize_t got = ::pread(fd, text.data() + have, limit - have, static_cast<off_t>(have));
+    if (got < 0 && errno == ESPIPE) got = ::read(fd, text.data() + have, limit - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_errno("cannot read the job's secret");
+    if (got == 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  text.resize(have);
+  return text;
+}
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(fd, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw_errno("cannot write the job's secret");
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+}
+
+class DerivedAuthenticator final : public Authenticator {
+ public:
+  explicit DerivedAuthenticator(const Digest& key) : hmac_(key) {}
+  Mac sign(std::span<const std::byte> message) const override {
+    Hmac copy(hmac_);  // several threads may sign
+    return copy.sign(message);
+  }
+  void random(std::span<std::byte> out) const override { fill_random(out); }
+
+ private:
+  Hmac hmac_;
+};
+
+}  // namespace
+
+Secret::~Secret() { wipe(bytes_); }
+
+Secret Secret::generate() {
+  Secret secret;
+  fill_random(secret.bytes_);
+  return secret;
+}
+
+Secret Secret::from_hex(std::string_view digits) {
+  const auto end = digits.find_first_of("\r\n");
+  digits = digits.substr(0, end);
+  if (digits.size() != kDigits || digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a job's secret is one line of {} hexadecimal digits; this one has {} characters", kDigits,
+                            digits.size()));
+  }
+  Secret secret;
+  for (std::size_t i = 0; i < kBytes; ++i) {
+    secret.bytes_[i] = static_cast<std::byte>(value_of(digits[2 * i]) * 16 + value_of(digits[2 * i + 1]));
+  }
+  return secret;
+}
+
+Secret Secret::from_file(const std::filesystem::path& path) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw_errno(fmt::format("cannot open the secret file {}", path.string()));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_errno(fmt::format("cannot examine {}", path.string()));
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("others may open the secret file {} (mode {:o}); run chmod 600 on it and use a new secret",
+                            path.string(), status.st_mode & 0777U));
+  }
+  return from_fd(file.get());
+}
+
+Secret Secret::from_fd(int fd) {
+  std::string text = read_some(fd, kDigits + 2);
+  Secret secret = from_hex(text);
+  wipe(std::as_writable_bytes(std::span(text)));
+  return secret;
+}
+
+std::string Secret::to_hex() const {
+  std::string text;
+  text.reserve(kDigits);
+  for (const std::byte byte : bytes_) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  return text;
+}
+
+Fd Secret::to_memfd() const {
+  Fd memory(::memfd_create("rondo-secret", MFD_ALLOW_SEALING));
+  if (!memory) throw_errno("cannot create memory for the job's secret");
+  write_all(memory.get(), to_hex());
+  if (::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+    throw_errno("cannot seal the job's secret");
+  }
+  return memory;
+}
+
+void Secret::to_file(const std::filesystem::path& path) const {
+  std::string temporary = path.string() + ".XXXXXX";
+  const Fd file(::mkostemp(temporary.data(), O_CLOEXEC));  // mode 0600
+  if (!file) throw_errno(fmt::format("cannot create a secret file beside {}", path.string()));
+  try {
+    write_all(file.get(), to_hex() + "\n");
+    if (::rename(temporary.c_str(), path.c_str()) != 0) {
+      throw_errno(fmt::format("cannot write the secret file {}", path.string()));
+    }
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+std::shared_ptr<const Authenticator> make_authenticator(const Secret& secret, std::string_view context) {
+  // HKDF (RFC 5869): extract with a fixed salt, then one block of expansion with the context as info.
+  Digest extracted = Hmac(as_bytes("rondo authenticator 1")).sign(secret.bytes());
+  const std::byte block{1};
+  const Digest key = Hmac(extracted).sign(context, {&block, 1});
+  wipe(extracted);
+  return std::make_shared<DerivedAuthenticator>(key);
+}
+
+}  // namespace rondo::rendezvous

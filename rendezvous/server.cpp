@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asio around the core: one thread, one coroutine per listening address and per connection, one for the timer.
+#include "rendezvous/server.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+#include <rondo/error.hpp>
+
+#include "comm/base/fd.hpp"
+#include "comm/base/log.hpp"
+#include "rendezvous/core.hpp"
+#include "rendezvous/listen.hpp"
+#include "rendezvous/outbox.hpp"
+#include "rendezvous/socket.hpp"
+
+namespace rondo::rendezvous {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::chrono::seconds kLingerFor{1};  // for a refusal to arrive before the socket goes
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+constexpr int kAcceptsAtOnce = 64;  // then others get their turn
+
+Time now() { return std::chrono::steady_clock::now(); }
+
+CoreOptions core_options(const ServerOptions& options) {
+  return {.room = {.job = options.job, .world_size = options.world_size, .store_bytes = options.limits.store_bytes},
+          .secret = options.secret,
+          .unauthenticated_connections = options.limits.unauthenticated_connections,
+          .authenticate_within = options.limits.authenticate_within,
+          .evict_after = options.limits.evict_after};
+}
+
+}  // namespace
+
+class Server::Impl final : private Output {
+ public:
+  explicit Impl(const ServerOptions& options)
+      : core_(core_options(options), *this), timer_(io_), room_for_more_(io_), spare_(open_spare()) {
+    Listening listening = listen_on(options.bind, options.port);
+    port_ = listening.port;
+    for (std::size_t i = 0; i < listening.sockets.size(); ++i) {
+      acceptors_.emplace_back(io_);
+      acceptors_.back().assign(listening.families[i] == AF_INET6 ? tcp::v6() : tcp::v4(),
+                               listening.sockets[i].release());
+    }
+    for (tcp::acceptor& acceptor : acceptors_) asio::co_spawn(io_, accept_from(acceptor), asio::detached);
+    asio::co_spawn(io_, keep_time(), asio::detached);
+    if (!options.secret) {
+      log::warn("the rendezvous server of job '{}' on port {} has no secret: whoever reaches it may join", options.job,
+                port_);
+    }
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Impl() override {
+    io_.stop();
+    thread_.join();
+  }
+  std::uint16_t port() const { return port_; }
+
+ private:
+  struct Connection {
+    ConnectionId id;
+    tcp::socket socket;
+    Outbox outbox{};
+    bool writing = false, closing = false;
+  };
+  using ConnectionPtr = std::shared_ptr<Connection>;
+
+  static Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+  void run() {
+    for (bool again = true; again;) {
+      try {
+        io_.run();
+        again = false;
+      } catch (const std::exception& error) {
+        log::error("rendezvous server: {}", error.what());
+      }
+    }
+  }
+
+  // After anything that may have changed the core's timers or the number of strangers.
+  void settle() {
+    auto next = core_.next_timer().value_or(Time::max());
+    if (!lingering_.empty()) next = std::min(next, lingering_.front().first);
+    if (next < armed_) timer_.cancel();
+    if (!core_.crowded()) room_for_more_.cancel();
+  }
+
+  asio::awaitable<void> keep_time() {
+    for (;;) {
+      armed_ = core_.next_timer().value_or(Time::max());
+      if (!lingering_.empty()) armed_ = std::min(armed_, lingering_.front().first);
+      timer_.expires_at(armed_);
+      error_code ignored;
+      co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+      core_.tick(now());
+      while (!lingering_.empty() && lingering_.front().first <= now()) {
+        end(*lingering_.front().second);
+        lingering_.pop_front();
+      }
+      if (!core_.crowded()) room_for_more_.cancel();
+    }
+  }
+
+  asio::awaitable<void> accept_from(tcp::acceptor& acceptor) {
+    for (;;) {
+      error_code ignored;
+      while (core_.crowded()) {
+        room_for_more_.expires_at(Time::max());
+        co_await room_for_more_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+      }
+      co_await acceptor.async_wait(tcp::acceptor::wait_read, asio::redirect_error(asio::use_awaitable, ignored));
+      for (int i = 0; i < kAcceptsAtOnce && !core_.crowded() && accept_one(acceptor); ++i) continue;
+      settle();
+    }
+  }
+
+  bool accept_one(tcp::acceptor& acceptor) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    Fd fd(::accept4(acceptor.native_handle(), reinterpret_cast<sockaddr*>(&address), &length,
+                    SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return shed(acceptor);
+      return errno == EINTR || errno == ECONNABORTED;
+    }
+    const bool v6 = address.ss_family == AF_INET6;
+    auto connection = std::make_shared<Connection>(Connection{++last_id_, tcp::socket(io_)});
+    connection->socket.assign(v6 ? tcp::v6() : tcp::v4(), fd.release());
+    connections_.emplace(connection->id, connection);
+    core_.connected(connection->id, address_text(address), now());
+    asio::co_spawn(io_, serve(connection), asio::detached);
+    return true;
+  }
+
+  // No descriptor is left: one is kept in reserve to take a connection and tell it so.
+  bool shed(tcp::acceptor& acceptor) {
+    const int reason = errno;
+    spare_.reset();
+    {
+      const Fd fd(::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (fd) {
+        proto::ServerHello answer;
+        fill(*answer.mutable_refusal(), Error(ErrorCode::system, fmt::format("the rendezvous server cannot take more "
+                                                                             "connections: {}",
+                                                                             std::strerror(reason))));
+        answer.mutable_refusal()->set_busy(true);
+        const std::string frame = plain_frame(answer.SerializeAsString());
+        const ssize_t sent = ::send(fd.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        log::warn("rendezvous: refused a connection: {}{}", std::strerror(reason), sent < 0 ? " (untold)" : "");
+      }
+    }
+    spare_ = open_spare();
+    return false;
+  }
+
+  asio::awaitable<void> serve(ConnectionPtr connection) {
+    for (;;) {
+      error_code failed;
+      co_await connection->socket.async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, failed));
+      if (failed) co_return end(*connection);
+      const ssize_t got = ::recv(connection->socket.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+      if (got <= 0) {
+        if (!connection->closing) {
+          const std::string reason = got == 0 ? "its connection was closed" : std::strerror(errno);
+          core_.disconnected(connection->id, reason, now());
+        }
+        end(*connection);
+        co_return settle();
+      }
+      if (connection->closing) continue;  // until its end comes, or the linger time is over
+      core_.received(connection->id, {buffer_.data(), static_cast<std::size_t>(got)}, now());
+      settle();
+    }
+  }
+
+  asio::awaitable<void> write_to(ConnectionPtr connection) {
+    while (!connection->outbox.empty()) {
+      error_code failed;
+      co_await connection->socket.async_wait(tcp::socket::wait_write,
+                                             asio::redirect_error(asio::use_awaitable, failed));
+      if (failed || !connection->socket.is_open()) co_return;
+      flush(*connection);
+    }
+    connection->writing = false;
+    if (connection->closing) shut(*connection);
+  }
+
+  void flush(Connection& connection) {
+    if (connection.outbox.flush(connection.socket.native_handle())) return;
+    connection.outbox.clear();
+    error_code ignored;
+    connection.socket.shutdown(tcp::socket::shutdown_both, ignored);  // serve() sees the end
+  }
+
+  void send(ConnectionId id, std::string head, SharedBody body) override {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    const ConnectionPtr& connection = found->second;
+    connection->outbox.push(std::move(head), std::move(body));
+    if (connection->writing) return;
+    flush(*connection);
+    if (connection->outbox.empty()) return;
+    connection->writing = true;
+    asio::co_spawn(io_, write_to(connection), asio::detached);
+  }
+
+  void close(ConnectionId id) override {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    found->second->closing = true;
+    lingering_.emplace_back(now() + kLingerFor, found->second);
+    if (found->second->outbox.empty()) shut(*found->second);
+  }
+
+  void shut(Connection& connection) {
+    error_code ignored;
+    connection.socket.shutdown(tcp::socket::shutdown_send, ignored);
+  }
+  void end(Connection& connection) {
+    error_code ignored;
+    connection.socket.close(ignored);
+    connections_.erase(connection.id);
+  }
+
+  asio::io_context io_{1};
+  Core core_;
+  asio::steady_timer timer_, room_for_more_;
+  Time armed_ = Time::max();
+  Fd spare_;
+  std::uint16_t port_ = 0;
+  std::deque<tcp::acceptor> acceptors_;
+  ConnectionId last_id_ = 0;
+  std::unordered_map<ConnectionId, ConnectionPtr> connections_;
+  std::deque<std::pair<Time, ConnectionPtr>> lingering_;
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
+  std::thread thread_;
+};
+
+Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>(options)) {}
+Server::~Server() = default;
+std::uint16_t Server::port() const { return impl_->port(); }
+
+}  // namespace rondo::rendezvous

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/survivals.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <rondo/error.hpp>
+
+namespace rondo::rendezvous {
+
+void Survivals::ask(Caller caller, const proto::Survive& request, Time deadline) {
+  const std::vector<int> members(request.members().begin(), request.members().end());
+  const int index = static_cast<int>(request.index());
+  if (request.index() >= members.size()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("communicator '{}' of {} ranks has no rank {}", request.name(),
+                                                         members.size(), request.index()));
+  }
+  Survival& survival = survivals_[request.name()];
+  if (survival.members.empty()) survival.members = members;
+  if (survival.members != members) {
+    throw Error(ErrorCode::mismatch,
+                fmt::format("the survivors of '{}' do not agree who its members were", request.name()));
+  }
+  if (!survival.decided.empty()) {
+    const bool listed = std::binary_search(survival.decided.begin(), survival.decided.end(), index);
+    if (listed) return replies_.send(caller, list_body(survival));
+    throw Error(ErrorCode::peer_lost,
+                fmt::format("rank {} of '{}' was taken for lost, and the survivors have gone on without it", index,
+                            request.name()),
+                index);
+  }
+  if (survival.asked.contains(index)) {
+    throw Error(ErrorCode::mismatch, fmt::format("rank {} of '{}' asks twice who has survived", index, request.name()));
+  }
+  survival.asked[index] = {caller.connection, waits_.add({caller, deadline, WaitKind::survivors, request.name()})};
+  settle(survival);
+}
+
+std::vector<int> Survivals::awaited(const Survival& survival) const {
+  std::vector<int> indices;
+  for (std::size_t i = 0; i < survival.members.size(); ++i) {
+    const Member* member = members_.at(survival.members[i]);
+    const bool alive = member != nullptr && member->presence == Presence::alive;
+    if (alive && !survival.asked.contains(static_cast<int>(i))) indices.push_back(static_cast<int>(i));
+  }
+  return indices;
+}
+
+SharedBody Survivals::list_body(const Survival& survival) {
+  proto::Reply reply;
+  for (const int index : survival.decided) reply.add_survivors(static_cast<std::uint32_t>(index));
+  return Replies::body_of(reply);
+}
+
+void Survivals::answer(Survival& survival, const SharedBody& body) {
+  for (const auto& [index, asking] : survival.asked) replies_.send(waits_.take(asking.second).caller, body);
+  survival.asked.clear();
+}
+
+void Survivals::settle(Survival& survival) {
+  if (survival.asked.empty() || !awaited(survival).empty()) return;
+  for (const auto& [index, asking] : survival.asked) survival.decided.push_back(index);
+  answer(survival, list_body(survival));
+}
+
+void Survivals::expire(const std::string& name) {
+  const auto found = survivals_.find(name);
+  const std::vector<int> missing = awaited(found->second);
+  const Member* first = members_.at(found->second.members[static_cast<std::size_t>(missing.front())]);
+  const Error error(ErrorCode::timeout,
+                    fmt::format("ranks {} of '{}' live but had not asked who survived by the deadline; the first is {}",
+                                list_of(missing), name, who(*first)),
+                    missing.front());
+  answer(found->second, Replies::body_of(error));
+  survivals_.erase(found);
+}
+
+void Survivals::gone(ConnectionId connection) {
+  for (auto& [name, survival] : survivals_) {
+    for (auto asking = survival.asked.begin(); asking != survival.asked.end();) {
+      if (asking->second.first == connection) {
+        waits_.take(asking->second.second);
+        asking = survival.asked.erase(asking);
+      } else {
+        ++asking;
+      }
+    }
+    if (survival.decided.empty()) settle(survival);
+  }
+}
+
+}  // namespace rondo::rendezvous

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Survivors of a failed communicator ask who is left; as soon as all of its members that live have asked, each gets
+// the same list.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "rendezvous/members.hpp"
+#include "rendezvous/replies.hpp"
+
+namespace rondo::rendezvous {
+
+class Survivals {
+ public:
+  Survivals(Waits& waits, Replies& replies, const Members& members)
+      : waits_(waits), replies_(replies), members_(members) {}
+
+  void ask(Caller caller, const proto::Survive& request, Time deadline);
+  void expire(const std::string& name);
+  void gone(ConnectionId connection);
+
+ private:
+  struct Survival {
+    std::vector<int> members{};  // ranks of the job
+    std::map<int, std::pair<ConnectionId, WaitId>> asked{};
+    std::vector<int> decided{};
+  };
+  void settle(Survival& survival);
+  std::vector<int> awaited(const Survival& survival) const;  // indices that live and have not asked
+  void answer(Survival& survival, const SharedBody& body);
+  static SharedBody list_body(const Survival& survival);
+
+  Waits& waits_;
+  Replies& replies_;
+  const Members& members_;
+  std::map<std::string, Survival> survivals_;
+};
+
+}  // namespace rondo::rendezvous
