@@ -82,7 +82,8 @@ void Core::request(ConnectionId id, Connection& connection, std::string_view byt
 void Core::send(Caller caller, SharedBody body) {
   const Place place = connections_.find(caller.connection);
   if (place == connections_.end()) return;  // it went away while others were answered
-  output_.send(caller.connection, place->second.seals.send.head(caller.request, *body), std::move(body));
+  std::string head = place->second.seals.send.head(caller.request, *body);
+  output_.send(caller.connection, std::move(head), std::move(body));
 }
 
 // Says why in the form the connection's stage allows, then closes.
