@@ -2,6 +2,9 @@
 #include "kernels/reduce.hpp"
 
 #include "kernels/reduce_table.hpp"
+#ifdef RONDO_X86
+#include <cpuid.h>
+#endif
 
 namespace rondo {
 namespace {
@@ -9,13 +12,20 @@ namespace {
 constexpr std::string_view kOpNames[kReduceOpCount] = {"sum",     "product", "min",     "max",       "average",
                                                        "bit_and", "bit_or",  "bit_xor", "premul_sum"};
 
+#ifdef RONDO_X86
+bool has_f16c() {  // clang 14 does not know it in __builtin_cpu_supports
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 const kernels::ReduceTable& best_table() {
 #ifdef RONDO_X86
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("f16c")) {
+      __builtin_cpu_supports("avx512vl") && has_f16c()) {
     return kernels::reduce_table_avx512();
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return kernels::reduce_table_avx2();
+  if (__builtin_cpu_supports("avx2") && has_f16c()) return kernels::reduce_table_avx2();
 #endif
   return kernels::reduce_table_baseline();
 }

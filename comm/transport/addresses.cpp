@@ -139,6 +139,15 @@ std::string to_string(const SocketAddress& address) {
   return fmt::format("[{}]:{}", text, port_of(address));
 }
 
+UnixAddress abstract_address(const MeetingId& id) {
+  UnixAddress address;
+  address.storage.sun_family = AF_UNIX;
+  const std::string name = "rondo-" + hex(id);  // after the zero byte that makes it abstract
+  std::ranges::copy(name, address.storage.sun_path + 1);
+  address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
 Listeners listen_on(const std::vector<std::string>& addresses, std::uint16_t first_port, std::uint16_t last_port) {
   return listen_in_range(addresses.empty() ? loopback() : parse_all(addresses), first_port, last_port);
 }

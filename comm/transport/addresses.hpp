@@ -2,6 +2,7 @@
 // Where a rank listens for its peers, and how that travels through the store.
 #pragma once
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cstdint>
 #include <optional>
@@ -24,6 +25,14 @@ struct SocketAddress {
 // nullopt when `text` is neither an IPv4 nor an IPv6 address.
 std::optional<SocketAddress> parse_address(const std::string& text, std::uint16_t port);
 std::string to_string(const SocketAddress& address);  // "10.0.0.1:4000", "[fd00::1]:4000"
+
+// Of the abstract socket that is called by `id`: nothing on disk, gone with its last owner.
+struct UnixAddress {
+  sockaddr_un storage{};
+  socklen_t bytes = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+UnixAddress abstract_address(const MeetingId& id);
 
 struct Listeners {
   std::vector<Fd> sockets;  // one per address, non-blocking

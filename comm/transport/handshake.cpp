@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/handshake.hpp"
 
+#include <fmt/format.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -59,6 +60,12 @@ void fill_random(std::span<std::byte> out) {
     if (got < 0 && errno != EINTR) throw_errno("cannot draw random bytes");
     if (got > 0) out = out.subspan(static_cast<std::size_t>(got));
   }
+}
+
+std::string hex(const MeetingId& id) {
+  std::string text;
+  for (const std::byte b : id) text += fmt::format("{:02x}", std::to_integer<unsigned>(b));
+  return text;
 }
 
 bool begins_hello(std::span<const std::byte> magic) { return WireReader(magic).expect(kHelloMagic); }

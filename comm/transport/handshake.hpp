@@ -22,6 +22,7 @@ using MeetingId = std::array<std::byte, 16>;  // random; tells one run's listene
 using Nonce = std::array<std::byte, 32>;
 
 void fill_random(std::span<std::byte> out);
+std::string hex(const MeetingId& id);
 
 // What both ends must have in common.
 struct Membership {

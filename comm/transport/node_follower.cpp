@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "comm/base/system_error.hpp"
+#include "comm/transport/addresses.hpp"
 #include "comm/transport/sockets.hpp"
 
 namespace rondo {
@@ -61,9 +62,9 @@ Awaitable<void> NodeFollower::join() {
 }
 
 Awaitable<void> NodeFollower::connect() {
-  socket_ = adopt(io_, make_socket(AF_UNIX), AF_UNIX);
+  Fd fd = make_socket(AF_UNIX);
   const UnixAddress address = abstract_address(encounter_.to_id);
-  while (::connect(socket_->native_handle(), address.get(), address.bytes) != 0) {
+  while (::connect(fd.get(), address.get(), address.bytes) != 0) {
     const int reason = errno;
     if (reason != EAGAIN && reason != EINTR) {
       throw_leader(ErrorCode::peer_lost,
@@ -72,7 +73,8 @@ Awaitable<void> NodeFollower::connect() {
     }
     co_await pause(io_, kBacklogPause);  // its backlog is full
   }
-  if (!is_same_user(socket_->native_handle())) throw_leader(ErrorCode::corrupt_message, "runs as another user");
+  if (!is_same_user(fd)) throw_leader(ErrorCode::corrupt_message, "runs as another user");
+  socket_ = adopt(io_, std::move(fd), AF_UNIX);
 }
 
 Awaitable<void> NodeFollower::listen_to_leader() {

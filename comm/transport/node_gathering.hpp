@@ -3,9 +3,6 @@
 // when it holds them all, the leader its verdict to everybody. Caller's thread; each side owns its sockets until it
 // hands them out.
 #pragma once
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include <array>
 #include <exception>
 #include <optional>
@@ -16,14 +13,6 @@
 #include "comm/transport/node_meeting.hpp"
 
 namespace rondo {
-
-struct UnixAddress {
-  sockaddr_un storage{};
-  socklen_t bytes = 0;
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-UnixAddress abstract_address(const MeetingId& id);
-bool is_same_user(int socket);
 
 // What the leader says: here are `count` descriptors; or how the meeting ended.
 struct NodeFrame {
@@ -61,14 +50,14 @@ class NodeLeader final : private Guard, private AcceptHandler {
   const Membership& membership_;
   const int rank_;
   const MeetingId id_;
-  std::vector<Follower> followers_;
   NodeDescriptors made_;
   std::vector<int> descriptors_;  // of made_, in the order in which they are sent
   std::size_t absent_;            // followers not served
   int strangers_ = 0;             // accepted, not yet examined
   std::optional<int> lost_;
   std::exception_ptr failure_;
-  asio::io_context io_{1};  // last: destroys what is under way before what it refers to
+  asio::io_context io_{1};           // destroys what is under way before what that refers to,
+  std::vector<Follower> followers_;  // and after the sockets that belong to it
 };
 
 class NodeFollower {
@@ -90,7 +79,7 @@ class NodeFollower {
   std::optional<NodeFrame> verdict_;
   std::exception_ptr failure_;
   asio::io_context io_{1};
-  SharedSocket socket_;
+  SharedSocket socket_;  // after io_: goes first
 };
 
 }  // namespace rondo

@@ -12,6 +12,7 @@
 #include "comm/base/log.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/transport/memory.hpp"
+#include "comm/transport/sockets.hpp"
 #include "comm/transport/wire.hpp"
 
 namespace rondo {
@@ -108,7 +109,7 @@ void NodeLeader::start(Awaitable<void> task) {
 }
 
 void NodeLeader::accepted(Fd socket) {
-  if (strangers_ >= kMaxStrangers || !is_same_user(socket.get())) return;
+  if (strangers_ >= kMaxStrangers || !is_same_user(socket)) return;
   ++strangers_;
   start(receive(adopt(io_, std::move(socket), AF_UNIX)));
 }

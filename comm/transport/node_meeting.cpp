@@ -11,6 +11,7 @@
 
 #include "comm/base/log.hpp"
 #include "comm/base/system_error.hpp"
+#include "comm/transport/addresses.hpp"
 #include "comm/transport/node_gathering.hpp"
 #include "comm/transport/sockets.hpp"
 #include "comm/transport/wire.hpp"
@@ -19,12 +20,6 @@ namespace rondo {
 namespace {
 
 constexpr std::string_view kMagic = "rondo/n1";
-
-std::string hex(const MeetingId& id) {
-  std::string text;
-  for (const std::byte b : id) text += fmt::format("{:02x}", std::to_integer<unsigned>(b));
-  return text;
-}
 
 MeetingId decode(std::span<const Store::Bytes> advertisements, int rank) {
   const auto index = static_cast<std::size_t>(rank);
@@ -39,21 +34,6 @@ MeetingId decode(std::span<const Store::Bytes> advertisements, int rank) {
 }
 
 }  // namespace
-
-UnixAddress abstract_address(const MeetingId& id) {
-  UnixAddress address;
-  address.storage.sun_family = AF_UNIX;
-  const std::string name = "rondo-" + hex(id);  // after the zero byte that makes it abstract
-  std::ranges::copy(name, address.storage.sun_path + 1);
-  address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
-}
-
-bool is_same_user(int socket) {
-  ucred credentials{};
-  socklen_t bytes = sizeof(credentials);
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 && credentials.uid == ::geteuid();
-}
 
 std::string node_identity(const std::string& explicit_name) {
   if (!explicit_name.empty()) return "name:" + explicit_name;

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <string_view>
 
@@ -44,6 +45,13 @@ Fd make_socket(int family) {
   Fd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) throw_errno("cannot create a socket");
   return fd;
+}
+
+bool is_same_user(const Fd& socket) {
+  ucred credentials{};
+  socklen_t bytes = sizeof(credentials);
+  return ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 &&
+         credentials.uid == ::geteuid();
 }
 
 void set_large_buffers(const Fd& socket) {

@@ -12,8 +12,8 @@
 #include <csignal>
 #include <numeric>
 
+#include "comm/transport/addresses.hpp"
 #include "comm/transport/memory.hpp"
-#include "comm/transport/node_gathering.hpp"
 #include "tests/comm/transport/fakes.hpp"
 #include "tests/support/catch.hpp"
 
