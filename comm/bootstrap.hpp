@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <rondo/communicator.hpp>
 
@@ -16,7 +17,8 @@ struct Bootstrap {
   int world_size = 1;
   std::string name = "world";  // unique within the job; names keys in the store
   std::uint32_t generation = 0;
-  std::shared_ptr<Store> store;                        // kept: shrink() meets there again
+  std::vector<int> job_ranks;    // by rank: its rank in the job, which the store knows it by; empty: the same
+  std::shared_ptr<Store> store;  // kept: shrink() meets there again
   std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing (a logged opt-out)
   // Local addresses that reach the rendezvous, most preferred first; peers connect to them. Empty: loopback.
   std::vector<std::string> addresses;

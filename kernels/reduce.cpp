@@ -43,7 +43,7 @@ bool is_supported(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).comb
 namespace kernels {
 
 Combine find_combine(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).combine[op]; }
-Fold find_fold(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold[op]; }
+FoldFunction find_fold(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold[op]; }
 Scale find_multiply(DataType dtype) { return row_of(dtype).multiply; }
 Scale find_divide(DataType dtype) { return row_of(dtype).divide; }
 

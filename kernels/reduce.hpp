@@ -20,7 +20,7 @@ Scale find_divide(DataType dtype);                        // average: the comple
 
 // Left fold in the order given: out = ((in[0] op in[1]) op in[2]) ... Halves and fp8 accumulate in float and round
 // once; `divisor` (average) divides before that rounding. `out` may equal any input.
-using Fold = void (*)(void* out, const void* const* in, int inputs, std::size_t count, double divisor);
-Fold find_fold(DataType dtype, ReduceOp::Kind op);
+using FoldFunction = void (*)(void* out, const void* const* in, int inputs, std::size_t count, double divisor);
+FoldFunction find_fold(DataType dtype, ReduceOp::Kind op);
 
 }  // namespace rondo::kernels

@@ -9,7 +9,7 @@ namespace rondo::kernels {
 struct ReduceRow {  // of one dtype
   DataType dtype;
   Combine combine[kReduceOpCount];
-  Fold fold[kReduceOpCount];
+  FoldFunction fold[kReduceOpCount];
   Scale multiply;
   Scale divide;
 };

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/algorithms.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "kernels/algorithms/table.hpp"
+#include "kernels/algorithms/tuner.hpp"
+
+namespace rondo::comm {
+namespace {
+
+using kernels::Pattern;
+
+Pattern pattern_of(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return Pattern::all_reduce;
+    case Collective::reduce:
+      return Pattern::reduce;
+    case Collective::broadcast:
+      return Pattern::broadcast;
+    case Collective::all_gather:
+    case Collective::all_gather_v:
+      return Pattern::all_gather;
+    case Collective::reduce_scatter:
+      return Pattern::reduce_scatter;
+    case Collective::all_to_all:
+    case Collective::all_to_all_v:
+      return Pattern::all_to_all;
+    case Collective::gather:
+    case Collective::gather_v:
+      return Pattern::gather;
+    case Collective::scatter:
+    case Collective::scatter_v:
+      return Pattern::scatter;
+    case Collective::send:
+    case Collective::recv:
+    case Collective::barrier:
+      break;
+  }
+  return Pattern::barrier;
+}
+
+bool has_counts(const Call& call) {
+  const CollectiveRow& row = row_of(call.collective);
+  return row.send == Extent::counts || row.recv == Extent::counts;
+}
+
+// Of a rank's larger buffer, from what every rank knows. all_to_all_v has one algorithm, so nothing hangs on it.
+std::size_t bytes_of(const Call& call, int world_size) {
+  const CollectiveRow& row = row_of(call.collective);
+  std::size_t count = call.count;
+  if (call.collective == Collective::all_to_all_v) return 0;
+  if (has_counts(call)) {
+    const auto counts = row.send == Extent::counts ? call.send_counts : call.recv_counts;
+    count = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  } else if (row.send == Extent::world || row.recv == Extent::world) {
+    count *= static_cast<std::size_t>(world_size);
+  }
+  return count * size_of(call.dtype);
+}
+
+std::vector<std::size_t> offsets_of(std::span<const std::size_t> counts) {
+  std::vector<std::size_t> offsets(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::size_t{0});
+  return offsets;
+}
+
+}  // namespace
+
+Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, std::string_view wanted) {
+  const Pattern pattern = pattern_of(call.collective);
+  const bool canonical = determinism == Determinism::reproducible;
+  const int named = wanted.empty() ? kernels::kNoAlgorithm : kernels::find_algorithm(pattern, wanted);
+  if (named != kernels::kNoAlgorithm) {
+    const auto& row = kernels::algorithm_row(named);
+    if ((!canonical || row.canonical_order) && (!has_counts(call) || row.variable_counts)) return {named, row.name};
+  }
+  const int id = kernels::choose_algorithm(pattern, bytes_of(call, team.size()), team.size(), canonical);
+  return {id, kernels::algorithm_row(id).name};
+}
+
+void run_algorithm(const Chosen& chosen, const Call& call, const Signature& signature, HostPrimitives& primitives,
+                   const Team& team, std::chrono::milliseconds timeout) {
+  primitives.begin({.signature = signature,
+                    .input = static_cast<const std::byte*>(call.send),
+                    .output = static_cast<std::byte*>(call.recv),
+                    .dtype = call.dtype,
+                    .op = call.op,
+                    .reduces = row_of(call.collective).reduces},
+                   timeout);
+  const auto send_offsets = offsets_of(call.send_counts);
+  const auto recv_offsets = offsets_of(call.recv_counts);
+  const kernels::Work work{.rank = team.rank(),
+                           .size = team.size(),
+                           .root = std::max(call.root, 0),
+                           .count = call.count,
+                           .send_counts = call.send_counts,
+                           .send_offsets = send_offsets,
+                           .recv_counts = call.recv_counts,
+                           .recv_offsets = recv_offsets};
+  const auto& row = kernels::algorithm_row(chosen.row);
+  primitives.reserve_scratch(row.scratch_count(work, primitives.chunk_capacity()));
+  kernels::run_algorithm(chosen.row, primitives, work);
+  primitives.finish();
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rondo/communicator.hpp>
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "comm/communicator_impl.hpp"
+#include "comm/create.hpp"
+
+namespace rondo {
+
+struct Group::Recorded {
+  std::vector<comm::OwnedCall> calls;
+};
+
+struct detail::WindowState {
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<void, Free> memory;
+};
+
+namespace {
+
+detail::CommunicatorImpl& member(const std::unique_ptr<detail::CommunicatorImpl>& impl) {
+  if (!impl) throw Error(ErrorCode::invalid_argument, "this communicator is empty: the rank is not a member of it");
+  return *impl;
+}
+
+}  // namespace
+
+void Work::wait() {
+  if (!state_) return;
+  std::unique_lock lock(state_->mutex);
+  state_->finished.wait(lock, [&] { return state_->done; });  // the call has a deadline of its own
+  if (state_->error) std::rethrow_exception(state_->error);
+}
+bool Work::wait_for(std::chrono::milliseconds duration) {
+  if (!state_) return true;
+  std::unique_lock lock(state_->mutex);
+  if (!state_->finished.wait_for(lock, duration, [&] { return state_->done; })) return false;
+  if (state_->error) std::rethrow_exception(state_->error);
+  return true;
+}
+bool Work::done() const {
+  if (!state_) return true;
+  const std::lock_guard lock(state_->mutex);
+  return state_->done;
+}
+std::exception_ptr Work::error() const {
+  if (!state_) return nullptr;
+  const std::lock_guard lock(state_->mutex);
+  return state_->error;
+}
+
+int Async::rank() const { return impl_->rank(); }
+int Async::world_size() const { return impl_->world_size(); }
+Work Async::submit(const Call& call) { return impl_->start(call); }
+
+Group::Group(detail::CommunicatorImpl& impl) : impl_(&impl), recorded_(std::make_unique<Recorded>()) {}
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() = default;
+int Group::rank() const { return impl_->rank(); }
+int Group::world_size() const { return impl_->world_size(); }
+void Group::submit(const Call& call) { recorded_->calls.emplace_back(call); }
+void Group::end() {
+  const auto calls = std::move(recorded_->calls);
+  recorded_->calls.clear();
+  impl_->run_group(calls);
+}
+
+Communicator::Communicator() = default;
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+Communicator::Communicator(std::unique_ptr<detail::CommunicatorImpl> impl) : impl_(std::move(impl)) {}
+
+int Communicator::rank() const { return member(impl_).rank(); }
+int Communicator::world_size() const { return member(impl_).world_size(); }
+int Communicator::local_rank() const { return member(impl_).team().placement(rank()).local_rank; }
+int Communicator::node() const { return member(impl_).team().placement(rank()).node; }
+int Communicator::local_size() const {
+  comm::Team& team = member(impl_).team();
+  int count = 0;
+  for (int r = 0; r < team.size(); ++r) count += team.placement(r).node == team.placement(team.rank()).node ? 1 : 0;
+  return count;
+}
+
+std::vector<std::vector<std::byte>> Communicator::all_gather_bytes(std::span<const std::byte> value) {
+  return member(impl_).all_gather_bytes(value);
+}
+Async Communicator::async() { return Async(member(impl_)); }
+Group Communicator::group() { return Group(member(impl_)); }
+Communicator Communicator::split(int color, int key) { return comm::split(member(impl_), color, key); }
+Communicator Communicator::shrink() { return comm::shrink(member(impl_)); }
+void Communicator::abort() { member(impl_).abort(); }
+void Communicator::check() { member(impl_).check(); }
+std::string Communicator::flight_record() const { return member(impl_).flight_record(); }
+void Communicator::submit(const Call& call) { member(impl_).submit(call); }
+
+std::vector<Communicator> Communicator::local(int world_size, Options options) {
+  return comm::make_local(world_size, options);
+}
+
+// Symmetric by agreement: ranks that ask for different sizes learn of it here.
+std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t bytes) {
+  constexpr std::size_t kAlignment = 64;
+  const auto sizes = all_gather_bytes(std::as_bytes(std::span(&bytes, 1)));
+  for (std::size_t peer = 0; peer < sizes.size(); ++peer) {
+    std::size_t theirs = 0;
+    std::memcpy(&theirs, sizes[peer].data(), sizeof theirs);
+    if (theirs != bytes) {
+      throw Error(
+          ErrorCode::mismatch,
+          fmt::format("allocate: rank {} asked for {} bytes where rank {} asked for {}", rank(), bytes, peer, theirs),
+          static_cast<int>(peer));
+    }
+  }
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  auto state = std::make_shared<detail::WindowState>();
+  state->memory.reset(std::aligned_alloc(kAlignment, rounded));
+  if (!state->memory) throw Error(ErrorCode::system, fmt::format("cannot allocate {} bytes", bytes));
+  std::memset(state->memory.get(), 0, rounded);
+  return state;
+}
+void* Communicator::window_data(const detail::WindowState& state) { return state.memory.get(); }
+
+}  // namespace rondo

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/communicator_impl.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <limits>
+#include <numeric>
+
+#include "comm/algorithms.hpp"
+#include "comm/base/log.hpp"
+
+namespace rondo::comm {
+
+OwnedCall::OwnedCall(const Call& from)
+    : call_(from),
+      send_counts_(from.send_counts.begin(), from.send_counts.end()),
+      recv_counts_(from.recv_counts.begin(), from.recv_counts.end()) {}
+
+Call OwnedCall::call() const {
+  Call call = call_;
+  call.send_counts = send_counts_;
+  call.recv_counts = recv_counts_;
+  return call;
+}
+
+}  // namespace rondo::comm
+
+namespace rondo::detail {
+namespace {
+
+using comm::Message;
+using comm::Signature;
+
+bool is_message(Collective c) { return c == Collective::send || c == Collective::recv; }
+
+std::uint64_t hash_of(std::span<const std::size_t> counts) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
+  return hash;
+}
+
+[[noreturn]] void reject(const Call& call, const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", name_of(call.collective), why));
+}
+
+// Elements of one buffer, or throws when their bytes cannot be counted.
+std::size_t elements(const Call& call, Extent extent, std::span<const std::size_t> counts, int world_size) {
+  std::size_t total = 0, bytes = 0;
+  bool overflow = false;
+  switch (extent) {
+    case Extent::none:
+      break;
+    case Extent::one:
+      total = call.count;
+      break;
+    case Extent::world:
+      overflow = __builtin_mul_overflow(call.count, static_cast<std::size_t>(world_size), &total);
+      break;
+    case Extent::counts:
+      for (const std::size_t count : counts) overflow = __builtin_add_overflow(total, count, &total) || overflow;
+      break;
+  }
+  overflow = __builtin_mul_overflow(total, size_of(call.dtype), &bytes) || overflow;
+  if (overflow || bytes > std::numeric_limits<std::ptrdiff_t>::max()) reject(call, "the count is beyond all memory");
+  return total;
+}
+
+}  // namespace
+
+CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap bootstrap, Options options,
+                                   comm::Config config)
+    : team_(std::move(team)),
+      bootstrap_(std::move(bootstrap)),
+      options_(std::move(options)),
+      config_(std::move(config)),
+      primitives_(*team_, config_),
+      sent_(static_cast<std::size_t>(team_->size())),
+      received_(static_cast<std::size_t>(team_->size())) {}
+
+// Whoever still waits for this rank learns from the Team that it left; a call of our own engine does too.
+CommunicatorImpl::~CommunicatorImpl() = default;
+
+void CommunicatorImpl::validate(const Call& call) const {
+  const CollectiveRow& row = row_of(call.collective);
+  if (static_cast<int>(call.dtype) >= kDataTypeCount) reject(call, "the dtype is none of ours");
+  if (row.reduces && !is_supported(call.dtype, call.op)) {
+    reject(call, fmt::format("{} of {} makes no sense", name_of(call.op.kind()), name_of(call.dtype)));
+  }
+  const bool at_peer = is_message(call.collective);
+  if ((row.rooted || at_peer) && (call.root < 0 || call.root >= world_size())) {
+    reject(call, fmt::format("{} {} is not a rank of 0 to {}", at_peer ? "peer" : "root", call.root, world_size() - 1));
+  }
+  const auto world = static_cast<std::size_t>(world_size());
+  if (row.send == Extent::counts && call.send_counts.size() != world) {
+    reject(call, fmt::format("{} send counts for {} ranks", call.send_counts.size(), world));
+  }
+  if (row.recv == Extent::counts && call.recv_counts.size() != world) {
+    reject(call, fmt::format("{} receive counts for {} ranks", call.recv_counts.size(), world));
+  }
+  const bool at_root = rank() == call.root;
+  const std::size_t send = elements(call, row.send, call.send_counts, world_size());
+  const std::size_t recv = elements(call, row.recv, call.recv_counts, world_size());
+  if (call.send == nullptr && send != 0 && (!row.send_at_root || at_root)) reject(call, "the send buffer is null");
+  if (call.recv == nullptr && recv != 0 && (!row.recv_at_root || at_root)) reject(call, "the receive buffer is null");
+  const bool exchanges = call.collective == Collective::all_to_all || call.collective == Collective::all_to_all_v;
+  if (exchanges && call.send == call.recv && send != 0) reject(call, "it cannot work in place: give it two buffers");
+}
+
+Signature CommunicatorImpl::sign(const Call& call) {
+  const CollectiveRow& row = row_of(call.collective);
+  Signature s{.sequence = ++sequence_, .count = call.count, .collective = call.collective, .dtype = call.dtype};
+  if (row.reduces) s.op = call.op;
+  if (row.rooted) s.root = call.root;
+  if (call.collective == Collective::all_to_all_v) return s;  // every rank's counts are its own
+  if (row.send == Extent::counts || row.recv == Extent::counts) {
+    const auto counts = row.send == Extent::counts ? call.send_counts : call.recv_counts;
+    s.count = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+    s.shape = hash_of(counts);
+  }
+  return s;
+}
+
+void CommunicatorImpl::fail(ErrorCode code, int culprit, const std::string& sentence) {
+  team_->fail(code, culprit, sentence);
+  const Error error = team_->failure().error();  // the first one, which may be another rank's
+  if (!recorded_ && !config_.flight_recorder.empty()) {
+    recorded_ = true;
+    const std::string path = fmt::format("{}/rank{}.json", config_.flight_recorder, rank());
+    std::ofstream file(path);
+    file << recorder_.json(rank(), world_size(), error.what());
+    if (!file.flush()) log::error("cannot write the flight record {}", path);
+  }
+  throw error;
+}
+
+// What goes wrong once ranks have started to talk is everybody's failure.
+template <class F>
+void CommunicatorImpl::guarded(F&& body) {
+  team_->failure().check();
+  try {
+    body();
+  } catch (const Error& error) {
+    fail(error.error_code(), error.culprit(), error.what());
+  } catch (const std::exception& error) {
+    fail(ErrorCode::system, rank(), fmt::format("rank {}: {}", rank(), error.what()));
+  }
+}
+
+void CommunicatorImpl::execute(const Call& call) {
+  validate(call);
+  guarded([&] {
+    if (is_message(call.collective)) {
+      run_messages(std::span(&call, 1));
+    } else {
+      run_collective(call);
+    }
+  });
+}
+
+void CommunicatorImpl::run_collective(const Call& call) {
+  const Signature signature = sign(call);
+  const comm::Chosen chosen = comm::choose_algorithm(call, *team_, options_.determinism, config_.algorithm);
+  recorder_.begin(signature, chosen.name);
+  comm::write_history(team_->own_line(), signature);
+  comm::run_algorithm(chosen, call, signature, primitives_, *team_, options_.timeout);
+  recorder_.end();
+}
+
+void CommunicatorImpl::run_messages(std::span<const Call> calls) {
+  messages_.clear();
+  for (const Call& call : calls) {
+    const bool sends = call.collective == Collective::send;
+    const auto peer = static_cast<std::size_t>(call.root);
+    const std::uint64_t sequence = sends ? ++sent_[peer] : ++received_[peer];
+    messages_.push_back(
+        {.signature = {.sequence = sequence, .count = call.count, .collective = Collective::send, .dtype = call.dtype},
+         .peer = call.root,
+         .send = sends ? static_cast<const std::byte*>(call.send) : nullptr,
+         .recv = sends ? nullptr : static_cast<std::byte*>(call.recv),
+         .bytes = call.count * size_of(call.dtype)});
+  }
+  if (messages_.empty()) return;
+  recorder_.begin(messages_.front().signature, "direct");
+  primitives_.run_messages(messages_, options_.timeout);
+  recorder_.end();
+}
+
+void CommunicatorImpl::submit(const Call& call) {
+  if (used_engine_) engine_.drain();
+  execute(call);
+}
+
+Work CommunicatorImpl::start(const Call& call) {
+  validate(call);
+  used_engine_ = true;
+  return Work(engine_.start([this, owned = comm::OwnedCall(call)] { execute(owned.call()); }));
+}
+
+// Messages first, all at once, then the collectives in order: the same on every rank, whatever order they were
+// recorded in relative to each other.
+void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
+  if (used_engine_) engine_.drain();
+  std::vector<Call> messages;
+  for (const auto& owned : calls) {
+    validate(owned.call());
+    if (is_message(owned.call().collective)) messages.push_back(owned.call());
+  }
+  guarded([&] { run_messages(messages); });
+  for (const auto& owned : calls) {
+    if (!is_message(owned.call().collective)) guarded([&] { run_collective(owned.call()); });
+  }
+}
+
+std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span<const std::byte> value) {
+  const std::uint64_t mine = value.size();
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(world_size()));
+  submit(
+      {.collective = Collective::all_gather, .send = &mine, .recv = sizes.data(), .count = 1, .dtype = DataType::u64});
+  const std::vector<std::size_t> counts(sizes.begin(), sizes.end());
+  std::vector<std::byte> all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  submit({.collective = Collective::all_gather_v,
+          .send = value.data(),
+          .recv = all.data(),
+          .count = value.size(),
+          .dtype = DataType::u8,
+          .recv_counts = counts});
+  std::vector<std::vector<std::byte>> parts;
+  auto from = all.begin();
+  for (const std::size_t count : counts) {
+    parts.emplace_back(from, from + static_cast<std::ptrdiff_t>(count));
+    from += static_cast<std::ptrdiff_t>(count);
+  }
+  return parts;
+}
+
+void CommunicatorImpl::abort() {
+  team_->fail(ErrorCode::aborted, rank(), fmt::format("rank {} called abort()", rank()));
+}
+
+void CommunicatorImpl::check() {
+  team_->failure().check();
+  if (const auto error = engine_.error()) std::rethrow_exception(error);
+}
+
+std::string CommunicatorImpl::flight_record() const {
+  return recorder_.json(rank(), world_size(), team_->failure().raised() ? team_->failure().error().what() : "");
+}
+
+}  // namespace rondo::detail

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands behind a Communicator: checks a call, publishes its signature, picks the algorithm, runs it, and turns
+// whatever goes wrong into the communicator's one failure. Calls come one at a time: from the user's thread, or from
+// the engine's, which the user's waits for.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <rondo/communicator.hpp>
+
+#include "comm/bootstrap.hpp"
+#include "comm/config.hpp"
+#include "comm/engine.hpp"
+#include "comm/flight_recorder.hpp"
+#include "comm/host_primitives.hpp"
+#include "comm/team.hpp"
+
+namespace rondo::comm {
+
+// A Call that owns its counts, for calls that outlive the caller's statement.
+struct OwnedCall {
+  explicit OwnedCall(const Call& from);
+  Call call() const;
+
+ private:
+  Call call_;
+  std::vector<std::size_t> send_counts_, recv_counts_;
+};
+
+}  // namespace rondo::comm
+
+namespace rondo::detail {
+
+class CommunicatorImpl {
+ public:
+  CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap bootstrap, Options options, comm::Config config);
+  ~CommunicatorImpl();
+
+  int rank() const { return team_->rank(); }
+  int world_size() const { return team_->size(); }
+  comm::Team& team() { return *team_; }
+  const Bootstrap& bootstrap() const { return bootstrap_; }
+  const Options& options() const { return options_; }
+  const comm::Config& config() const { return config_; }
+  int next_child() { return children_++; }
+
+  void submit(const Call& call);
+  Work start(const Call& call);
+  void run_group(std::span<const comm::OwnedCall> calls);
+  std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
+  void abort();
+  void check();
+  std::string flight_record() const;
+
+ private:
+  void validate(const Call& call) const;
+  void execute(const Call& call);
+  void run_collective(const Call& call);
+  void run_messages(std::span<const Call> calls);
+  template <class F>
+  void guarded(F&& body);
+  [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
+  comm::Signature sign(const Call& call);
+
+  std::unique_ptr<comm::Team> team_;
+  Bootstrap bootstrap_;
+  Options options_;
+  comm::Config config_;
+  comm::HostPrimitives primitives_;
+  comm::FlightRecorder recorder_;
+  std::uint64_t sequence_ = 0;
+  std::vector<std::uint64_t> sent_, received_;  // messages by peer
+  std::vector<comm::Message> messages_;
+  int children_ = 0;
+  bool recorded_ = false;  // the flight record has been written to its file
+  std::atomic<bool> used_engine_{false};
+  comm::Engine engine_;  // last: its thread uses everything above
+};
+
+}  // namespace rondo::detail

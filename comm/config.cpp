@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/config.hpp"
+
+#include <fmt/format.h>
+
+#include <rondo/error.hpp>
+
+#include "comm/base/env.hpp"
+
+namespace rondo::comm {
+
+Config Config::from_environment() {
+  Config config;
+  config.transport = env("RONDO_TRANSPORT").value_or("");
+  if (!config.transport.empty() && config.transport != "shm" && config.transport != "tcp") {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("RONDO_TRANSPORT={} is not a transport: shm, tcp, or unset", config.transport));
+  }
+  config.algorithm = env("RONDO_ALGORITHM").value_or("");
+  const auto number = [](const char* name, auto& field, long low, long high) {
+    if (const auto value = env_number(name, low, high))
+      field = static_cast<std::remove_reference_t<decltype(field)>>(*value);
+  };
+  number("RONDO_SLICE_BYTES", config.slice_bytes, 64, 16 << 20);
+  number("RONDO_FIFO_SLOTS", config.slots, 2, 64);
+  number("RONDO_SEGMENT_BYTES", config.segment_bytes, 1 << 16, 1L << 40);
+  number("RONDO_SPIN", config.spin, 0, 1'000'000'000);
+  number("RONDO_YIELDS", config.yields, 0, 1'000'000'000);
+  config.slice_bytes = (config.slice_bytes + 63) / 64 * 64;  // whole elements of every dtype, aligned slots
+  config.flight_recorder = env("RONDO_FLIGHT_RECORDER").value_or("");
+  return config;
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every knob of the communicator, read from the environment once per communicator. What peers can observe is rank 0's
+// choice for all (see Agreement).
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace rondo::comm {
+
+struct Config {
+  std::string transport;  // RONDO_TRANSPORT: "shm" or "tcp" alone; empty: the best one that works per pair
+  std::string algorithm;  // RONDO_ALGORITHM: a row of the algorithm table, used wherever it applies
+  std::uint64_t slice_bytes = 128 << 10;   // RONDO_SLICE_BYTES: one FIFO slot, 64 B to 16 MiB
+  std::uint64_t slots = 8;                 // RONDO_FIFO_SLOTS: per link, 2 to 64
+  std::uint64_t segment_bytes = 64 << 20;  // RONDO_SEGMENT_BYTES: bound of a node's FIFOs; slots shrink to fit
+  std::uint32_t spin = 600;                // RONDO_SPIN: polls before yielding, when every rank has a core
+  std::uint32_t yields = 20;               // RONDO_YIELDS: yields before sleeping
+  std::string flight_recorder;             // RONDO_FLIGHT_RECORDER: directory for rank<r>.json on failure
+
+  static Config from_environment();
+};
+
+}  // namespace rondo::comm

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes meet: everybody advertises through the store, ranks of a node exchange descriptors, the others connect.
+// What peers can observe is rank 0's choice for all.
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "comm/base/bytes.hpp"
+#include "comm/base/log.hpp"
+#include "comm/communicator_impl.hpp"
+#include "comm/create.hpp"
+#include "comm/placement.hpp"
+#include "comm/transport/memory.hpp"
+#include "comm/transport/mesh.hpp"
+#include "comm/transport/node_meeting.hpp"
+
+namespace rondo::comm {
+namespace {
+
+using Bytes = Store::Bytes;
+
+struct Card {  // what a rank tells all others about itself
+  std::string node, host, pid_namespace, transport, algorithm;
+  std::int32_t pid = 0;
+  Determinism determinism{};
+  std::uint64_t slice_bytes = 0, slots = 0, segment_bytes = 0;
+  Bytes mesh, meeting;
+
+  Bytes encode() const {
+    return ByteWriter()
+        .text(node)
+        .text(host)
+        .text(pid_namespace)
+        .text(transport)
+        .text(algorithm)
+        .number(pid)
+        .number(determinism)
+        .number(slice_bytes)
+        .number(slots)
+        .number(segment_bytes)
+        .bytes(mesh)
+        .bytes(meeting)
+        .take();
+  }
+  static Card decode(const Bytes& bytes) {
+    ByteReader in(bytes);
+    Card card;
+    for (std::string* text : {&card.node, &card.host, &card.pid_namespace, &card.transport, &card.algorithm}) {
+      *text = in.text();
+    }
+    card.pid = in.number<std::int32_t>();
+    card.determinism = in.number<Determinism>();
+    for (std::uint64_t* number : {&card.slice_bytes, &card.slots, &card.segment_bytes})
+      *number = in.number<std::uint64_t>();
+    card.mesh = in.bytes();
+    card.meeting = in.bytes();
+    return card;
+  }
+};
+
+Fd open_pid(int pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+
+class Connecting {
+ public:
+  Connecting(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor)
+      : bootstrap_(std::move(bootstrap)),
+        place_(place),
+        options_(options),
+        config_(Config::from_environment()),
+        monitor_(std::move(monitor)),
+        deadline_(std::chrono::steady_clock::now() + options.join_timeout),
+        name_(fmt::format("{}@{}", bootstrap_.name, bootstrap_.generation)),
+        mesh_({.rank = bootstrap_.rank,
+               .world_size = bootstrap_.world_size,
+               .name = bootstrap_.name,
+               .generation = bootstrap_.generation,
+               .addresses = bootstrap_.addresses,
+               .first_port = bootstrap_.first_port,
+               .last_port = bootstrap_.last_port,
+               .authenticator = bootstrap_.authenticator}),
+        meeting_(bootstrap_.rank, name_, bootstrap_.authenticator) {}
+
+  Communicator run() {
+    exchange_cards();
+    agree();
+    place();
+    share_memory();
+    auto team = std::make_unique<Team>(parts());
+    connect_sockets(*team);
+    watch_node(*team);
+    team->start();
+    if (bootstrap_.rank == 0) log_transports();
+    return Communicator(
+        std::make_unique<detail::CommunicatorImpl>(std::move(team), std::move(bootstrap_), options_, config_));
+  }
+
+ private:
+  int size() const { return bootstrap_.world_size; }
+  const Card& card(int rank) const { return cards_[static_cast<std::size_t>(rank)]; }
+  Placement& placement(int rank) { return placement_[static_cast<std::size_t>(rank)]; }
+
+  std::vector<Bytes> exchange(std::string_view what, const Bytes& value) {
+    return place_.exchange(fmt::format("{}/{}", name_, what), bootstrap_.rank, size(), value, deadline_);
+  }
+
+  void exchange_cards() {
+    Card own{.node = node_identity(options_.node),
+             .host = host_name(),
+             .pid_namespace = pid_namespace(),
+             .transport = config_.transport,
+             .algorithm = config_.algorithm,
+             .pid = ::getpid(),
+             .determinism = options_.determinism,
+             .slice_bytes = config_.slice_bytes,
+             .slots = config_.slots,
+             .segment_bytes = config_.segment_bytes,
+             .mesh = mesh_.advertisement(),
+             .meeting = meeting_.advertisement()};
+    for (const Bytes& bytes : exchange("cards", own.encode())) cards_.push_back(Card::decode(bytes));
+  }
+
+  void agree() {
+    const Card& first = card(0);
+    if (first.transport != config_.transport || first.algorithm != config_.algorithm ||
+        first.determinism != options_.determinism) {
+      log::warn("rank {}: transport, algorithm and determinism are rank 0's, not this rank's", bootstrap_.rank);
+    }
+    config_.transport = first.transport;
+    config_.algorithm = first.algorithm;
+    options_.determinism = first.determinism;
+    config_.slice_bytes = first.slice_bytes;
+    config_.slots = first.slots;
+    config_.segment_bytes = first.segment_bytes;
+  }
+
+  void place() {
+    std::map<std::string, int> nodes, ranks_on_node;
+    for (int r = 0; r < size(); ++r) {
+      const int node = nodes.emplace(card(r).node, static_cast<int>(nodes.size())).first->second;
+      placement_.push_back({.node = node,
+                            .local_rank = ranks_on_node[card(r).node]++,
+                            .segment_index = -1,
+                            .host = card(r).host,
+                            .pid = card(r).pid});
+    }
+    int most = 1;
+    for (const auto& [node, count] : ranks_on_node) most = std::max(most, count);
+    shape_ = fit_fifos(config_, config_.transport == "tcp" ? 1 : most);
+    for (int r = 0; r < size(); ++r) {
+      if (placement(r).node == placement(bootstrap_.rank).node) neighbours_.push_back(r);
+    }
+    cores_suffice_ = static_cast<int>(neighbours_.size()) <= usable_cores();
+  }
+
+  // The node's ranks meet, and everybody learns whether they did: a node where one could not falls back to sockets.
+  void share_memory() {
+    std::string obstacle = "RONDO_TRANSPORT=tcp";
+    if (config_.transport != "tcp") obstacle = meet(neighbours_);
+    const auto obstacles = exchange("shared", ByteWriter().text(obstacle).take());
+    bool shared = true;
+    for (const int r : neighbours_) {
+      const std::string theirs = ByteReader(obstacles[static_cast<std::size_t>(r)]).text();
+      if (theirs.empty()) continue;
+      shared = false;
+      if (config_.transport == "shm") {
+        throw Error(ErrorCode::unsupported,
+                    fmt::format("RONDO_TRANSPORT=shm, but rank {} cannot share memory: {}", r, theirs), r);
+      }
+      if (config_.transport.empty() && r == bootstrap_.rank)
+        log::warn("rank {} cannot share memory, uses tcp: {}", r, theirs);
+    }
+    if (config_.transport == "shm" && static_cast<int>(neighbours_.size()) != size()) {
+      throw Error(ErrorCode::unsupported, "RONDO_TRANSPORT=shm, but the ranks are on more than one node");
+    }
+    if (shared && config_.transport != "tcp") return;
+    neighbours_ = {bootstrap_.rank};
+    descriptors_ = meet_alone();
+  }
+
+  std::string meet(const std::vector<int>& ranks) {
+    try {
+      std::vector<Bytes> advertisements;
+      for (const Card& c : cards_) advertisements.push_back(c.meeting);
+      descriptors_ =
+          meeting_.meet(ranks, advertisements, Segment::bytes(static_cast<int>(ranks.size()), shape_), deadline_);
+      memory_ =
+          std::make_shared<Mapping>(map(descriptors_.segment, Segment::bytes(static_cast<int>(ranks.size()), shape_)));
+      return {};
+    } catch (const Error& error) {
+      if (error.error_code() == ErrorCode::timeout) throw;
+      return error.what();
+    }
+  }
+  NodeDescriptors meet_alone() {
+    NodeMeeting alone(bootstrap_.rank, name_, bootstrap_.authenticator);
+    std::vector<Bytes> advertisements(static_cast<std::size_t>(size()));
+    advertisements[static_cast<std::size_t>(bootstrap_.rank)] = alone.advertisement();
+    auto descriptors = alone.meet(neighbours_, advertisements, Segment::bytes(1, shape_), deadline_);
+    memory_ = std::make_shared<Mapping>(map(descriptors.segment, Segment::bytes(1, shape_)));
+    return descriptors;
+  }
+
+  Team::Parts parts() {
+    for (std::size_t i = 0; i < neighbours_.size(); ++i) placement(neighbours_[i]).segment_index = static_cast<int>(i);
+    Team::Parts parts;
+    parts.rank = bootstrap_.rank;
+    parts.placement = placement_;
+    parts.local_size = static_cast<int>(neighbours_.size());
+    parts.segment = Segment(memory_->data(), parts.local_size, shape_);
+    parts.memory = memory_;
+    parts.bells = Doorbells(parts.segment, std::make_shared<const std::vector<Fd>>(std::move(descriptors_.doorbells)));
+    parts.spare_cores = cores_suffice_;
+    parts.monitor = monitor_;
+    return parts;
+  }
+
+  void connect_sockets(Team& team) {
+    std::vector<int> peers;
+    std::vector<Bytes> advertisements;
+    for (int r = 0; r < size(); ++r) {
+      if (!team.shares_memory(r)) peers.push_back(r);
+      advertisements.push_back(card(r).mesh);
+    }
+    if (peers.empty()) return;
+    for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_)) {
+      team.add_socket_peer(peer.rank, std::move(peer.data), std::move(peer.control));
+    }
+  }
+
+  // A death shows in the sockets of the meeting and, where process ids mean the same, in a pidfd of every neighbour.
+  void watch_node(Team& team) {
+    for (NodePeer& peer : descriptors_.peers) team.add_watch(peer.rank, std::move(peer.socket));
+    for (const int r : neighbours_) {
+      if (r == bootstrap_.rank || card(r).pid_namespace != card(bootstrap_.rank).pid_namespace) continue;
+      if (Fd pid = open_pid(card(r).pid)) team.add_watch(r, std::move(pid));
+    }
+  }
+
+  void log_transports() const {
+    log::info("{}: {} ranks on {} node(s), shm within a node{}, {} slots of {} bytes per link", name_, size(),
+              1 + std::max_element(placement_.begin(), placement_.end(),
+                                   [](const auto& a, const auto& b) { return a.node < b.node; })
+                      ->node,
+              neighbours_.size() == 1 ? " (not for this rank)" : "", shape_.slots, shape_.slice_bytes);
+  }
+
+  Bootstrap bootstrap_;
+  Store& place_;
+  Options options_;
+  Config config_;
+  std::shared_ptr<Monitor> monitor_;
+  Store::Deadline deadline_;
+  std::string name_;
+  Mesh mesh_;
+  NodeMeeting meeting_;
+  std::vector<Card> cards_;
+  std::vector<Placement> placement_;
+  std::vector<int> neighbours_;  // this node's ranks that share memory, this one included
+  FifoShape shape_;
+  bool cores_suffice_ = false;
+  NodeDescriptors descriptors_;
+  std::shared_ptr<Mapping> memory_;
+};
+
+}  // namespace
+
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor) {
+  return Connecting(std::move(bootstrap), place, options, std::move(monitor)).run();
+}
+
+}  // namespace rondo::comm
+
+namespace rondo {
+
+Communicator make_communicator(Bootstrap bootstrap, const Options& options) {
+  if (options.device.kind != Device::Kind::cpu) {
+    throw Error(ErrorCode::unsupported, "this build has no device but the CPU");
+  }
+  if (bootstrap.rank < 0 || bootstrap.rank >= bootstrap.world_size) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("rank {} is not a rank of a world of {}", bootstrap.rank, bootstrap.world_size));
+  }
+  if (bootstrap.job_ranks.empty()) {
+    bootstrap.job_ranks.resize(static_cast<std::size_t>(bootstrap.world_size));
+    std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
+  }
+  const std::shared_ptr<Store> place = bootstrap.store;
+  return comm::connect(std::move(bootstrap), *place, options, std::make_shared<comm::Monitor>());
+}
+
+}  // namespace rondo

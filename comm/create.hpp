@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways in which a communicator comes to be; make_communicator (bootstrap.hpp) is one more.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <rondo/communicator.hpp>
+
+#include "comm/bootstrap.hpp"
+#include "comm/monitor.hpp"
+
+namespace rondo::comm {
+
+std::vector<Communicator> make_local(int world_size, const Options& options);
+Communicator split(detail::CommunicatorImpl& parent, int color, int key);
+Communicator shrink(detail::CommunicatorImpl& failed);
+
+// Meets the other ranks at `place`: kExchanges calls of exchange(), whatever happens short of an error.
+inline constexpr int kExchanges = 2;
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor);
+
+// Ranks as threads of this process: the shared half of their Teams.
+struct LocalGroup;
+std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& options);
+Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank);
+
+}  // namespace rondo::comm

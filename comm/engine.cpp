@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/engine.hpp"
+
+#include <csignal>
+
+namespace rondo::comm {
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<detail::WorkState> Engine::start(Task task) {
+  auto state = std::make_shared<detail::WorkState>();
+  const std::lock_guard lock(mutex_);
+  queue_.push_back({std::move(task), state});
+  if (!thread_.joinable()) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
+    thread_ = std::thread([this] { loop(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  changed_.notify_all();
+  return state;
+}
+
+void Engine::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+}
+
+std::exception_ptr Engine::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+void Engine::loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Entry entry = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      entry.task();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    {
+      const std::lock_guard state_lock(entry.state->mutex);
+      entry.state->done = true;
+      entry.state->error = error;
+    }
+    entry.state->finished.notify_all();
+    lock.lock();
+    busy_ = false;
+    if (error && !error_) error_ = error;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicator's one failure: the first of all ranks of a node wins, everybody reads it, nobody clears it.
+#pragma once
+#include <string_view>
+
+#include <rondo/error.hpp>
+
+#include "comm/doorbell.hpp"
+#include "comm/segment.hpp"
+
+namespace rondo::comm {
+
+class Failure {
+ public:
+  Failure() = default;
+  Failure(FailureRecord& record, Doorbells bells) : record_(&record), bells_(std::move(bells)) {}
+
+  bool raised() const { return record_->state.load(std::memory_order_relaxed) != FailureRecord::kNone; }
+  // True for the first; wakes every rank of the node either way.
+  bool raise(ErrorCode code, int culprit, std::string_view sentence) const;
+  Error error() const;  // only after raised()
+  void check() const {
+    if (raised()) throw error();
+  }
+
+ private:
+  FailureRecord* record_ = nullptr;
+  Doorbells bells_;
+};
+
+}  // namespace rondo::comm

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/host_primitives.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace rondo::comm {
+
+using kernels::Buffer;
+using kernels::Fold;
+using kernels::kNobody;
+using kernels::Move;
+using kernels::Place;
+
+HostPrimitives::HostPrimitives(Team& team, const Config& config)
+    : team_(team),
+      waiter_(team, config),
+      slice_bytes_(team.segment().shape().slice_bytes),
+      sending_(static_cast<std::size_t>(team.size())),
+      receiving_(static_cast<std::size_t>(team.size())),
+      contributions_(static_cast<std::size_t>(team.size())) {}
+
+void HostPrimitives::begin(const Job& job, std::chrono::milliseconds timeout) {
+  job_ = job;
+  element_ = size_of(job.dtype);
+  combine_ = job.reduces ? kernels::find_combine(job.dtype, job.op) : nullptr;
+  waiter_.begin(job_.signature, true, timeout);
+}
+
+void HostPrimitives::reserve_scratch(std::size_t count) {
+  if (scratch_.size() < count * element_) scratch_.resize(count * element_);
+}
+
+std::size_t HostPrimitives::chunk_capacity() const {
+  return static_cast<std::size_t>(team_.segment().shape().slices_per_chunk()) * slice_bytes_ / element_;
+}
+
+std::byte* HostPrimitives::resolve(Place place) const {
+  const std::size_t offset = place.offset * element_;
+  switch (place.buffer) {
+    case Buffer::none:
+      return nullptr;
+    case Buffer::input:
+      return const_cast<std::byte*>(job_.input) + offset;  // read only: never a store
+    case Buffer::output:
+      return job_.output + offset;
+    case Buffer::scratch:
+      return const_cast<std::byte*>(scratch_.data()) + offset;
+  }
+  return nullptr;
+}
+
+HostPrimitives::Active HostPrimitives::activate(const Move& move) const {
+  return {.signature = &job_.signature,
+          .bytes = move.count * element_,
+          .done = 0,
+          .from = move.from,
+          .to = move.to,
+          .local = resolve(move.local),
+          .store = resolve(move.store),
+          .complete = move.complete && job_.op == ReduceOp::average,
+          .scale_local = job_.reduces && job_.op == ReduceOp::premultiplied_sum && move.local.buffer == Buffer::input};
+}
+
+void HostPrimitives::run(std::span<const Move> moves) {
+  active_.clear();
+  for (const Move& move : moves) {
+    if (move.count != 0) active_.push_back(activate(move));
+  }
+  run_active();
+}
+
+void HostPrimitives::run_messages(std::span<const Message> messages, std::chrono::milliseconds timeout) {
+  active_.clear();
+  job_ = {};
+  element_ = 1;
+  for (const Message& m : messages) {
+    if (m.bytes == 0) continue;
+    active_.push_back({.signature = &m.signature,
+                       .bytes = m.bytes,
+                       .done = 0,
+                       .from = m.recv ? m.peer : kNobody,
+                       .to = m.send ? m.peer : kNobody,
+                       .local = m.send,
+                       .store = m.recv,
+                       .complete = false,
+                       .scale_local = false});
+  }
+  if (active_.empty()) return;
+  waiter_.begin(messages.front().signature, false, timeout);
+  run_active();
+  finish();
+}
+
+void HostPrimitives::run_active() {
+  while (!active_.empty()) {
+    blocked_.clear();
+    std::fill(sending_.begin(), sending_.end(), 0);
+    std::fill(receiving_.begin(), receiving_.end(), 0);
+    bool moved = false;
+    std::size_t kept = 0;
+    for (Active& active : active_) {
+      if (claim(active)) moved = advance(active) || moved;
+      if (active.done < active.bytes) active_[kept++] = active;
+    }
+    active_.resize(kept);
+    if (moved) {
+      waiter_.progressed();
+    } else if (kept != 0) {
+      wait();
+    }
+  }
+}
+
+// Moves over one link keep their order: a later one may not start before an earlier one has the link no more.
+bool HostPrimitives::claim(Active& active) {
+  char* sending = active.to == kNobody ? nullptr : &sending_[static_cast<std::size_t>(active.to)];
+  char* receiving = active.from == kNobody ? nullptr : &receiving_[static_cast<std::size_t>(active.from)];
+  const bool free = (sending == nullptr || *sending == 0) && (receiving == nullptr || *receiving == 0);
+  if (sending != nullptr) *sending = 1;
+  if (receiving != nullptr) *receiving = 1;
+  return free;
+}
+
+bool HostPrimitives::advance(Active& active) {
+  bool moved = false;
+  while (active.done < active.bytes) {
+    const std::size_t bytes = std::min(slice_bytes_, active.bytes - active.done);
+    if (active.to != kNobody && !team_.send_link(active.to).ready()) {
+      blocked_.push_back({active.to, team_.send_link(active.to).poll_target()});
+      return moved;
+    }
+    if (active.store != nullptr && !may_overwrite(active.store + active.done, bytes)) return moved;
+    const std::byte* received = nullptr;
+    if (active.from != kNobody) {
+      RecvLink& link = team_.recv_link(active.from);
+      std::byte* direct = active.local == nullptr && active.store != nullptr ? active.store + active.done : nullptr;
+      const StepHeader* header = link.try_step(direct, bytes);
+      if (header == nullptr) {
+        blocked_.push_back({active.from, link.poll_target()});
+        return moved;
+      }
+      check_header(*header, *active.signature, active.from, bytes);
+      received = link.data();
+    }
+    handle(active, bytes, received);
+    if (received != nullptr) team_.recv_link(active.from).release();
+    active.done += bytes;
+    moved = true;
+  }
+  // The link is free for the next move of this pass.
+  if (active.to != kNobody) sending_[static_cast<std::size_t>(active.to)] = 0;
+  if (active.from != kNobody) receiving_[static_cast<std::size_t>(active.from)] = 0;
+  return moved;
+}
+
+// An algorithm may write where it has sent from; a socket may still be sending from there.
+bool HostPrimitives::may_overwrite(const std::byte* store, std::size_t bytes) {
+  for (const int peer : unflushed_) {
+    SendLink& link = team_.send_link(peer);
+    if (!link.refers_to(store, bytes) || link.flushed()) continue;
+    blocked_.push_back({peer, link.poll_target()});
+    return false;
+  }
+  return true;
+}
+
+void HostPrimitives::handle(Active& active, std::size_t bytes, const std::byte* received) {
+  const std::byte* local = active.local == nullptr ? nullptr : active.local + active.done;
+  if (active.scale_local) local = first_touch(local, bytes);
+  std::byte* store = active.store == nullptr ? nullptr : active.store + active.done;
+  const std::size_t count = bytes / element_;
+  const bool combines = received != nullptr && local != nullptr;
+  const std::byte* value = received != nullptr ? received : local;
+  bool stable = received == nullptr && !active.scale_local;  // `value` outlives this call
+  if (store != nullptr || combines || active.complete) {
+    std::byte* into = store != nullptr ? store : team_.send_link(active.to).slot();
+    if (combines) {
+      combine_(into, received, local, count);
+    } else if (into != value) {
+      std::memmove(into, value, bytes);
+    }
+    if (active.complete) kernels::find_divide(job_.dtype)(into, into, count, static_cast<double>(team_.size()));
+    value = into;
+    stable = store != nullptr;
+  }
+  if (active.to != kNobody) forward(active, value, bytes, stable);
+}
+
+void HostPrimitives::forward(Active& active, const std::byte* data, std::size_t bytes, bool stable) {
+  SendLink& link = team_.send_link(active.to);
+  if (stable) {
+    link.send(*active.signature, data, bytes);
+  } else {
+    std::byte* slot = link.slot();
+    if (slot != data) std::memcpy(slot, data, bytes);
+    link.publish(*active.signature, bytes);
+  }
+  if (link.flushed()) return;
+  if (std::find(unflushed_.begin(), unflushed_.end(), active.to) == unflushed_.end()) unflushed_.push_back(active.to);
+}
+
+const std::byte* HostPrimitives::first_touch(const std::byte* local, std::size_t bytes) {
+  if (local == nullptr) return nullptr;
+  scaled_.resize(slice_bytes_);
+  kernels::find_multiply(job_.dtype)(scaled_.data(), local, bytes / element_, job_.op.factor());
+  return scaled_.data();
+}
+
+void HostPrimitives::fold(const Fold& fold) {
+  const std::size_t total = fold.count * element_;
+  const auto self = static_cast<std::size_t>(team_.rank());
+  const double divisor = job_.op == ReduceOp::average ? static_cast<double>(team_.size()) : 1.0;
+  const bool scale = job_.op == ReduceOp::premultiplied_sum && fold.local.buffer == Buffer::input;
+  for (std::size_t done = 0; done < total;) {
+    const std::size_t bytes = std::min(slice_bytes_, total - done);
+    std::fill(contributions_.begin(), contributions_.end(), nullptr);
+    const std::byte* local = resolve(fold.local) + done;
+    contributions_[self] = scale ? first_touch(local, bytes) : local;
+    while (!gather_contributions(bytes) || !may_overwrite(resolve(fold.store) + done, bytes)) wait();
+    waiter_.progressed();
+    kernels::find_fold(job_.dtype, job_.op)(resolve(fold.store) + done, contributions_.data(), team_.size(),
+                                            bytes / element_, divisor);
+    for (int peer = 0; peer < team_.size(); ++peer) {
+      if (peer != team_.rank()) team_.recv_link(peer).release();
+    }
+    done += bytes;
+  }
+}
+
+bool HostPrimitives::gather_contributions(std::size_t bytes) {
+  blocked_.clear();
+  for (int peer = 0; peer < team_.size(); ++peer) {
+    const void*& contribution = contributions_[static_cast<std::size_t>(peer)];
+    if (contribution != nullptr) continue;
+    RecvLink& link = team_.recv_link(peer);
+    const StepHeader* header = link.try_step(nullptr, bytes);
+    if (header == nullptr) {
+      blocked_.push_back({peer, link.poll_target()});
+      continue;
+    }
+    check_header(*header, job_.signature, peer, bytes);
+    contribution = link.data();
+  }
+  return blocked_.empty();
+}
+
+void HostPrimitives::check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes) {
+  if (header.signature == mine && header.bytes == bytes) [[likely]]
+    return;
+  const std::string difference = compare(team_.rank(), mine, peer, header.signature);
+  if (!difference.empty()) throw Error(ErrorCode::mismatch, difference, peer);
+  throw Error(ErrorCode::corrupt_message,
+              fmt::format("rank {} sent {} bytes in {} where rank {} expected {}", peer, header.bytes, describe(mine),
+                          team_.rank(), bytes),
+              peer);
+}
+
+void HostPrimitives::wait() {
+  for (const int peer : unflushed_) {
+    if (!team_.send_link(peer).flushed()) blocked_.push_back({peer, team_.send_link(peer).poll_target()});
+  }
+  waiter_.idle(blocked_);
+}
+
+void HostPrimitives::finish() {
+  for (;;) {
+    std::erase_if(unflushed_, [&](int peer) { return team_.send_link(peer).flushed(); });
+    if (unflushed_.empty()) break;
+    blocked_.clear();
+    wait();
+  }
+  waiter_.progressed();
+}
+
+}  // namespace rondo::comm

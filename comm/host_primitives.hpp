@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Primitives concept on host memory: moves over links, slice by slice, straight between the caller's buffers and
+// the links' memory. Belongs to one communicator and is used by one thread at a time.
+#pragma once
+#include <chrono>
+#include <span>
+#include <vector>
+
+#include "comm/team.hpp"
+#include "comm/waiter.hpp"
+#include "kernels/algorithms/primitives.hpp"
+#include "kernels/reduce.hpp"
+
+namespace rondo::comm {
+
+struct Job {  // one collective on this rank
+  Signature signature;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  DataType dtype = DataType::u8;
+  ReduceOp op = ReduceOp::sum;
+  bool reduces = false;
+};
+
+// A send or a receive of its own, outside of any algorithm.
+struct Message {
+  Signature signature;
+  int peer = -1;
+  const std::byte* send = nullptr;  // one of the two
+  std::byte* recv = nullptr;
+  std::size_t bytes = 0;
+};
+
+class HostPrimitives {
+ public:
+  HostPrimitives(Team& team, const Config& config);
+
+  void begin(const Job& job, std::chrono::milliseconds timeout);
+  void reserve_scratch(std::size_t count);  // elements of the job's dtype
+  void run(std::span<const kernels::Move> moves);
+  void fold(const kernels::Fold& fold);
+  std::size_t chunk_capacity() const;
+  void finish();  // until nothing needs the caller's memory any more
+
+  // Sends and receives progress together; those of one direction and peer in order.
+  void run_messages(std::span<const Message> messages, std::chrono::milliseconds timeout);
+
+ private:
+  struct Active {  // a move in progress; bytes
+    const Signature* signature;
+    std::size_t bytes, done;
+    int from, to;
+    const std::byte* local;
+    std::byte* store;
+    bool complete, scale_local;
+  };
+  Active activate(const kernels::Move& move) const;
+  void run_active();
+  bool advance(Active& active);
+  void handle(Active& active, std::size_t bytes, const std::byte* received);
+  void forward(Active& active, const std::byte* data, std::size_t bytes, bool stable);
+  bool claim(Active& active);
+  bool may_overwrite(const std::byte* store, std::size_t bytes);
+  bool gather_contributions(std::size_t bytes);
+  void check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes);
+  void wait();
+  std::byte* resolve(kernels::Place place) const;
+  const std::byte* first_touch(const std::byte* local, std::size_t bytes);
+
+  Team& team_;
+  Waiter waiter_;
+  std::size_t slice_bytes_;
+  Job job_{};
+  std::size_t element_ = 1;
+  kernels::Combine combine_ = nullptr;
+  std::vector<std::byte> scratch_, scaled_;
+  std::vector<Active> active_;
+  std::vector<Blocked> blocked_;
+  std::vector<int> unflushed_;              // peers whose link may still refer to the caller's memory
+  std::vector<char> sending_, receiving_;   // by peer: an earlier move of this pass holds the link
+  std::vector<const void*> contributions_;  // by rank, for fold
+};
+
+}  // namespace rondo::comm

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads of one process: the same segment and links as between processes, over anonymous memory.
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <numeric>
+
+#include "comm/base/system_error.hpp"
+#include "comm/communicator_impl.hpp"
+#include "comm/create.hpp"
+#include "comm/local_store.hpp"
+#include "comm/placement.hpp"
+#include "comm/transport/memory.hpp"
+
+namespace rondo::comm {
+
+struct LocalGroup {
+  int world_size = 1;
+  Options options;
+  Config config;
+  FifoShape shape;
+  Mapping memory;
+  std::shared_ptr<const std::vector<Fd>> bells;
+  std::shared_ptr<Store> store = std::make_shared<LocalStore>();
+};
+
+std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& options) {
+  if (world_size < 1) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("a world of {} ranks: it takes one or more", world_size));
+  }
+  if (options.device.kind != Device::Kind::cpu) {
+    throw Error(ErrorCode::unsupported, "this build has no device but the CPU");
+  }
+  auto group = std::make_shared<LocalGroup>();
+  group->world_size = world_size;
+  group->options = options;
+  group->config = Config::from_environment();
+  group->shape = fit_fifos(group->config, world_size);
+  group->memory = map_anonymous(Segment::bytes(world_size, group->shape));
+  auto bells = std::make_shared<std::vector<Fd>>();
+  for (int r = 0; r < world_size; ++r) {
+    bells->emplace_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!bells->back()) throw_errno("cannot make a doorbell");
+  }
+  group->bells = bells;
+  return group;
+}
+
+Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank) {
+  const Segment segment(group->memory.data(), group->world_size, group->shape);
+  Team::Parts parts;
+  parts.rank = rank;
+  for (int r = 0; r < group->world_size; ++r) {
+    parts.placement.push_back({.node = 0, .local_rank = r, .segment_index = r, .host = host_name(), .pid = ::getpid()});
+  }
+  parts.local_size = group->world_size;
+  parts.segment = segment;
+  parts.memory = group;
+  parts.bells = Doorbells(segment, group->bells);
+  parts.spare_cores = group->world_size <= usable_cores();
+  Bootstrap bootstrap;
+  bootstrap.rank = rank;
+  bootstrap.world_size = group->world_size;
+  bootstrap.job_ranks.resize(static_cast<std::size_t>(group->world_size));
+  std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
+  bootstrap.store = group->store;
+  return Communicator(std::make_unique<detail::CommunicatorImpl>(std::make_unique<Team>(std::move(parts)),
+                                                                 std::move(bootstrap), group->options, group->config));
+}
+
+std::vector<Communicator> make_local(int world_size, const Options& options) {
+  const auto group = make_local_group(world_size, options);
+  std::vector<Communicator> ranks;
+  for (int r = 0; r < world_size; ++r) ranks.push_back(join_local_group(group, r));
+  return ranks;
+}
+
+}  // namespace rondo::comm

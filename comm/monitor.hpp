@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread that watches descriptors (processes, hang-ups, control messages) while the ranks' own threads compute or
+// wait. A communicator and everything split from it share one; it ends with the last of them.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "comm/base/fd.hpp"
+
+namespace rondo::comm {
+
+class Monitor {
+ public:
+  using Handler = std::function<bool()>;  // on the monitor's thread; false: stop watching
+
+  Monitor();
+  ~Monitor();  // waits for a running handler; handlers never block
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  // Calls `handler` whenever `fd` is readable or hung up. The descriptor stays the caller's, open until unwatch().
+  int watch(int fd, Handler handler);
+  void unwatch(int id);  // after this no handler of that id runs
+
+ private:
+  struct Watched {
+    int fd;
+    Handler handler;
+  };
+  void loop();
+  void dispatch(int id);
+
+  Fd epoll_, stop_;
+  std::mutex mutex_;  // held while a handler runs
+  std::map<int, Watched> watched_;
+  int next_id_ = 1;
+  std::thread thread_;
+};
+
+}  // namespace rondo::comm

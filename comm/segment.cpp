@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/segment.hpp"
+
+namespace rondo::comm {
+namespace {
+
+constexpr std::size_t lines_offset() { return sizeof(FailureRecord); }
+std::size_t fifos_offset(int local_size) {
+  return lines_offset() + static_cast<std::size_t>(local_size) * sizeof(RankLine);
+}
+std::size_t slot_bytes(FifoShape shape) { return kLine + shape.slice_bytes; }
+std::size_t fifo_bytes(FifoShape shape) { return sizeof(Fifo) + shape.slots * slot_bytes(shape); }
+
+std::uint64_t pack(const Signature& s) {
+  return static_cast<std::uint64_t>(s.collective) | static_cast<std::uint64_t>(s.dtype) << 8 |
+         static_cast<std::uint64_t>(s.op) << 16 | static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.root)) << 32;
+}
+
+}  // namespace
+
+Segment::Segment(std::byte* base, int local_size, FifoShape shape)
+    : base_(base), local_size_(local_size), shape_(shape) {}
+
+std::size_t Segment::bytes(int local_size, FifoShape shape) {
+  const auto n = static_cast<std::size_t>(local_size);
+  return fifos_offset(local_size) + n * n * fifo_bytes(shape);
+}
+
+RankLine& Segment::line(int local_rank) const {
+  return reinterpret_cast<RankLine*>(base_ + lines_offset())[local_rank];
+}
+std::size_t Segment::fifo_offset(int from, int to) const {
+  const auto index =
+      static_cast<std::size_t>(from) * static_cast<std::size_t>(local_size_) + static_cast<std::size_t>(to);
+  return fifos_offset(local_size_) + index * fifo_bytes(shape_);
+}
+Fifo& Segment::fifo(int from, int to) const { return *reinterpret_cast<Fifo*>(base_ + fifo_offset(from, to)); }
+std::byte* Segment::slot(int from, int to, std::uint64_t step) const {
+  return base_ + fifo_offset(from, to) + sizeof(Fifo) + (step % shape_.slots) * slot_bytes(shape_);
+}
+
+void write_history(RankLine& line, const Signature& s) {
+  HistoryEntry& entry = line.history[s.sequence % kHistory];
+  entry.sequence.store(0, std::memory_order_relaxed);
+  entry.count.store(s.count, std::memory_order_release);  // release: no reader sees it under the old sequence
+  entry.kind.store(pack(s), std::memory_order_release);
+  entry.shape.store(s.shape, std::memory_order_release);
+  entry.sequence.store(s.sequence, std::memory_order_release);
+  line.arrived.store(s.sequence, std::memory_order_release);
+}
+
+bool read_history(const RankLine& line, std::uint64_t sequence, Signature& out) {
+  const HistoryEntry& entry = line.history[sequence % kHistory];
+  if (entry.sequence.load(std::memory_order_acquire) != sequence) return false;
+  const std::uint64_t count = entry.count.load(std::memory_order_acquire);
+  const std::uint64_t kind = entry.kind.load(std::memory_order_acquire);
+  const std::uint64_t shape = entry.shape.load(std::memory_order_acquire);
+  if (entry.sequence.load(std::memory_order_relaxed) != sequence) return false;
+  out.sequence = sequence;
+  out.count = count;
+  out.shape = shape;
+  out.collective = static_cast<Collective>(kind & 0xff);
+  out.dtype = static_cast<DataType>(kind >> 8 & 0xff);
+  out.op = static_cast<ReduceOp::Kind>(kind >> 16 & 0xff);
+  out.root = static_cast<std::int32_t>(kind >> 32);
+  return true;
+}
+
+}  // namespace rondo::comm

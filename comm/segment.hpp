@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that the ranks of one node share: a failure record, a line per rank, and a FIFO per ordered pair.
+// Processes map a sealed memfd; ranks as threads use one anonymous mapping. Everything starts as zeroes, and every
+// word has one writer, named here. The segment owns nothing; its creator keeps the mapping.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/signature.hpp"
+
+namespace rondo::comm {
+
+inline constexpr std::size_t kLine = 128;  // two cache lines: the neighbour prefetch never makes ranks share
+inline constexpr std::uint64_t kHistory = 32;
+
+// First failure wins; readers wait for `state` to become kSet.
+struct FailureRecord {
+  static constexpr std::uint32_t kNone = 0, kWriting = 1, kSet = 2;
+  alignas(kLine) std::atomic<std::uint32_t> state;
+  std::int32_t code;
+  std::int32_t culprit;
+  std::array<char, 500> sentence;
+};
+
+// One entry of a rank's history; the rank writes, anybody reads. sequence 0 while being rewritten.
+struct HistoryEntry {
+  std::atomic<std::uint64_t> sequence, count, kind, shape;
+};
+
+struct RankLine {
+  alignas(kLine) std::atomic<std::uint32_t> sleeping;  // the rank: 1 before it sleeps on its doorbell; peers read
+  std::atomic<std::uint32_t> departed;                 // the rank, once: it has destroyed its communicator
+  std::atomic<std::uint32_t> lost;                     // any monitor, once: its process is gone
+  alignas(kLine) std::atomic<std::uint64_t> arrived;   // the rank: sequence of the latest collective it has entered
+  std::array<HistoryEntry, kHistory> history;
+};
+
+// What precedes the bytes of every step on every link, in shared memory and on a socket.
+struct StepHeader {
+  Signature signature;
+  std::uint64_t step = 0;  // counted from the life of the link
+  std::uint64_t bytes = 0;
+};
+static_assert(sizeof(StepHeader) == 48);
+
+struct Fifo {
+  alignas(kLine) std::atomic<std::uint64_t> posted;  // the sender: steps published, release
+  alignas(kLine) std::atomic<std::uint64_t> freed;   // the receiver: steps it has done with, release
+};
+
+// Sizes every rank agrees on at init. slots >= slices per chunk + 1, and never fewer than 2, or fused rings hang.
+struct FifoShape {
+  std::uint64_t slots = 8;
+  std::uint64_t slice_bytes = 128 << 10;
+  std::uint64_t slices_per_chunk() const { return slots / 2; }
+};
+
+class Segment {
+ public:
+  Segment() = default;
+  Segment(std::byte* base, int local_size, FifoShape shape);
+  static std::size_t bytes(int local_size, FifoShape shape);
+
+  FailureRecord& failure() const { return *reinterpret_cast<FailureRecord*>(base_); }
+  RankLine& line(int local_rank) const;
+  Fifo& fifo(int from, int to) const;
+  // Slot memory: a StepHeader in its first line, the payload kLine bytes further on.
+  std::byte* slot(int from, int to, std::uint64_t step) const;
+  FifoShape shape() const { return shape_; }
+  int local_size() const { return local_size_; }
+
+ private:
+  std::size_t fifo_offset(int from, int to) const;
+  std::byte* base_ = nullptr;
+  int local_size_ = 0;
+  FifoShape shape_{};
+};
+
+void write_history(RankLine& line, const Signature& signature);
+// The rank's entry of that sequence; false when it has none (not yet, or overwritten long ago).
+bool read_history(const RankLine& line, std::uint64_t sequence, Signature& out);
+
+}  // namespace rondo::comm

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/signature.hpp"
+
+#include <fmt/format.h>
+
+namespace rondo::comm {
+
+std::string describe(const Signature& s) {
+  if (s.sequence == 0) return "nothing yet";
+  const CollectiveRow& row = row_of(s.collective);
+  std::string text = fmt::format("{} #{}", row.name, s.sequence);
+  if (row.send != Extent::none || row.recv != Extent::none) {
+    text += fmt::format(" of {} {}", s.count, name_of(s.dtype));
+  }
+  if (row.reduces) text += fmt::format(", {}", name_of(s.op));
+  if (row.rooted) text += fmt::format(", root {}", s.root);
+  return text;
+}
+
+std::string compare(int rank, const Signature& mine, int peer, const Signature& theirs) {
+  const auto differ = [&](std::string_view field, const auto& a, const auto& b) {
+    return fmt::format("rank {} and rank {} disagree on the {} of {} #{}: {} against {}", rank, peer, field,
+                       name_of(mine.collective), mine.sequence, a, b);
+  };
+  if (mine.collective != theirs.collective || mine.sequence != theirs.sequence) {
+    return fmt::format("rank {} called {} where rank {} called {}", rank, describe(mine), peer, describe(theirs));
+  }
+  if (mine.dtype != theirs.dtype) return differ("dtype", name_of(mine.dtype), name_of(theirs.dtype));
+  if (mine.op != theirs.op) return differ("reduce_op", name_of(mine.op), name_of(theirs.op));
+  if (mine.root != theirs.root) return differ("root", mine.root, theirs.root);
+  if (mine.count != theirs.count) return differ("count", mine.count, theirs.count);
+  if (mine.shape != theirs.shape) return differ("counts", "one list", "another");
+  return {};
+}
+
+}  // namespace rondo::comm

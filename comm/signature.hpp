@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks must agree on before a collective moves a byte. Travels with every step on every link and stands in each
+// rank's history, where a waiting rank compares it.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include <rondo/collective.hpp>
+
+namespace rondo::comm {
+
+struct Signature {
+  std::uint64_t sequence = 0;  // of the communicator's collectives from 1; of the pair's messages for send and recv
+  std::uint64_t count = 0;
+  Collective collective{};
+  DataType dtype{};
+  ReduceOp::Kind op{};
+  std::uint8_t reserved = 0;
+  std::int32_t root = -1;
+  std::uint64_t shape = 0;  // hash of the counts of a _v form
+
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+static_assert(sizeof(Signature) == 32);
+
+// "all_reduce #7 of 1000 f32, sum"
+std::string describe(const Signature& signature);
+// One sentence that names the first field that differs: "rank 0 and rank 2 disagree on the dtype of all_reduce #7:
+// f32 against i32". Empty when they agree.
+std::string compare(int rank, const Signature& mine, int peer, const Signature& theirs);
+
+}  // namespace rondo::comm

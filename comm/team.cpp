@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/team.hpp"
+
+#include <fmt/format.h>
+
+#include <mutex>
+
+#include "comm/transport/shm_link.hpp"
+#include "comm/transport/tcp_link.hpp"
+
+namespace rondo::comm {
+
+struct Team::Remote {
+  std::atomic<bool> departed{false}, lost{false};
+  mutable std::mutex mutex;
+  Signature waiting{};
+};
+
+Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.failure(), parts_.bells) {
+  const auto n = static_cast<std::size_t>(size());
+  send_links_.resize(n);
+  recv_links_.resize(n);
+  remotes_.resize(n);
+  if (!parts_.monitor) return;
+  const auto remote = [this](int peer) -> Remote& { return *remotes_[static_cast<std::size_t>(peer)]; };
+  Control::Events events;
+  events.failed = [this](int, ErrorCode code, int culprit, std::string_view sentence) {
+    failure_.raise(code, culprit, sentence);  // whoever announced it told every rank
+  };
+  events.waiting = [this, remote](int peer, const Signature& theirs) {
+    {
+      const std::lock_guard lock(remote(peer).mutex);
+      remote(peer).waiting = theirs;
+    }
+    Signature mine;
+    if (!read_history(own_line(), theirs.sequence, mine)) return;
+    const std::string difference = compare(rank(), mine, peer, theirs);
+    if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
+  };
+  events.departed = [this, remote](int peer) {
+    remote(peer).departed = true;
+    parts_.bells.ring(own_index());
+  };
+  events.lost = [this, remote](int peer, std::string_view reason) {
+    remote(peer).lost = true;
+    fail(ErrorCode::peer_lost, peer,
+         fmt::format("rank {} (host {}, pid {}) is lost: {}", peer, placement(peer).host, placement(peer).pid, reason));
+  };
+  control_ = std::make_unique<Control>(parts_.monitor, std::move(events));
+}
+
+Team::~Team() {
+  own_line().departed.store(1, std::memory_order_seq_cst);
+  parts_.bells.ring_all();
+  if (control_) control_->announce_departure();
+  for (const int id : watch_ids_) parts_.monitor->unwatch(id);
+  control_.reset();
+}
+
+void Team::add_socket_peer(int peer, Fd data, Fd control) {
+  const auto index = static_cast<std::size_t>(peer);
+  std::tie(send_links_[index], recv_links_[index]) = make_tcp_links(std::move(data), peer, parts_.segment.shape());
+  remotes_[index] = std::make_unique<Remote>();
+  control_->add(peer, std::move(control));
+}
+
+void Team::add_watch(int peer, Fd fd) { watches_.emplace_back(std::move(fd), peer); }
+
+void Team::start() {
+  control_->start();
+  for (const auto& [fd, peer] : watches_) {
+    watch_ids_.push_back(parts_.monitor->watch(fd.get(), [this, who = peer] {
+      on_exit(who);
+      return false;
+    }));
+  }
+}
+
+void Team::on_exit(int peer) {
+  RankLine& line = parts_.segment.line(placement(peer).segment_index);
+  if (line.departed.load(std::memory_order_acquire) != 0) return;
+  line.lost.store(1, std::memory_order_release);
+  fail(ErrorCode::peer_lost, peer,
+       fmt::format("rank {} (host {}, pid {}) is lost: its process ended", peer, placement(peer).host,
+                   placement(peer).pid));
+}
+
+SendLink& Team::send_link(int peer) {
+  auto& link = send_links_[static_cast<std::size_t>(peer)];
+  if (!link) link = make_shm_send_link(parts_.segment, parts_.bells, own_index(), placement(peer).segment_index);
+  return *link;
+}
+RecvLink& Team::recv_link(int peer) {
+  auto& link = recv_links_[static_cast<std::size_t>(peer)];
+  if (!link) link = make_shm_recv_link(parts_.segment, parts_.bells, own_index(), placement(peer).segment_index);
+  return *link;
+}
+
+void Team::fail(ErrorCode code, int culprit, std::string_view sentence) {
+  if (failure_.raise(code, culprit, sentence) && control_) control_->announce_failure(code, culprit, sentence);
+}
+
+bool Team::departed(int peer) const {
+  if (!shares_memory(peer)) return remotes_[static_cast<std::size_t>(peer)]->departed;
+  return parts_.segment.line(placement(peer).segment_index).departed.load(std::memory_order_acquire) != 0;
+}
+bool Team::lost(int peer) const {
+  if (!shares_memory(peer)) return remotes_[static_cast<std::size_t>(peer)]->lost;
+  return parts_.segment.line(placement(peer).segment_index).lost.load(std::memory_order_acquire) != 0;
+}
+
+std::uint64_t Team::arrived(int peer) const {
+  if (shares_memory(peer)) {
+    return parts_.segment.line(placement(peer).segment_index).arrived.load(std::memory_order_acquire);
+  }
+  const Remote& remote = *remotes_[static_cast<std::size_t>(peer)];
+  const std::lock_guard lock(remote.mutex);
+  return remote.waiting.sequence;
+}
+
+bool Team::signature_of(int peer, std::uint64_t sequence, Signature& out) const {
+  if (shares_memory(peer)) {
+    return read_history(parts_.segment.line(placement(peer).segment_index), sequence, out);
+  }
+  const Remote& remote = *remotes_[static_cast<std::size_t>(peer)];
+  const std::lock_guard lock(remote.mutex);
+  out = remote.waiting;
+  return out.sequence == sequence;
+}
+
+void Team::announce_waiting(const Signature& signature) {
+  if (control_) control_->announce_waiting(signature);
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's view of the ranks of its communicator: who shares its memory, the link to each, who has left, and the
+// failure they share. Built by connect.cpp or local.cpp; the collectives run on it.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/control.hpp"
+#include "comm/doorbell.hpp"
+#include "comm/failure.hpp"
+#include "comm/link.hpp"
+
+namespace rondo::comm {
+
+struct Placement {  // of one rank
+  int node = 0;
+  int local_rank = 0;
+  int segment_index = -1;  // in our segment; -1: reached over a socket
+  std::string host;
+  int pid = 0;
+};
+
+class Team {
+ public:
+  struct Parts {
+    int rank = 0;
+    std::vector<Placement> placement;  // by rank
+    int local_size = 1;
+    Segment segment;
+    std::shared_ptr<const void> memory;  // keeps the segment mapped
+    Doorbells bells;
+    bool spare_cores = false;          // every rank of the node has a core of its own
+    std::shared_ptr<Monitor> monitor;  // null for ranks as threads
+  };
+  explicit Team(Parts parts);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  void add_socket_peer(int peer, Fd data, Fd control);
+  void add_watch(int peer, Fd fd);  // a pidfd or socket that becomes readable when the peer's process ends
+  void start();                     // after the last add_…(): from here on the monitor reports
+
+  int rank() const { return parts_.rank; }
+  int size() const { return static_cast<int>(parts_.placement.size()); }
+  int local_size() const { return parts_.local_size; }
+  const Placement& placement(int peer) const { return parts_.placement[static_cast<std::size_t>(peer)]; }
+  const Segment& segment() const { return parts_.segment; }
+  const Doorbells& bells() const { return parts_.bells; }
+  const Failure& failure() const { return failure_; }
+  bool spare_cores() const { return parts_.spare_cores; }
+  std::shared_ptr<Monitor> monitor() const { return parts_.monitor; }
+  int own_index() const { return placement(rank()).segment_index; }
+  RankLine& own_line() const { return parts_.segment.line(own_index()); }
+  bool shares_memory(int peer) const { return placement(peer).segment_index >= 0; }
+
+  SendLink& send_link(int peer);
+  RecvLink& recv_link(int peer);
+
+  // First failure of all ranks wins; every rank gets it.
+  void fail(ErrorCode code, int culprit, std::string_view sentence);
+  bool departed(int peer) const;  // it destroyed its communicator; what it had sent is still here
+  bool lost(int peer) const;      // its process is gone
+  // The latest collective the peer is known to be in: its history in shared memory, or what it announced while waiting.
+  std::uint64_t arrived(int peer) const;
+  // The peer's signature of that sequence number, when it is known.
+  bool signature_of(int peer, std::uint64_t sequence, Signature& out) const;
+  void announce_waiting(const Signature& signature);
+
+ private:
+  struct Remote;  // what the monitor learns of a rank of another node
+  void on_exit(int peer);
+
+  Parts parts_;
+  Failure failure_;
+  std::vector<std::unique_ptr<SendLink>> send_links_;
+  std::vector<std::unique_ptr<RecvLink>> recv_links_;
+  std::vector<std::unique_ptr<Remote>> remotes_;
+  std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
+  std::vector<int> watch_ids_;
+  std::unique_ptr<Control> control_;
+};
+
+}  // namespace rondo::comm

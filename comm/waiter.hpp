@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place where a rank waits for others: spins while every rank has a core, yields when not, then sleeps on its
+// doorbell and sockets. Between sleeps it looks for failures, departures and disagreement, and minds the deadline.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+
+#include "comm/config.hpp"
+#include "comm/team.hpp"
+
+namespace rondo::comm {
+
+struct Blocked {  // what the caller cannot go on without
+  int peer;
+  PollTarget target;
+};
+
+class Waiter {
+ public:
+  Waiter(Team& team, const Config& config);
+
+  // What is being waited for from now on. Collectives compare signatures with every rank; messages between two do not.
+  void begin(const Signature& signature, bool collective, std::chrono::milliseconds timeout);
+  void progressed() {
+    if (round_ != 0) rest();
+  }
+  // Nothing moved: waits a little. The caller tries again after every return. Throws the communicator's failure.
+  void idle(std::span<const Blocked> blocked);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void rest();
+  void sleep(std::span<const Blocked> blocked);
+  void inspect(std::span<const Blocked> blocked);
+  void look_for_mismatch();
+  void look_for_departures(std::span<const Blocked> blocked);
+  std::vector<int> missing(std::span<const Blocked> blocked) const;
+  std::string report(std::span<const Blocked> blocked) const;
+  [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
+
+  Team& team_;
+  std::uint64_t spins_, yields_;
+  Signature signature_{};
+  bool collective_ = false;
+  std::chrono::milliseconds timeout_{};
+  std::uint64_t round_ = 0;
+  bool armed_ = false;   // our line says that we sleep
+  int suspect_ = -1;     // departed when we last looked; if nothing of it has come since, it is the culprit
+  bool timing_ = false;  // the times below are valid
+  bool reported_ = false;
+  Clock::time_point started_, next_inspection_, next_announcement_;
+  std::chrono::milliseconds announce_every_{};
+  std::vector<pollfd> polled_;
+};
+
+}  // namespace rondo::comm
