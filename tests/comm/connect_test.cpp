@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators that meet through a store as processes do, here from threads of one: memfds, Unix and TCP sockets,
+// monitors, all real.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <numeric>
+#include <thread>
+
+#include "comm/bootstrap.hpp"
+#include "comm/local_store.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/ranks.hpp"
+
+using namespace rondo;
+using namespace std::chrono_literals;
+using test::code_of;
+using test::sentence_of;
+
+namespace {
+
+class Setting {  // of the environment, for one test
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) {
+    if (!value.empty()) setenv(name, value.c_str(), 1);
+  }
+  ~Setting() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+template <class Body>
+std::vector<std::exception_ptr> meet(int world_size, const Options& options, Body body) {
+  auto store = std::make_shared<LocalStore>();
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(world_size));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < world_size; ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        Options own = options;
+        if (options.node == "each") own.node = fmt::format("node{}", r);
+        if (options.node == "pairs") own.node = fmt::format("node{}", r / 2);
+        Bootstrap bootstrap;
+        bootstrap.rank = r;
+        bootstrap.world_size = world_size;
+        bootstrap.store = store;
+        Communicator comm = make_communicator(std::move(bootstrap), own);
+        body(comm);
+      } catch (...) {
+        errors[static_cast<std::size_t>(r)] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return errors;
+}
+
+void expect(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+void all_reduce_once(Communicator& comm, std::size_t count) {
+  std::vector<std::int64_t> data(count);
+  std::iota(data.begin(), data.end(), comm.rank());
+  comm.all_reduce(data, ReduceOp::sum);
+  const int n = comm.world_size();
+  for (std::size_t i = 0; i < count; ++i) {
+    expect(data[i] == static_cast<std::int64_t>(i) * n + n * (n - 1) / 2, fmt::format("element {} is {}", i, data[i]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ranks meet and reduce over every transport") {
+  const std::string transport = GENERATE("", "shm", "tcp");
+  const std::string nodes = GENERATE("", "each", "pairs");
+  const int world = GENERATE(1, 2, 5);
+  if (transport == "shm" && !nodes.empty()) return;
+  const Setting setting("RONDO_TRANSPORT", transport);
+  Options options;
+  options.node = nodes;
+  const auto errors = meet(world, options, [&](Communicator& comm) {
+    for (const std::size_t count : {0U, 1U, 1000U, 2'000'003U}) all_reduce_once(comm, count);
+    if (nodes == "pairs") expect(comm.node() == comm.rank() / 2 && comm.local_rank() == comm.rank() % 2, "placement");
+    auto half = comm.split(comm.rank() % 2, comm.rank());
+    all_reduce_once(half, 70'000);
+    comm.barrier();
+  });
+  for (const auto& error : errors) {
+    CAPTURE(transport, nodes, world, sentence_of(error));
+    CHECK_FALSE(error);
+  }
+}
+
+TEST_CASE("shm alone refuses ranks of several nodes") {
+  const Setting setting("RONDO_TRANSPORT", "shm");
+  Options options;
+  options.node = "each";
+  for (const auto& error : meet(2, options, [](Communicator&) {})) CHECK(code_of(error) == ErrorCode::unsupported);
+}
+
+TEST_CASE("mismatch, departure and abort cross nodes") {
+  const std::string nodes = GENERATE("each", "pairs");
+  Options options;
+  options.node = nodes;
+  SECTION("mismatch where the algorithms never meet") {
+    const auto begun = std::chrono::steady_clock::now();
+    const auto errors = meet(4, options, [](Communicator& comm) {
+      std::vector<float> data(comm.rank() == 3 ? 1 : 1 << 20, 1.0F);
+      comm.all_reduce(data, ReduceOp::sum);
+      comm.barrier();
+    });
+    for (const auto& error : errors) {
+      CAPTURE(nodes, sentence_of(error));
+      CHECK(code_of(error) == ErrorCode::mismatch);
+      CHECK(sentence_of(error).find("rank 3") != std::string::npos);
+      CHECK(sentence_of(error).find("count") != std::string::npos);
+    }
+    CHECK(std::chrono::steady_clock::now() - begun < 5s);
+  }
+  SECTION("departure") {
+    const auto errors = meet(4, options, [](Communicator& comm) {
+      comm.barrier();
+      if (comm.rank() != 2) comm.barrier();
+    });
+    for (const int r : {0, 1, 3}) {
+      CAPTURE(nodes, r, sentence_of(errors[static_cast<std::size_t>(r)]));
+      CHECK(code_of(errors[static_cast<std::size_t>(r)]) == ErrorCode::peer_lost);
+      CHECK(sentence_of(errors[static_cast<std::size_t>(r)]).find("rank 2") != std::string::npos);
+    }
+  }
+  SECTION("abort") {
+    const auto errors = meet(4, options, [](Communicator& comm) {
+      if (comm.rank() == 1) comm.abort();
+      comm.barrier();
+    });
+    for (const auto& error : errors) CHECK(code_of(error) == ErrorCode::aborted);
+  }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads: runs `body` on every rank of a local world, and hands back what each threw.
+#pragma once
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include <rondo/communicator.hpp>
+
+namespace rondo::test {
+
+template <class Body>
+std::vector<std::exception_ptr> run_ranks(int world_size, const Options& options, Body body) {
+  auto ranks = Communicator::local(world_size, options);
+  std::vector<std::exception_ptr> errors(ranks.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    threads.emplace_back([&, r] {
+      Communicator comm = std::move(ranks[r]);
+      try {
+        body(comm);
+      } catch (...) {
+        errors[r] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return errors;
+}
+
+// The same, and the first error is the caller's.
+template <class Body>
+void on_ranks(int world_size, Body body, const Options& options = {}) {
+  for (const auto& error : run_ranks(world_size, options, body)) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+inline ErrorCode code_of(const std::exception_ptr& error) {
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return e.error_code();
+  } catch (...) {
+    return {};
+  }
+}
+inline std::string sentence_of(const std::exception_ptr& error) {
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+}  // namespace rondo::test
