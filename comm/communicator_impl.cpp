@@ -141,6 +141,7 @@ void CommunicatorImpl::guarded(F&& body) {
   try {
     body();
   } catch (const Error& error) {
+    if (error.error_code() == ErrorCode::peer_lost && error.culprit() >= 0) team_->await_verdict(error.culprit());
     fail(error.error_code(), error.culprit(), error.what());
   } catch (const std::exception& error) {
     fail(ErrorCode::system, rank(), fmt::format("rank {}: {}", rank(), error.what()));

@@ -2,7 +2,9 @@
 #include "comm/team.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 
+#include <chrono>
 #include <mutex>
 
 #include "comm/transport/shm_link.hpp"
@@ -98,6 +100,18 @@ RecvLink& Team::recv_link(int peer) {
 
 void Team::fail(ErrorCode code, int culprit, std::string_view sentence) {
   if (failure_.raise(code, culprit, sentence) && control_) control_->announce_failure(code, culprit, sentence);
+}
+
+void Team::await_verdict(int peer) const {
+  constexpr auto kPatience = std::chrono::milliseconds(50);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!failure_.raised() && !departed(peer) && !lost(peer)) {
+    const auto left = until - std::chrono::steady_clock::now();
+    if (left <= std::chrono::steady_clock::duration::zero()) return;
+    pollfd bell{parts_.bells.fd(own_index()), POLLIN, 0};
+    ::poll(&bell, 1, 1 + static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()));
+    parts_.bells.drain(own_index());
+  }
 }
 
 bool Team::departed(int peer) const {

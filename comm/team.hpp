@@ -62,6 +62,9 @@ class Team {
 
   // First failure of all ranks wins; every rank gets it.
   void fail(ErrorCode code, int culprit, std::string_view sentence);
+  // A link to the peer broke. Why, its control connection knows: waits a moment for a failure it announced before it
+  // went, or its goodbye, or its end.
+  void await_verdict(int peer) const;
   bool departed(int peer) const;  // it destroyed its communicator; what it had sent is still here
   bool lost(int peer) const;      // its process is gone
   // The latest collective the peer is known to be in: its history in shared memory, or what it announced while waiting.
