@@ -73,9 +73,33 @@ TEST_CASE("the ranks' next samples are the same set whatever the world size") {
   CHECK(dealt_back(240, 8, {.seed = 3}) == one);
 }
 
+// The lists below were made with PyTorch 1.13.1: torch.randperm with a Generator seeded so, and
+// torch.utils.data.distributed.DistributedSampler.
 TEST_CASE("the shuffle is torch.randperm's") {
-  // torch.manual_seed(0); torch.randperm(10)
   CHECK(rondo::trainer::random_permutation(10, 0) == Indices{4, 1, 7, 5, 3, 9, 0, 8, 6, 2});
+  CHECK(rondo::trainer::random_permutation(13, 7) == Indices{6, 5, 3, 9, 8, 4, 12, 0, 11, 10, 1, 7, 2});
+  std::uint64_t hash = 14695981039346656037U;
+  for (const std::uint64_t value : rondo::trainer::random_permutation(60000, 1)) hash = (hash ^ value) * 1099511628211U;
+  CHECK(hash == 0x770ba5c353fc61fU);
+}
+
+TEST_CASE("the ranks' lists are those of PyTorch's DistributedSampler") {
+  const std::vector<Indices> padded = {{8, 12, 16, 9}, {15, 4, 6, 1}, {3, 10, 7, 8}, {2, 13, 14, 15}, {11, 0, 5, 3}};
+  const std::vector<Indices> dropped = {{8, 12, 16}, {15, 4, 6}, {3, 10, 7}, {2, 13, 14}, {11, 0, 5}};
+  for (int rank = 0; rank < 5; ++rank) {
+    DistributedSampler pads(17, rank, 5, {.seed = 42});
+    pads.set_epoch(3);
+    CHECK(pads.indices() == padded[static_cast<std::size_t>(rank)]);
+    DistributedSampler drops(17, rank, 5, {.seed = 42, .tail = Tail::drop});
+    drops.set_epoch(3);
+    CHECK(drops.indices() == dropped[static_cast<std::size_t>(rank)]);
+  }
+  const Indices few = {1, 2, 0, 1, 2, 0, 1};  // three samples, seven ranks
+  for (int rank = 0; rank < 7; ++rank) {
+    DistributedSampler pads(3, rank, 7);
+    pads.set_epoch(1);
+    CHECK(pads.indices() == Indices{few[static_cast<std::size_t>(rank)]});
+  }
 }
 
 TEST_CASE("set_epoch gives another shuffle, which seed + epoch decides") {
