@@ -13,12 +13,12 @@ constexpr RankSet set_of(int rank) { return RankSet{1} << rank; }
 constexpr RankSet all_ranks(int size) { return size == kMaxPlannedRanks ? ~RankSet{0} : set_of(size) - 1; }
 
 struct Value {
+  RankSet ranks = 0;          // whose contributions it holds
+  std::uint32_t element = 0;  // of their inputs
   bool written = false;
-  RankSet ranks = 0;        // whose contributions it holds
-  std::size_t element = 0;  // of their inputs
-  int first_touches = 0;    // how often the operator's first touch was applied, to each contribution
-  int completions = 0;
-  bool folded = false;  // a left fold in rank order
+  bool folded = false;             // a left fold in rank order
+  std::uint8_t first_touches = 0;  // how often the operator's first touch was applied, to each contribution
+  std::uint8_t completions = 0;
 };
 
 class SymbolicMemory {
@@ -74,7 +74,9 @@ class SymbolicMemory {
   }
 
  private:
-  Value raw(std::size_t element) const { return {.written = true, .ranks = set_of(rank_), .element = element}; }
+  Value raw(std::size_t element) const {
+    return {.ranks = set_of(rank_), .element = static_cast<std::uint32_t>(element), .written = true};
+  }
 
   int rank_;
   std::size_t input_count_, output_count_, scratch_count_;

@@ -125,7 +125,7 @@ bool ValueRules::check_output(const Work& work, const Value& value, std::size_t 
   }
   if (value.first_touches != touches) return wrong(Fault::wrong_first_touch, "lacks the operator's first touch");
   if (value.completions != touches) {
-    return wrong(Fault::wrong_completion, text("was completed ", value.completions, " times instead of ", touches));
+    return wrong(Fault::wrong_completion, text("was completed ", int{value.completions}, " times instead of ", touches));
   }
   if (canonical_ && reduces() && problem_.size > 1 && !value.folded) {
     return wrong(Fault::wrong_order, "is not a left fold in rank order, as its algorithm promises");
