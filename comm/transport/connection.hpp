@@ -63,6 +63,4 @@ class AcceptHandler {
 };
 Awaitable<void> accept_all(asio::io_context& io, Fd listener, AcceptHandler& handler);
 
-inline constexpr std::chrono::milliseconds kHandshakeLimit{5000};
-
 }  // namespace rondo

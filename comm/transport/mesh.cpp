@@ -45,7 +45,7 @@ std::vector<MeshPeer> Mesh::connect(std::span<const Store::Bytes> advertisements
   }
   const Membership membership{options_.name, options_.generation, static_cast<std::uint32_t>(options_.world_size),
                               options_.authenticator};
-  MeshMeeting meeting(membership, options_.rank, id_, std::move(parties));
+  MeshMeeting meeting(membership, options_.rank, id_, std::move(parties), options_.handshake_limit);
   return meeting.run(std::move(listeners_), deadline);
 }
 

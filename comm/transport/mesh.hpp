@@ -2,6 +2,7 @@
 // The meeting of ranks on different nodes: two TCP connections per pair, both ends proven to be of the same job.
 // Runs in the caller's thread; once connected, peers speak non-blocking I/O on the native descriptors.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,6 +35,7 @@ struct MeshOptions {
   std::vector<std::string> addresses;                  // numeric, local, most preferred first; empty: loopback
   std::uint16_t first_port = 0, last_port = 0;         // 0: any port
   std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing
+  std::chrono::milliseconds handshake_limit{5000};     // for whoever connects to prove itself
 };
 
 class Mesh {

@@ -2,7 +2,6 @@
 #include "comm/transport/mesh_meeting.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -42,6 +41,12 @@ bool send_now(const Fd& socket, std::span<const std::byte> bytes) {
          static_cast<ssize_t>(bytes.size());
 }
 
+std::string joined(const std::vector<std::string>& parts, const char* between) {
+  std::string all;
+  for (const std::string& part : parts) all += (all.empty() ? "" : between) + part;
+  return all;
+}
+
 }  // namespace
 
 // Attempts at the addresses of one party; the first to be challenged properly wins, the others are closed.
@@ -62,8 +67,14 @@ struct MeshMeeting::Race {
   }
 };
 
-MeshMeeting::MeshMeeting(const Membership& membership, int rank, const MeetingId& id, std::vector<MeshParty> parties)
-    : membership_(membership), rank_(rank), id_(id), parties_(std::move(parties)), missing_(2 * parties_.size()) {
+MeshMeeting::MeshMeeting(const Membership& membership, int rank, const MeetingId& id, std::vector<MeshParty> parties,
+                         milliseconds handshake_limit)
+    : membership_(membership),
+      rank_(rank),
+      id_(id),
+      handshake_limit_(handshake_limit),
+      parties_(std::move(parties)),
+      missing_(2 * parties_.size()) {
   for (MeshParty& party : parties_) party.outcomes.resize(party.advertisement.addresses.size());
 }
 
@@ -216,7 +227,7 @@ bool MeshMeeting::expects(const Encounter& encounter) const {
 }
 
 Awaitable<void> MeshMeeting::receive(SharedSocket socket) {
-  const TimeLimit limit(io_, socket, kHandshakeLimit);
+  const TimeLimit limit(io_, socket, handshake_limit_);
   try {
     const std::optional<Encounter> encounter = co_await examine(socket, membership_, *this);
     MeshParty* const party = encounter ? find(encounter->from) : nullptr;
@@ -236,7 +247,7 @@ Awaitable<void> MeshMeeting::receive(SharedSocket socket) {
 
 std::string MeshMeeting::describe(const MeshParty& party) const {
   if (party.rank > rank_) {
-    return fmt::format("rank {} (never completed a connection to {})", party.rank, fmt::join(own_addresses_, ", "));
+    return fmt::format("rank {} (never completed a connection to {})", party.rank, joined(own_addresses_, ", "));
   }
   std::vector<std::string> tried;
   for (std::size_t i = 0; i < party.outcomes.size(); ++i) {
@@ -244,7 +255,7 @@ std::string MeshMeeting::describe(const MeshParty& party) const {
     tried.push_back(
         fmt::format("{}: {}", to_string(party.advertisement.addresses[i]), outcome.empty() ? "not tried" : outcome));
   }
-  return fmt::format("rank {} (tried {})", party.rank, fmt::join(tried, ", "));
+  return fmt::format("rank {} (tried {})", party.rank, joined(tried, ", "));
 }
 
 void MeshMeeting::throw_missing() const {
@@ -260,7 +271,7 @@ void MeshMeeting::throw_missing() const {
   throw Error(ErrorCode::timeout,
               fmt::format("rank {} of '{}' waited in vain for {} of {} peers: {}; do they run, and does the network "
                           "let them reach each other?",
-                          rank_, membership_.name, absent, parties_.size(), fmt::join(named, "; ")),
+                          rank_, membership_.name, absent, parties_.size(), joined(named, "; ")),
               culprit);
 }
 

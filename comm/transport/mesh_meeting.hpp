@@ -21,7 +21,8 @@ struct MeshParty {
 
 class MeshMeeting final : private Guard, private AcceptHandler {
  public:
-  MeshMeeting(const Membership& membership, int rank, const MeetingId& id, std::vector<MeshParty> parties);
+  MeshMeeting(const Membership& membership, int rank, const MeetingId& id, std::vector<MeshParty> parties,
+              std::chrono::milliseconds handshake_limit);
   std::vector<MeshPeer> run(Listeners listeners, Store::Deadline deadline);
 
  private:
@@ -47,6 +48,7 @@ class MeshMeeting final : private Guard, private AcceptHandler {
   const Membership& membership_;
   const int rank_;
   const MeetingId id_;
+  const std::chrono::milliseconds handshake_limit_;
   std::vector<MeshParty> parties_;
   std::vector<std::string> own_addresses_;
   std::size_t missing_;  // sockets

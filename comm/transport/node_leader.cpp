@@ -19,6 +19,7 @@ namespace rondo {
 namespace {
 
 constexpr int kMaxStrangers = 1024;
+constexpr std::chrono::milliseconds kHandshakeLimit{5000};
 constexpr std::chrono::milliseconds kFullPause{5};
 
 Fd make_doorbell() {

@@ -202,6 +202,28 @@ TEST_CASE("mesh: strangers on the port are dropped and disturb nobody") {
   CHECK(open_descriptors() == before);
 }
 
+TEST_CASE("mesh: a stranger who stays silent, or stops in the middle, is closed after its time") {
+  MeshOptions impatient = options(0, 2);
+  impatient.handshake_limit = 100ms;
+  World world({impatient, options(1, 2)});
+  const Fd silent = raw_connect(port_of(world, 0));
+  const Fd stopped = raw_connect(port_of(world, 0));
+  say(stopped, "rondo/h1 and no more");
+  std::thread alone([&] {
+    try {
+      world.connect(0, 3s);
+    } catch (const Error&) {  // nobody else comes
+    }
+  });
+  const auto start = std::chrono::steady_clock::now();
+  char byte = 0;
+  CHECK(::recv(silent.get(), &byte, 1, 0) <= 0);
+  CHECK(::recv(stopped.get(), &byte, 1, 0) <= 0);
+  CHECK(std::chrono::steady_clock::now() - start < 2s);
+  world.connect(1, 3s);
+  alone.join();
+}
+
 TEST_CASE("mesh: a hello with wrong rank, generation, name or id is dropped, and so is a replayed one") {
   World world = World::of(2);
   const MeetingId id1 = decode_advertisement(world.advertisements[1], 1).id;
