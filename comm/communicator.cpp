@@ -95,6 +95,7 @@ Async Communicator::async() { return Async(member(impl_)); }
 Group Communicator::group() { return Group(member(impl_)); }
 Communicator Communicator::split(int color, int key) { return comm::split(member(impl_), color, key); }
 Communicator Communicator::shrink() { return comm::shrink(member(impl_)); }
+void Communicator::set_timeout(std::chrono::milliseconds timeout) { member(impl_).set_timeout(timeout); }
 void Communicator::abort() { member(impl_).abort(); }
 void Communicator::check() { member(impl_).check(); }
 std::string Communicator::flight_record() const { return member(impl_).flight_record(); }

@@ -235,6 +235,12 @@ std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span
   return parts;
 }
 
+void CommunicatorImpl::set_timeout(std::chrono::milliseconds timeout) {
+  if (timeout.count() <= 0) throw Error(ErrorCode::invalid_argument, "a timeout takes at least a millisecond");
+  if (used_engine_) engine_.drain();
+  options_.timeout = timeout;
+}
+
 void CommunicatorImpl::abort() {
   team_->fail(ErrorCode::aborted, rank(), fmt::format("rank {} called abort()", rank()));
 }

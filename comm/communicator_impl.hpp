@@ -51,6 +51,7 @@ class CommunicatorImpl {
   Work start(const Call& call);
   void run_group(std::span<const comm::OwnedCall> calls);
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
+  void set_timeout(std::chrono::milliseconds timeout);
   void abort();
   void check();
   std::string flight_record() const;

@@ -156,10 +156,9 @@ TEST_CASE("a rank that leaves is named by those that wait for it") {
 }
 
 TEST_CASE("the deadline names who is missing") {
-  Options options;
-  options.timeout = 300ms;
   std::atomic<int> failed{0};
-  const auto errors = run_ranks(3, options, [&](Communicator& comm) {
+  const auto errors = run_ranks(3, {}, [&](Communicator& comm) {
+    comm.set_timeout(300ms);
     if (comm.rank() == 2) {
       while (failed < 2) std::this_thread::yield();
       return;

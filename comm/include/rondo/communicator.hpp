@@ -157,6 +157,8 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   Communicator split(int color, int key);
   // The survivors' new communicator, one generation later. Called by every survivor of a failed communicator.
   Communicator shrink();
+  // Of the calls from now on; at first options.timeout.
+  void set_timeout(std::chrono::milliseconds timeout);
   // From any thread: every waiting or later call fails, here and on every rank, within milliseconds.
   void abort();
   // Throws what went wrong asynchronously: an async call, a lost peer.
