@@ -43,7 +43,7 @@ std::size_t parse_count(const std::string& flag, const std::string& value) {
   }
   const std::string unit = value.substr(digits);
   const std::size_t power = std::string(" KMG").find(unit.empty() ? " " : unit);
-  if (digits == 0 || power == std::string::npos) {
+  if (digits == 0 || unit.size() > 1 || power == std::string::npos) {
     refuse(fmt::format("{} {}: expected a number such as 512, 64K or 1M", flag, value));
   }
   return count << (10 * power);
