@@ -2,17 +2,22 @@
 #include "runtime/process/event_loop.hpp"
 
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "comm/base/system_error.hpp"
 
 namespace rondo::process {
 
-EventLoop::EventLoop() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  if (!epoll_) throw_errno("cannot make an epoll instance");
+EventLoop::EventLoop()
+    : epoll_(::epoll_create1(EPOLL_CLOEXEC)), posted_signal_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!epoll_ || !posted_signal_) throw_errno("cannot make an event loop");
+  watch(posted_signal_.get(), EPOLLIN, [this] { run_posted(); });
 }
 
 bool EventLoop::watch(int fd, std::uint32_t events, Handler handler) {
@@ -30,6 +35,25 @@ void EventLoop::forget(int fd) {
 }
 
 void EventLoop::at(Clock::time_point time, Handler handler) { timers_.emplace(time, std::move(handler)); }
+
+void EventLoop::post(Handler handler) {
+  const std::lock_guard lock(mutex_);
+  posted_.push_back(std::move(handler));
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(posted_signal_.get(), &one, sizeof one);  // EAGAIN: it is set
+}
+
+void EventLoop::run_posted() {
+  std::vector<Handler> handlers;
+  {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(posted_signal_.get(), &count, sizeof count);
+    handlers.swap(posted_);
+  }
+  for (const auto& handler : handlers)
+    if (!stopped_) handler();
+}
 
 void EventLoop::run() {
   stopped_ = false;

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <functional>
+#include <memory>
 
 #include "comm/base/fd.hpp"
 
@@ -14,6 +15,8 @@ namespace rondo::process {
 struct Supervision {
   Fd control;              // one byte per signal the launcher got; end of file: the launcher is gone
   sigset_t original_mask;  // of signals, for the job's processes
+  // What the job leaves here ends with the process, undestroyed: threads of it may be waiting for other hosts.
+  std::shared_ptr<void> until_exit{};
 };
 
 // whole_process: this process is there for the job alone, so all that is below it ends with the job, also when the

@@ -45,6 +45,16 @@ TEST_CASE("interleaved writers: every line is whole, in its rank's order, and no
   CHECK(seen.size() == 4 * 2000);
 }
 
+TEST_CASE("long lines of both streams into one pipe stay whole") {
+  const auto ended = run(shell("4",
+                               "line=$(head -c 30000 /dev/zero | tr '\\0' x); i=0; while [ $i -lt 50 ]; do echo $line; "
+                               "echo $line >&2; i=$((i+1)); done"),
+                         {.one_stream = true});
+  const auto lines = split(ended.out);
+  CHECK(lines.size() == 4 * 2 * 50);
+  CHECK(std::all_of(lines.begin(), lines.end(), [](const auto& line) { return line.size() == 4 + 30000; }));
+}
+
 TEST_CASE("a last line without a newline is a whole line") {
   const auto ended = run(shell("2", "printf out; printf err >&2; test $RANK = 0 || kill -9 $$"));
   auto lines = split(ended.out);

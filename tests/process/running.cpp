@@ -2,7 +2,6 @@
 #include "tests/process/running.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -11,13 +11,16 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "comm/base/fd.hpp"
 #include "comm/base/system_error.hpp"
+#include "rendezvous/server.hpp"
 #include "runtime/process/descent.hpp"
 #include "runtime/process/event_loop.hpp"
 #include "tools/rondorun/environment.hpp"
 #include "tools/rondorun/free_port.hpp"
+#include "tools/rondorun/nodes.hpp"
 #include "tools/rondorun/output.hpp"
 #include "tools/rondorun/ranks.hpp"
 
@@ -30,6 +33,7 @@ using Clock = process::EventLoop::Clock;
 // Ranks notice the loss of one by themselves and say what it cost them: they get this long before they are told to end.
 constexpr milliseconds kSettle{250};
 constexpr std::chrono::seconds kKillLimit{2};
+constexpr std::chrono::seconds kVerdictLimit{5};  // for the rendezvous to answer, when all else is over
 
 bool same_file(int left, int right) {
   struct stat a {
@@ -44,11 +48,16 @@ class Launch {
 
  private:
   void start();
+  void start_alone();
+  void start_ranks(const Placement& placement);
   void control();
   void on_signal(int signal);
   void on_failure(const Failure& failure);
+  void on_verdict(const Failure& verdict);
+  void on_lost(const std::string& sentence);
   void on_ranks_ended();
   void stop_within_grace();
+  void finish();
   void end_when_written();
   int exit_code() const;
   void say(const std::string& sentence) {
@@ -63,8 +72,14 @@ class Launch {
   Sink out_;
   std::unique_ptr<Sink> own_err_;  // none when stdout and stderr are one file
   Sink* err_;
-  std::unique_ptr<Ranks> ranks_;
+  std::optional<rendezvous::Secret> secret_;
+  Fd secret_fd_;
+  std::unique_ptr<rendezvous::Server> server_;  // with one node
+  std::unique_ptr<Nodes> nodes_;                // with several
+  std::unique_ptr<Ranks> ranks_;                // once all nodes are there
   std::optional<Failure> failure_;
+  bool ranks_ended_ = false, verdict_known_ = false, finishing_ = false;
+  bool stopping_ = false, nodes_lost_ = false;
   int end_signal_ = 0;  // that the launcher was told to end with
   int interrupts_ = 0;
   bool launcher_gone_ = false;
@@ -88,7 +103,7 @@ int Launch::run() {
   loop_.watch(child_ended_.get(), EPOLLIN, [this] {
     signalfd_siginfo info;
     while (::read(child_ended_.get(), &info, sizeof info) > 0) continue;
-    process::reap_adopted([this](pid_t pid) { return ranks_->is_running(pid); });
+    process::reap_adopted([this](pid_t pid) { return ranks_ && ranks_->is_running(pid); });
   });
   start();
   loop_.run();
@@ -96,19 +111,44 @@ int Launch::run() {
 }
 
 void Launch::start() {
+  if (options_.nodes == 1) return start_alone();
+  if (!options_.secret_file.empty()) secret_ = rendezvous::Secret::from_file(options_.secret_file);
+  nodes_ = std::make_unique<Nodes>(loop_, options_, secret_,
+                                   Nodes::Handlers{.joined = [this](const Placement& at) { start_ranks(at); },
+                                                   .verdict = [this](const Failure& verdict) { on_verdict(verdict); },
+                                                   .lost = [this](const std::string& why) { on_lost(why); },
+                                                   .left = [this] { finish(); }});
+}
+
+void Launch::start_alone() {
+  secret_ = options_.secret_file.empty() ? rendezvous::Secret::generate()
+                                         : rendezvous::Secret::from_file(options_.secret_file);
   Placement placement;
   placement.local_size = placement.world_size = options_.local_size;
   placement.master_address = "127.0.0.1";
   placement.master_port = free_port();
-  placement.job = options_.job;
+  placement.job = options_.job.empty() ? fmt::format("rondorun-{}", ::getpid()) : options_.job;
+  server_ = std::make_unique<rendezvous::Server>(
+      rendezvous::ServerOptions{.bind = {placement.master_address}, .secret = secret_, .job = placement.job});
+  placement.rendezvous = endpoint_text(placement.master_address, server_->port());
+  start_ranks(placement);
+}
+
+void Launch::start_ranks(const Placement& placement) {
+  if (end_signal_ != 0) return;  // told to end while the other nodes were being met
+  Placement at = placement;
+  if (secret_) secret_fd_ = secret_->to_memfd();
+  at.secret_fd = secret_fd_.get();
   Ranks::Setup setup{.command = options_.command,
                      .programs = {},
                      .prefix = options_.prefix,
+                     .keep = at.secret_fd,
+                     .place = at.nodes > 1 ? " on host " + host_name() : "",
                      .signal_mask = supervision_.original_mask,
                      .failed = [this](const Failure& failure) { on_failure(failure); },
                      .ended = [this] { on_ranks_ended(); }};
-  for (int i = 0; i < placement.local_size; ++i)
-    setup.programs.push_back({placement.first_rank + i, rank_environment(options_, placement, i)});
+  for (int i = 0; i < at.local_size; ++i)
+    setup.programs.push_back({at.first_rank + i, rank_environment(options_, at, i)});
   ranks_ = std::make_unique<Ranks>(loop_, std::move(setup), out_, *err_);
   ranks_->start();
 }
@@ -121,28 +161,61 @@ void Launch::control() {
 }
 
 void Launch::on_signal(int signal) {
+  const bool ends = signal != SIGUSR1 && signal != SIGUSR2 && signal != SIGTSTP && signal != SIGCONT;
+  if (ends && end_signal_ == 0) end_signal_ = signal;
+  if (!ranks_) {  // still waiting for the other nodes
+    if (!ends) return;
+    failure_ = {.sentence = "", .exit_code = 128 + signal};
+    return finish();
+  }
   if (signal == SIGINT && ++interrupts_ > 1) {
     ranks_->signal(SIGKILL);
-    if (ranks_->running() == 0) loop_.stop();  // only output is left
+    if (ranks_ended_) loop_.stop();  // only other nodes or a reader of our output are left
     return;
   }
   ranks_->signal(signal == SIGTSTP ? SIGSTOP : signal);
-  if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTSTP || signal == SIGCONT) return;
-  if (end_signal_ == 0) {
-    end_signal_ = signal;
-    loop_.at(Clock::now() + options_.grace_period, [this] { ranks_->signal(SIGKILL); });
-  }
+  if (ends) loop_.at(Clock::now() + options_.grace_period, [this] { ranks_->signal(SIGKILL); });
 }
 
 void Launch::on_failure(const Failure& failure) {
   if (failure_) return;
   failure_ = failure;
-  if (end_signal_ != 0) return;
-  say(failure.sentence);
+  if (end_signal_ != 0)
+    failure_ = {.sentence = "stopped by " + process::signal_name(end_signal_), .exit_code = 128 + end_signal_};
   stop_within_grace();
+  if (nodes_) {  // said when the verdict has come, as another node's may be the first
+    nodes_->report(*failure_);
+    loop_.at(Clock::now() + options_.grace_period + kVerdictLimit, [this] { on_lost(failure_->sentence); });
+  } else if (end_signal_ == 0) {
+    say(failure_->sentence);
+  }
+}
+
+// The first failure of all nodes, which ends them all; or success.
+void Launch::on_verdict(const Failure& verdict) {
+  verdict_known_ = true;
+  if (verdict.exit_code != 0) {
+    failure_ = verdict;
+    say(verdict.sentence);
+    stop_within_grace();
+  }
+  if (ranks_ended_) nodes_->leave();
+}
+
+void Launch::on_lost(const std::string& sentence) {
+  nodes_lost_ = true;
+  if (!verdict_known_) {
+    verdict_known_ = true;
+    if (!failure_) failure_ = {.sentence = sentence, .exit_code = 1};
+    say(failure_->sentence);
+    stop_within_grace();
+  }
+  if (!ranks_ || ranks_ended_) finish();
 }
 
 void Launch::stop_within_grace() {
+  if (stopping_ || !ranks_) return;
+  stopping_ = true;
   if (options_.grace_period > kSettle) loop_.at(Clock::now() + kSettle, [this] { ranks_->signal(SIGTERM); });
   loop_.at(Clock::now() + options_.grace_period, [this] { ranks_->signal(SIGKILL); });
 }
@@ -151,7 +224,18 @@ void Launch::on_ranks_ended() {
   if (!process::kill_descent(Clock::now() + kKillLimit))
     say("some processes that the ranks left behind could not be killed");
   ranks_->finish_output();
-  if (end_signal_ != 0 && failure_) say("stopped by " + process::signal_name(end_signal_));
+  ranks_ended_ = true;
+  if (!nodes_) {
+    if (end_signal_ != 0 && failure_) say(failure_->sentence);
+    return finish();
+  }
+  if (nodes_lost_) return finish();
+  if (!failure_) nodes_->finished();
+  if (verdict_known_) nodes_->leave();
+}
+
+void Launch::finish() {
+  if (std::exchange(finishing_, true)) return;
   end_when_written();
 }
 
@@ -163,12 +247,15 @@ void Launch::end_when_written() {
 
 int Launch::exit_code() const {
   if (launcher_gone_) return 128 + SIGKILL;
-  if (!failure_) return 0;
-  return end_signal_ != 0 ? 128 + end_signal_ : failure_->exit_code;
+  return failure_ ? failure_->exit_code : 0;
 }
 
 }  // namespace
 
-int launch(const Options& options, process::Supervision& supervision) { return Launch(options, supervision).run(); }
+int launch(const Options& options, process::Supervision& supervision) {
+  const auto run = std::make_shared<Launch>(options, supervision);
+  supervision.until_exit = run;
+  return run->run();
+}
 
 }  // namespace rondo::launcher

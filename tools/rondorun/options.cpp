@@ -103,6 +103,7 @@ void set_nodes(const Words& words, Options& options) {
   if (words.standalone && options.nodes > 1) refuse("--standalone is for one node: leave it or --nnodes out");
   if (!words.node_rank.empty()) options.node = number(words.node_rank, "--node-rank", 0, options.nodes - 1);
   set_endpoint(words, options);
+  if (options.nodes > 1 && options.job.empty()) options.job = "rondorun";
   if (options.nodes == 1) {
     options.node = 0;
     return;
@@ -144,6 +145,7 @@ void add_torchrun_flags(CLI::App& app, Words& words, Options& options) {
 
 void add_own_flags(CLI::App& app, Words& words, Options& options) {
   app.add_option("--secret-file,--secret_file", options.secret_file, "the job's secret, the same on every node");
+  app.add_option("--new-secret,--new_secret", options.new_secret, "writes such a file (mode 0600) and ends");
   app.add_flag("--no-secret,--no_secret", options.no_secret, "several nodes without one: anybody may join");
   app.add_option("--interface", options.interface, "network interface or address for connections between ranks");
   app.add_option("--port-range,--port_range", options.port_range, "FIRST-LAST: ports of connections between ranks");
@@ -153,6 +155,7 @@ void add_own_flags(CLI::App& app, Words& words, Options& options) {
 }
 
 Options finish(const Words& words, Options options) {
+  if (!options.new_secret.empty()) return options;
   options.local_size = local_size(words.nproc);
   check_backend(words.rdzv_backend);
   if (words.max_restarts != "0") refuse("--max-restarts is not supported yet: a failed job is not restarted");
@@ -173,6 +176,7 @@ std::variant<Options, Stop> parse_command_line(int argc, const char* const* argv
   CLI::App app("Runs a program as the ranks of one job.", "rondorun");
   app.prefix_command();  // the first word that is no flag is the program; what follows is its own
   app.set_help_flag("-h,--help", "this text");
+  app.footer("The program follows the flags: rondorun [flags] [--] program [arguments]");
   Words words;
   Options options;
   add_torchrun_flags(app, words, options);

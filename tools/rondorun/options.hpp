@@ -19,6 +19,7 @@ struct Options {
   std::string job;                    // empty: made up
   std::filesystem::path secret_file;
   bool no_secret = false;
+  std::filesystem::path new_secret;  // to be written instead of launching anything
   std::string interface;
   std::string port_range;
   std::string role = "default";

@@ -104,9 +104,10 @@ void Ranks::ended(Rank& rank, const ExitStatus& status) {
 
 Failure Ranks::failure_of(const Rank& rank, const ExitStatus& status) {
   if (const auto error = start_errors_.find(rank.index))
-    return {.sentence = fmt::format("cannot start '{}': {}", setup_.command.front(), std::strerror(error->reason)),
+    return {.sentence = fmt::format("cannot start '{}'{}: {}", setup_.command.front(), setup_.place,
+                                    std::strerror(error->reason)),
             .exit_code = status.shell_code()};
-  return {.sentence = fmt::format("rank {} (pid {}) {}", rank.rank, rank.child.pid, status.describe()),
+  return {.sentence = fmt::format("rank {} (pid {}) {}{}", rank.rank, rank.child.pid, status.describe(), setup_.place),
           .exit_code = status.shell_code()};
 }
 

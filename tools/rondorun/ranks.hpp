@@ -33,6 +33,7 @@ class Ranks {
     std::vector<RankProgram> programs;
     bool prefix = true;
     int keep = -1;           // a descriptor the programs inherit
+    std::string place{};     // " on host x", where there are several
     sigset_t signal_mask{};  // theirs
     std::function<void(const Failure&)> failed;
     std::function<void()> ended;  // once, when all have been reaped

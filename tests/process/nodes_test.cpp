@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several launchers, one for each node, on this machine's loopback.
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "tests/process/running.hpp"
+#include "tests/support/catch.hpp"
+
+namespace {
+
+using namespace rondo::test;
+using namespace std::chrono_literals;
+
+std::string free_port() {
+  const rondo::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+  REQUIRE(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+// Gone with the test, whatever happens.
+struct SecretFile {
+  std::filesystem::path path;
+  explicit SecretFile(const std::string& name = "job") {
+    path = std::filesystem::temp_directory_path() / ("rondo-test-secret-" + name + std::to_string(::getpid()));
+    std::filesystem::remove(path);
+    REQUIRE(run(rondorun({"--new-secret", path})).code == 0);
+  }
+  ~SecretFile() { std::filesystem::remove(path); }
+};
+
+class Job {
+ public:
+  explicit Job(std::string nodes, std::string address = "127.0.0.1")
+      : nodes_(std::move(nodes)), address_(std::move(address)), port_(free_port()) {}
+  std::unique_ptr<Running> start(std::vector<std::string> flags, const std::vector<std::string>& command) const {
+    const std::vector<std::string> meeting{"--nnodes",      nodes_, "--master-addr", address_,
+                                           "--master-port", port_,  "--secret-file", secret_.path};
+    flags.insert(flags.begin(), meeting.begin(), meeting.end());
+    flags.emplace_back("--");
+    flags.insert(flags.end(), command.begin(), command.end());
+    return std::make_unique<Running>(rondorun(flags));
+  }
+
+  const std::string& port() const { return port_; }
+
+ private:
+  SecretFile secret_;
+  std::string nodes_, address_, port_;
+};
+
+const std::vector<std::string> kWhoAmI{
+    "sh", "-c", "echo I am $RANK/$WORLD_SIZE, $LOCAL_RANK/$LOCAL_WORLD_SIZE of $GROUP_RANK/$GROUP_WORLD_SIZE"};
+
+bool has(const Ended& ended, const std::string& text) { return ended.out.find(text) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("three nodes with different numbers of ranks, whichever starts first") {
+  const Job job("3");
+  const auto third = job.start({"--node-rank", "2", "--nproc-per-node", "1"}, kWhoAmI);
+  const auto first = job.start({"--node-rank", "0", "--nproc-per-node", "2"}, kWhoAmI);
+  const auto second = job.start({"--node-rank", "1", "--nproc-per-node", "3"}, kWhoAmI);
+  const Ended ended[] = {first->wait(), second->wait(), third->wait()};
+  for (const auto& node : ended) {
+    INFO(node.err);
+    CHECK(node.code == 0);
+    CHECK(node.err.empty());
+  }
+  CHECK(has(ended[0], "[1] I am 1/6, 1/2 of 0/3\n"));
+  CHECK(has(ended[1], "[2] I am 2/6, 0/3 of 1/3\n"));
+  CHECK(has(ended[1], "[4] I am 4/6, 2/3 of 1/3\n"));
+  CHECK(has(ended[2], "[5] I am 5/6, 0/1 of 2/3\n"));
+}
+
+TEST_CASE("node ranks are assigned where none are given") {
+  const Job job("3", GENERATE("127.0.0.1", "::1", "localhost"));
+  std::vector<std::unique_ptr<Running>> launchers;
+  for (int i = 0; i < 3; ++i) launchers.push_back(job.start({}, kWhoAmI));
+  std::string all;
+  for (const auto& launcher : launchers) {
+    const auto ended = launcher->wait();
+    CHECK(ended.code == 0);
+    all += ended.out;
+  }
+  for (const char* rank : {"0/3, 0/1 of 0/3", "1/3, 0/1 of 1/3", "2/3, 0/1 of 2/3"})
+    CHECK(all.find(rank) != std::string::npos);
+}
+
+TEST_CASE("the first failure on any node ends all of them with its name and code") {
+  const int failing = GENERATE(0, 1, 2);
+  const Job job("3");
+  std::vector<std::unique_ptr<Running>> launchers;
+  for (int node = 0; node < 3; ++node)
+    launchers.push_back(
+        job.start({"--node-rank", std::to_string(node)},
+                  {"sh", "-c", "test $RANK = " + std::to_string(failing) + " && exit 9; exec sleep 60"}));
+  for (const auto& launcher : launchers) {
+    const auto ended = launcher->wait();
+    INFO(ended.err);
+    CHECK(ended.code == 9);
+    CHECK(ended.err.starts_with("rondorun: rank " + std::to_string(failing) + " (pid "));
+    CHECK(ended.err.find("exited with code 9 on host ") != std::string::npos);
+    CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
+    CHECK(ended.seconds < 5);
+  }
+}
+
+TEST_CASE("SIGKILL of one node's launcher ends the others, and leaves no rank") {
+  const std::size_t killed = GENERATE(0u, 1u);
+  const Job job("2");
+  std::unique_ptr<Running> launchers[2];
+  for (std::size_t node = 0; node < 2; ++node)
+    launchers[node] = job.start({"--node-rank", std::to_string(node)}, {"sh", "-c", "echo pid $$; exec sleep 60"});
+  const Watched first(launchers[0]->lines("pid ", 1)), second(launchers[1]->lines("pid ", 1));
+  launchers[killed]->signal(SIGKILL);
+  CHECK(first.all_gone_within(1s));
+  CHECK(second.all_gone_within(1s));
+  const auto ended = launchers[1 - killed]->wait();
+  CHECK(ended.code != 0);
+  CHECK(ended.err.find("gone") != std::string::npos);
+}
+
+TEST_CASE("a signal to one launcher ends all nodes") {
+  const Job job("2");
+  const auto first = job.start({"--node-rank", "0"}, {"sh", "-c", "echo ready; exec sleep 60"});
+  const auto second = job.start({"--node-rank", "1"}, {"sh", "-c", "echo ready; exec sleep 60"});
+  first->lines("ready", 1);
+  second->lines("ready", 1);
+  second->signal(SIGTERM);
+  for (const auto* launcher : {&first, &second}) {
+    const auto ended = (*launcher)->wait();
+    CHECK(ended.code == 128 + SIGTERM);
+    CHECK(ended.err.find("stopped by signal 15 (Terminated)") != std::string::npos);
+  }
+}
+
+TEST_CASE("a node that does not come is an error at the deadline") {
+  const Job job("2");
+  const auto ended = job.start({"--node-rank", "0", "--join-timeout", "0.5"}, {"true"})->wait();
+  CHECK(ended.code == 1);
+  CHECK(ended.err.find("not all 2 nodes came") != std::string::npos);
+  CHECK(ended.seconds < 5);
+  const auto client = job.start({"--node-rank", "1", "--join-timeout", "0.5"}, {"true"})->wait();
+  CHECK(client.code == 1);
+  CHECK(client.err.find("cannot reach the rendezvous server") != std::string::npos);
+}
+
+TEST_CASE("a launcher that waits for other nodes can be interrupted") {
+  const Job job("2");
+  const auto launcher = job.start({"--node-rank", GENERATE("0", "1")}, {"true"});
+  // Its supervisor exists once it has a child; from then on signals are passed on.
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  const auto number = std::to_string(launcher->pid());
+  for (std::string child; child.empty() && std::chrono::steady_clock::now() < deadline;) {
+    std::ifstream children("/proc/" + number + "/task/" + number + "/children");
+    children >> child;
+  }
+  launcher->signal(SIGINT);
+  const auto ended = launcher->wait();
+  CHECK(ended.code == 128 + SIGINT);
+  CHECK(ended.seconds < 5);
+}
+
+TEST_CASE("another secret, a node rank used twice and one node too many are refused") {
+  const Job job("2");
+  const auto first = job.start({"--node-rank", "0", "--join-timeout", "20"}, {"sh", "-c", "echo ready; exec sleep 60"});
+  SECTION("secret") {
+    const SecretFile other("other");
+    const auto stranger = run(rondorun({"--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1",
+                                        "--master-port", job.port(), "--secret-file", other.path, "true"}));
+    CHECK(stranger.code == 1);
+    CHECK(stranger.err.find("secret") != std::string::npos);
+    CHECK(stranger.seconds < 5);
+  }
+  SECTION("node rank") {
+    const auto second = job.start({"--node-rank", "1"}, {"sh", "-c", "echo ready; exec sleep 60"});
+    first->lines("ready", 1);
+    const auto again = job.start({"--node-rank", "1"}, {"true"})->wait();
+    CHECK(again.code == 1);
+    CHECK(again.err.find("--node-rank 1 is taken by the launcher on ") != std::string::npos);
+    const auto third = job.start({}, {"true"})->wait();
+    CHECK(third.code == 1);
+    CHECK(third.err.find("too many") != std::string::npos);
+  }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/rondorun/nodes.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <sstream>
+
+#include <rondo/error.hpp>
+
+#include "tools/rondorun/free_port.hpp"
+
+namespace rondo::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kVerdictLimit = 24h * 365 * 10;  // as long as the job takes
+constexpr auto kReportLimit = 30s;
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+std::string text_of(const Store::Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+std::string verdict_text(const Failure& verdict) { return fmt::format("{} {}", verdict.exit_code, verdict.sentence); }
+
+Failure verdict_from(const std::string& text) {
+  Failure result{.sentence = text.substr(std::min(text.find(' ') + 1, text.size())), .exit_code = 1};
+  std::from_chars(text.data(), text.data() + text.size(), result.exit_code);
+  return result;
+}
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string endpoint_text(const std::string& host, std::uint16_t port) {
+  return host.find(':') == host.npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+}
+
+Nodes::Nodes(process::EventLoop& loop, const Options& options, std::optional<rendezvous::Secret> secret,
+             Handlers handlers)
+    : loop_(loop),
+      options_(options),
+      secret_(std::move(secret)),
+      handlers_(std::move(handlers)),
+      node_(options.node),
+      listener_([this] { listen(); }),
+      speaker_([this](const std::stop_token& stop) { speak(stop); }) {}
+
+Store::Deadline Nodes::join_deadline() const { return Clock::now() + options_.join_timeout; }
+
+void Nodes::listen() {
+  std::string doing;  // what an error interrupts
+  try {
+    meet();
+    doing = fmt::format("not all {} nodes came: ", options_.nodes);
+    loop_.post([this, placement = exchange_placements()] { handlers_.joined(placement); });
+    doing = "another node's launcher is gone: ";
+    // One participant more than there are nodes: its value is the verdict. All nodes wait here while the job runs, so
+    // each of them is told at once when another's launcher is gone.
+    const auto values =
+        client_->exchange("launcher/verdict", node_, options_.nodes + 1, {}, Clock::now() + kVerdictLimit);
+    loop_.post([this, verdict = verdict_from(text_of(values.back()))] { handlers_.verdict(verdict); });
+  } catch (const std::exception& error) {
+    loop_.post([this, sentence = doing + error.what()] { handlers_.lost(sentence); });
+  }
+}
+
+// Node 0 serves. Without --node-rank, whoever can bind the master's address is node 0.
+void Nodes::meet() {
+  if (node_ <= 0) {
+    try {
+      server_ = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{
+          .bind = {options_.master_address}, .port = options_.master_port, .secret = secret_, .job = options_.job});
+      node_ = 0;
+    } catch (const Error&) {
+      if (node_ == 0) throw;
+    }
+  }
+  client_ = rendezvous::Client::connect(
+      {.host = options_.master_address, .port = options_.master_port, .secret = secret_, .job = options_.job},
+      join_deadline());
+  take_place();
+}
+
+void Nodes::take_place() {
+  const auto owner = fmt::format("{} (pid {})", host_name(), ::getpid());
+  const auto take = [&](int node) {
+    return client_->compare_and_set(fmt::format("launcher/node/{}", node), std::nullopt, bytes_of(owner));
+  };
+  if (node_ >= 0) {
+    if (take(node_)) return;
+    const auto other = client_->try_get(fmt::format("launcher/node/{}", node_));
+    throw Error(ErrorCode::invalid_argument, fmt::format("--node-rank {} is taken by the launcher on {}", node_,
+                                                         other ? text_of(*other) : "another host"));
+  }
+  for (node_ = 1; node_ < options_.nodes; ++node_)
+    if (take(node_)) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("all {} nodes of the job are there already, this one is too many", options_.nodes));
+}
+
+Placement Nodes::exchange_placements() {
+  const auto mine = fmt::format("{} {} {}", options_.nodes, options_.local_size, free_port());
+  const auto values = client_->exchange("launcher/nodes", node_, options_.nodes, bytes_of(mine), join_deadline());
+  Placement result;
+  result.node = node_;
+  result.nodes = options_.nodes;
+  result.local_size = options_.local_size;
+  result.world_size = 0;
+  for (int node = 0; node < options_.nodes; ++node) {
+    std::istringstream words(text_of(values[static_cast<std::size_t>(node)]));
+    int nodes = 0, local_size = 0;
+    std::uint16_t port = 0;
+    words >> nodes >> local_size >> port;
+    if (node < node_) result.first_rank += local_size;
+    if (node == 0) result.master_port = port;
+    result.world_size += local_size;
+  }
+  result.master_address = options_.master_address;
+  result.rendezvous = endpoint_text(options_.master_address, options_.master_port);
+  result.job = options_.job;
+  return result;
+}
+
+void Nodes::report(const Failure& failure) {
+  say([this, failure] { give_verdict(failure); });
+}
+
+void Nodes::finished() {
+  say([this] {
+    if (client_->add("launcher/finished", 1) == options_.nodes) give_verdict({.sentence = "", .exit_code = 0});
+  });
+}
+
+void Nodes::give_verdict(const Failure& verdict) {
+  if (!client_->compare_and_set("launcher/verdict given", std::nullopt, bytes_of(verdict.sentence))) return;
+  const auto text = verdict_text(verdict);
+  client_->exchange("launcher/verdict", options_.nodes, options_.nodes + 1, bytes_of(text),
+                    Clock::now() + kReportLimit);
+}
+
+void Nodes::leave() {
+  say([this] {
+    if (!server_) {
+      client_->set(fmt::format("launcher/left/{}", node_), {});
+    } else {
+      // Ranks of other nodes may still be ending, and use the server while they do.
+      const auto deadline = Clock::now() + options_.grace_period + 5s;
+      for (int node = 1; node < options_.nodes; ++node) client_->get(fmt::format("launcher/left/{}", node), deadline);
+    }
+    loop_.post([this] { handlers_.left(); });
+  });
+}
+
+void Nodes::say(std::function<void()> words) {
+  const std::lock_guard lock(mutex_);
+  to_say_.push_back(std::move(words));
+  something_to_say_.notify_one();
+}
+
+void Nodes::speak(const std::stop_token& stop) {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    if (!something_to_say_.wait(lock, stop, [this] { return !to_say_.empty(); })) return;
+    const auto words = std::move(to_say_.front());
+    to_say_.pop_front();
+    lock.unlock();
+    try {
+      words();
+    } catch (const std::exception& error) {
+      loop_.post([this, sentence = std::string(error.what())] { handlers_.lost(sentence); });
+    }
+  }
+}
+
+}  // namespace rondo::launcher

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launchers of a job's nodes among themselves: who is which node, how many ranks each has, and the one verdict all
+// of them end with, which is the first failure anywhere or the success of all.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "rendezvous/client.hpp"
+#include "rendezvous/server.hpp"
+#include "runtime/process/event_loop.hpp"
+#include "tools/rondorun/environment.hpp"
+#include "tools/rondorun/options.hpp"
+#include "tools/rondorun/ranks.hpp"
+
+namespace rondo::launcher {
+
+// Handlers run on the event loop. Two threads wait here, as the store blocks: the listener for the other nodes and
+// then for the verdict, the speaker with what this node has to say. What the listener waits for may never come, so an
+// object of this class lives until the process exits.
+class Nodes {
+ public:
+  struct Handlers {
+    std::function<void(Placement)> joined;         // all nodes are there
+    std::function<void(const Failure&)> verdict;   // exit code 0: every rank of every node succeeded
+    std::function<void(const std::string&)> lost;  // another launcher or the rendezvous is gone, or never came
+    std::function<void()> left;                    // after leave()
+  };
+
+  Nodes(process::EventLoop& loop, const Options& options, std::optional<rendezvous::Secret> secret, Handlers handlers);
+  void report(const Failure& failure);  // of this node; the first report of all nodes becomes the verdict
+  void finished();                      // every rank of this node succeeded
+  void leave();                         // all is said and done here; node 0 waits for the others, as it serves them
+
+ private:
+  void listen();
+  void speak(const std::stop_token& stop);
+  void say(std::function<void()> words);
+  void meet();
+  void take_place();
+  Placement exchange_placements();
+  void give_verdict(const Failure& verdict);
+  Store::Deadline join_deadline() const;
+
+  process::EventLoop& loop_;
+  const Options& options_;
+  std::optional<rendezvous::Secret> secret_;
+  Handlers handlers_;
+  int node_;
+  std::unique_ptr<rendezvous::Server> server_;  // at node 0
+  std::shared_ptr<rendezvous::Client> client_;  // set before anything is said
+
+  std::mutex mutex_;
+  std::condition_variable_any something_to_say_;
+  std::deque<std::function<void()>> to_say_;  // guarded by mutex_
+  std::jthread listener_, speaker_;
+};
+
+std::string host_name();
+std::string endpoint_text(const std::string& host, std::uint16_t port);  // an IPv6 address gets its brackets
+
+}  // namespace rondo::launcher
