@@ -333,7 +333,7 @@ Membership Client::join(const JoinRequest& request, Deadline deadline) {
   join.set_master_port(request.master_port);
   join.set_generation(request.generation);
   join.set_lease_ms(static_cast<std::uint32_t>(request.lease.count()));
-  join.set_instance(impl_->instance());
+  join.set_instance(request.instance.empty() ? impl_->instance() : request.instance);
   if (request.lease.count() > 0) impl_->keep_lease(request.lease);
   const proto::Reply reply = impl_->call(std::move(message), deadline);
   const proto::Membership& given = reply.membership();

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <sstream>
 
 namespace rondo::rendezvous {
 
@@ -22,6 +24,16 @@ std::string node_identity() {
   struct stat space {};
   if (::stat("/proc/self/ns/net", &space) != 0) return boot;
   return fmt::format("{}.{}", boot, space.st_ino);
+}
+
+std::string process_identity() {
+  std::ifstream file("/proc/self/stat");
+  std::string line, word;
+  std::getline(file, line);
+  // The name in parentheses may hold spaces; the start time is the 20th word after it.
+  std::istringstream words(line.substr(std::min(line.rfind(')') + 1, line.size())));
+  for (int i = 0; i < 20; ++i) words >> word;
+  return fmt::format("{}.{}.{}", node_identity(), ::getpid(), word);
 }
 
 }  // namespace rondo::rendezvous

@@ -46,7 +46,7 @@ void Members::begin_generation(std::uint32_t generation) {
                                                    generation, job_, generation_)));
   members_.clear();
   ranks_.clear();
-  by_instance_.clear();
+  rank_of_instance_.clear();
   lost_.clear();
   left_.clear();
   complete_ = false;
@@ -107,25 +107,29 @@ void Members::join(Caller caller, const proto::Join& join, const std::string& ad
 
 // The same process again, because its first connection broke: it takes its own place.
 bool Members::rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline) {
-  const auto same = by_instance_.find(join.instance());
-  if (join.instance().empty() || same == by_instance_.end()) return false;
-  const ConnectionId before = same->second;
-  if (complete_) {
-    const int rank = ranks_.extract(before).mapped();
-    Member& member = members_[static_cast<std::size_t>(rank)];
-    lost_.erase(rank);
-    left_.erase(rank);
-    member.presence = Presence::alive;
-    member.connection = same->second = caller.connection;
-    ranks_[caller.connection] = rank;
-    welcome(member, caller);
+  if (join.instance().empty()) return false;
+  if (const auto member = rank_of_instance_.find(join.instance()); member != rank_of_instance_.end()) {
+    share_place(caller, member->second);
     return true;
   }
+  const auto same = by_instance_.find(join.instance());
+  if (same == by_instance_.end()) return false;
+  const ConnectionId before = same->second;
   const Caller old = waits_.at(open_.at(before).wait).caller;
   remove_open(before);
   replies_.fail(old, Error(ErrorCode::aborted, "this client has joined again over another connection"));
   this->join(caller, join, address, deadline);
   return true;
+}
+
+void Members::share_place(Caller caller, int rank) {
+  Member& member = members_[static_cast<std::size_t>(rank)];
+  member.connections = member.presence == Presence::alive ? member.connections + 1 : 1;
+  member.presence = Presence::alive;
+  lost_.erase(rank);
+  left_.erase(rank);
+  ranks_[caller.connection] = rank;
+  welcome(member, caller);
 }
 
 void Members::finish() {
@@ -134,6 +138,7 @@ void Members::finish() {
   complete_ = true;
   for (Member& member : members_) {
     ranks_[member.connection] = member.join.rank();
+    if (!member.join.instance().empty()) rank_of_instance_[member.join.instance()] = member.join.rank();
     welcome(member, waits_.take(std::exchange(member.wait, 0)).caller);
   }
 }
@@ -161,6 +166,7 @@ void Members::assign_ranks() {
   }
   open_.clear();
   claimed_.clear();
+  by_instance_.clear();
 }
 
 void Members::assign_nodes() {
@@ -243,13 +249,15 @@ void Members::expire() {
 
 void Members::gone(ConnectionId connection, Presence how, const std::string& reason) {
   if (open_.contains(connection)) return remove_open(connection);
-  const auto rank = ranks_.find(connection);
-  if (rank == ranks_.end()) return;
-  Member& member = members_[static_cast<std::size_t>(rank->second)];
-  if (member.presence != Presence::alive) return;
+  const auto found = ranks_.find(connection);
+  if (found == ranks_.end()) return;
+  const int rank = found->second;
+  ranks_.erase(found);
+  Member& member = members_[static_cast<std::size_t>(rank)];
+  if (--member.connections > 0) return;
   member.presence = how;
   member.reason = reason;
-  (how == Presence::lost ? lost_ : left_).insert(rank->second);
+  (how == Presence::lost ? lost_ : left_).insert(rank);
 }
 
 const Member* Members::of(ConnectionId connection) const {

@@ -17,6 +17,7 @@ struct Member {
   ConnectionId connection = 0;
   WaitId wait = 0;  // while the round is open
   std::string address;
+  int connections = 1;  // a process may join more than once; it is gone when the last of them is
   Presence presence = Presence::alive;
   std::string reason{};  // why it is lost
   int node = 0, local_rank = 0, local_size = 1;
@@ -42,6 +43,7 @@ class Members {
   void begin_generation(std::uint32_t generation);
   void check(const proto::Join& join) const;
   bool rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
+  void share_place(Caller caller, int rank);
   void refuse_duplicate(const proto::Join& join) const;
   void finish();
   void assign_ranks();
@@ -60,7 +62,8 @@ class Members {
   std::map<int, ConnectionId> claimed_;              // their given ranks
   std::vector<Member> members_;                      // of a complete round, by rank
   std::map<ConnectionId, int> ranks_;                // of a complete round
-  std::map<std::string, ConnectionId> by_instance_;  // of both
+  std::map<std::string, ConnectionId> by_instance_;  // open round
+  std::map<std::string, int> rank_of_instance_;      // of a complete round
   std::set<int> lost_, left_;
 };
 

@@ -18,6 +18,8 @@ struct JoinRequest {
   std::string master_address{};
   std::uint16_t master_port = 0;
   std::uint32_t generation = 0;  // of the launcher's restarts; the highest one joins, lower ones are refused
+  // Of the process: a further join under the same non-empty name shares the place of the first. Empty: of the client.
+  std::string instance{};
   // A member that says nothing for this long counts as lost; the client says something four times as often. 0: never.
   std::chrono::milliseconds lease{10'000};
 };

@@ -10,7 +10,7 @@
 namespace rondo::rendezvous {
 namespace {
 
-constexpr std::chrono::hours kLongestWait{24 * 30};
+constexpr std::chrono::hours kLongestWait{24 * 365 * 20};
 
 void check_text(const std::string& text, const char* what, bool may_be_empty) {
   if (text.size() > kMaxNameBytes || (text.empty() && !may_be_empty)) {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ways into a world that need the rendezvous. The rest of Communicator is comm's.
+#include <fmt/format.h>
+
+#include <rondo/communicator.hpp>
+
+#include "comm/bootstrap.hpp"
+#include "comm/local_store.hpp"
+#include "rendezvous/crypto.hpp"
+#include "rendezvous/machine.hpp"
+#include "runtime/borrowed_store.hpp"
+#include "runtime/meeting.hpp"
+
+namespace rondo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// join_timeout bounds both halves: meeting, and connecting to the peers.
+Communicator make(Bootstrap bootstrap, Options options, Store::Deadline deadline) {
+  bootstrap.name = runtime::next_world_name(*bootstrap.store, bootstrap.generation, bootstrap.rank);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  options.join_timeout = std::max(left, std::chrono::milliseconds(1));
+  return make_communicator(std::move(bootstrap), options);
+}
+
+Communicator world_of_one(const Options& options) {
+  Bootstrap bootstrap;
+  bootstrap.store = std::make_shared<LocalStore>();
+  return make_communicator(std::move(bootstrap), options);
+}
+
+void check(const Rendezvous& given) {
+  if (given.world_size >= 1 && given.rank < given.world_size && given.rank >= -1) return;
+  throw Error(ErrorCode::invalid_argument, fmt::format("rank {} of a world of {} cannot be: create() needs a world "
+                                                       "size of at least 1 and a rank below it",
+                                                       given.rank, given.world_size));
+}
+
+// The store is trusted, so rank 0's secret may travel through it.
+Communicator create_over(const Rendezvous& given, const Options& options, Store::Deadline deadline) {
+  if (given.rank < 0) {
+    throw Error(ErrorCode::invalid_argument, "with a store of your own, create() needs this rank's number");
+  }
+  const auto store = std::make_shared<runtime::BorrowedStore>(*given.store);
+  Bootstrap bootstrap{.rank = given.rank, .world_size = given.world_size, .store = store};
+  bootstrap.name = runtime::next_world_name(*store, 0, given.rank);
+  const std::string key = fmt::format("rondo/secret/{}", bootstrap.name);
+  if (given.rank == 0) store->set(key, rendezvous::as_bytes(rendezvous::Secret::generate().to_hex()));
+  const Store::Bytes digits = store->get(key, deadline);
+  const auto secret = rendezvous::Secret::from_hex({reinterpret_cast<const char*>(digits.data()), digits.size()});
+  bootstrap.authenticator = rendezvous::make_authenticator(secret, "peers|" + bootstrap.name);
+  Options left = options;
+  left.join_timeout = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  Communicator made = make_communicator(std::move(bootstrap), left);
+  store->give_back();
+  return made;
+}
+
+rendezvous::JoinRequest request_of(const Rendezvous& given, const Options& options) {
+  rendezvous::JoinRequest request{.rank = given.rank, .world_size = given.world_size, .node = options.node};
+  if (given.rank >= 0) request.instance = fmt::format("{}.{}", rendezvous::process_identity(), given.rank);
+  return request;
+}
+
+}  // namespace
+
+Communicator Communicator::from_environment(Options options) {
+  const Store::Deadline deadline = Clock::now() + options.join_timeout;
+  const auto launch = runtime::read_launch(runtime::process_variables());
+  if (!launch) return world_of_one(options);
+  return make(runtime::meet(*launch, options, deadline), options, deadline);
+}
+
+Communicator Communicator::create(const Rendezvous& given, Options options) {
+  const Store::Deadline deadline = Clock::now() + options.join_timeout;
+  if (given.store != nullptr) {
+    check(given);
+    return create_over(given, options, deadline);
+  }
+  if (given.url == "env://") return from_environment(std::move(options));
+  check(given);
+  const auto request = request_of(given, options);
+  if (given.url.starts_with("tcp://")) {
+    runtime::Place place{.host = {}, .job = runtime::process_variables()["RONDO_JOB"]};
+    if (place.job.empty()) place.job = "job";
+    runtime::parse_endpoint(given.url.substr(6), "the url tcp://", place.host, place.port);
+    return make(runtime::meet_at(place, runtime::read_trust(-1), request, options, deadline), options, deadline);
+  }
+  if (given.url.starts_with("file:///")) {
+    return make(runtime::meet_by_file(given.url.substr(7), request, options, deadline), options, deadline);
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("'{}' is no url to meet at: use env://, tcp://host:port or file:///path", given.url));
+}
+
+}  // namespace rondo

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which launcher started this process, and what it says. One row per launcher; to add one, write a row.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace rondo::runtime {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+Variables process_variables();  // of this process; empty ones count as unset
+
+struct Launch {
+  std::string launcher;  // the row's name
+  int rank = -1, world_size = -1, local_rank = -1;
+  int nodes = -1;  // -1: unknown
+  // Where a server runs already; an empty host: nowhere, rank 0 serves.
+  std::string server_host{};
+  std::uint16_t server_port = 0;
+  // Of the user's own program; without a server, rank 0 serves at this address.
+  std::string master_address{};
+  std::uint16_t master_port = 0;
+  bool master_port_taken = false;  // by the launcher's own store: we take the next one
+  std::string job{};
+  std::uint32_t generation = 0;
+  int secret_fd = -1;
+};
+
+// Nothing: no launcher's variable is set, so this is a world of one. Error(unsupported or invalid_argument) naming the
+// variable and what to do when a launcher is not supported, or only half of the variables are there.
+std::optional<Launch> read_launch(const Variables& variables);
+
+// "host:port", "[::1]:port"; `what` names it in errors.
+void parse_endpoint(const std::string& text, const std::string& what, std::string& host, std::uint16_t& port);
+
+}  // namespace rondo::runtime
