@@ -30,7 +30,7 @@ Communicator world_of_one(const Options& options) {
   return make_communicator(std::move(bootstrap), options);
 }
 
-void check(const Rendezvous& given) {
+void check_place(const Rendezvous& given) {
   if (given.world_size >= 1 && given.rank < given.world_size && given.rank >= -1) return;
   throw Error(ErrorCode::invalid_argument, fmt::format("rank {} of a world of {} cannot be: create() needs a world "
                                                        "size of at least 1 and a rank below it",
@@ -43,7 +43,10 @@ Communicator create_over(const Rendezvous& given, const Options& options, Store:
     throw Error(ErrorCode::invalid_argument, "with a store of your own, create() needs this rank's number");
   }
   const auto store = std::make_shared<runtime::BorrowedStore>(*given.store);
-  Bootstrap bootstrap{.rank = given.rank, .world_size = given.world_size, .store = store};
+  Bootstrap bootstrap;
+  bootstrap.rank = given.rank;
+  bootstrap.world_size = given.world_size;
+  bootstrap.store = store;
   bootstrap.name = runtime::next_world_name(*store, 0, given.rank);
   const std::string key = fmt::format("rondo/secret/{}", bootstrap.name);
   if (given.rank == 0) store->set(key, rendezvous::as_bytes(rendezvous::Secret::generate().to_hex()));
@@ -75,11 +78,11 @@ Communicator Communicator::from_environment(Options options) {
 Communicator Communicator::create(const Rendezvous& given, Options options) {
   const Store::Deadline deadline = Clock::now() + options.join_timeout;
   if (given.store != nullptr) {
-    check(given);
+    check_place(given);
     return create_over(given, options, deadline);
   }
   if (given.url == "env://") return from_environment(std::move(options));
-  check(given);
+  check_place(given);
   const auto request = request_of(given, options);
   if (given.url.starts_with("tcp://")) {
     runtime::Place place{.host = {}, .job = runtime::process_variables()["RONDO_JOB"]};

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{250};
-constexpr std::chrono::seconds kAttempt{3};
+constexpr std::chrono::milliseconds kFirstAttempt{200}, kLongestAttempt{5000};
 constexpr std::size_t kMostBytes = 4096;
 
 // What the file holds, or the reason why it is not to be used.
@@ -91,15 +91,19 @@ MeetingFile::~MeetingFile() {
 
 FileMeeting connect_by_file(const std::filesystem::path& path, Store::Deadline deadline) {
   std::string reason, failed;
-  auto pause = kFirstPause;
+  auto pause = kFirstPause, attempt = kFirstAttempt;
   do {
     const std::string text = read_file(path, reason);
-    if (text != failed) pause = kFirstPause;
+    if (text != failed) {
+      pause = kFirstPause;
+      attempt = kFirstAttempt;
+    }
     try {
       const auto endpoint = parse(text, reason);
       if (endpoint) {
-        const auto attempt = std::min<Store::Deadline>(deadline, Clock::now() + kAttempt);
-        return {rendezvous::Client::connect(*endpoint, attempt), endpoint->secret};
+        const auto until = std::min<Store::Deadline>(deadline, Clock::now() + attempt);
+        attempt = std::min(2 * attempt, kLongestAttempt);
+        return {rendezvous::Client::connect(*endpoint, until), endpoint->secret};
       }
     } catch (const Error& error) {
       reason += fmt::format("{}{}", reason.empty() ? "" : "; ", error.what());

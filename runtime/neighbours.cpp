@@ -20,6 +20,7 @@
 #include "comm/base/system_error.hpp"
 #include "rendezvous/connect.hpp"
 #include "rendezvous/crypto.hpp"
+#include "rendezvous/socket.hpp"
 #include "runtime/environment.hpp"
 
 namespace rondo::runtime {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The environment table against what launchers really set (the few variables that matter, as recorded from each).
+#include "runtime/environment.hpp"
+
+#include "tests/rendezvous/jobs.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace rondo;
+using namespace rondo::runtime;
+using rondo::rendezvous::test::contains;
+using rondo::rendezvous::test::error_of;
+
+namespace {
+
+const Variables kTorchrun = {{"GROUP_RANK", "0"},
+                             {"GROUP_WORLD_SIZE", "1"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "4"},
+                             {"MASTER_ADDR", "localhost"},
+                             {"MASTER_PORT", "36905"},
+                             {"RANK", "1"},
+                             {"TORCHELASTIC_RESTART_COUNT", "2"},
+                             {"TORCHELASTIC_RUN_ID", "none"},
+                             {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                             {"WORLD_SIZE", "4"}};
+const Variables kPlain = {{"RANK", "2"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "10.0.0.7"}, {"MASTER_PORT", "29500"}};
+
+Variables without(Variables variables, const char* name) {
+  variables.erase(name);
+  return variables;
+}
+Variables with(Variables variables, const Variables& more) {
+  variables.insert(more.begin(), more.end());
+  return variables;
+}
+
+}  // namespace
+
+TEST_CASE("no launcher's variable is a world of one") {
+  CHECK_FALSE(read_launch({}).has_value());
+  CHECK_FALSE(read_launch({{"PATH", "/bin"}, {"OMPI_MCA_btl", "self"}, {"SLURM_JOB_ID", "8"}}).has_value());
+  CHECK_FALSE(read_launch({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).has_value());
+}
+
+TEST_CASE("rondorun's variables name its server") {
+  const auto launch = read_launch({{"RANK", "3"},
+                                   {"WORLD_SIZE", "4"},
+                                   {"LOCAL_RANK", "1"},
+                                   {"RONDO_RENDEZVOUS", "[fd00::1]:4444"},
+                                   {"RONDO_JOB", "j"},
+                                   {"RONDO_SECRET_FD", "7"},
+                                   {"RONDO_GENERATION", "5"},
+                                   {"SLURM_PROCID", "0"},
+                                   {"SLURM_STEP_ID", "0"},
+                                   {"SLURM_STEP_NUM_TASKS", "2"}});
+  REQUIRE(launch.has_value());
+  CHECK(launch->launcher == "rondorun");
+  CHECK(launch->rank == 3);
+  CHECK(launch->world_size == 4);
+  CHECK(launch->local_rank == 1);
+  CHECK(launch->server_host == "fd00::1");
+  CHECK(launch->server_port == 4444);
+  CHECK(launch->job == "j");
+  CHECK(launch->secret_fd == 7);
+  CHECK(launch->generation == 5);
+}
+
+TEST_CASE("torchrun's variables") {
+  const auto launch = read_launch(kTorchrun);
+  REQUIRE(launch.has_value());
+  CHECK(launch->launcher == "torchrun");
+  CHECK(launch->rank == 1);
+  CHECK(launch->world_size == 4);
+  CHECK(launch->nodes == 1);
+  CHECK(launch->master_address == "localhost");
+  CHECK(launch->master_port == 36905);
+  CHECK(launch->master_port_taken);
+  CHECK(launch->generation == 2);
+  CHECK(launch->server_host.empty());
+}
+
+TEST_CASE("four variables set by hand, also inside another launcher's job") {
+  const auto launch = read_launch(with(kPlain, {{"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}}));
+  REQUIRE(launch.has_value());
+  CHECK(launch->launcher == "set by hand");
+  CHECK(launch->rank == 2);
+  CHECK(launch->world_size == 3);
+  CHECK(launch->local_rank == -1);
+  CHECK(launch->master_address == "10.0.0.7");
+}
+
+TEST_CASE("half of the variables name what is missing") {
+  const char* missing = GENERATE("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT");
+  const std::string error = error_of([&] { read_launch(without(kPlain, missing)); });
+  CHECK(contains(error, std::string("not ") + missing));
+  CHECK(contains(error, "rondorun"));
+}
+
+TEST_CASE("numbers that are none are named") {
+  Variables variables = kPlain;
+  variables["WORLD_SIZE"] = "four";
+  CHECK(contains(error_of([&] { read_launch(variables); }), "WORLD_SIZE=four"));
+  variables["WORLD_SIZE"] = std::string("2");
+  CHECK(contains(error_of([&] { read_launch(variables); }), "RANK=2"));
+}
+
+TEST_CASE("launchers without support are named, with a remedy") {
+  struct Row {
+    Variables variables;
+    const char *launcher, *variable;
+  };
+  const Row row = GENERATE(
+      Row{{{"SLURM_JOB_ID", "1"}, {"SLURM_PROCID", "3"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}},
+          "Slurm",
+          "SLURM_STEP_ID=0"},
+      Row{{{"SLURM_JOB_ID", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, "Slurm", "SLURM_PROCID=0"},
+      Row{{{"PMI_FD", "11"},
+           {"PMI_RANK", "3"},
+           {"PMI_SIZE", "4"},
+           {"SLURM_PROCID", "3"},
+           {"SLURM_STEP_ID", "0"},
+           {"SLURM_STEP_NUM_TASKS", "4"}},
+          "Slurm",
+          "SLURM_STEP_ID"},
+      Row{{{"PMI_FD", "18"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}, "PMI", "PMI_RANK=3"},
+      Row{{{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "956039169"}}, "PMIx", "PMIX_RANK=3"},
+      Row{{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"PMIX_RANK", "3"}},
+          "Open MPI",
+          "OMPI_COMM_WORLD_RANK=3"},
+      Row{{{"PALS_RANKID", "1"}, {"PMI_RANK", "1"}}, "PALS", "PALS_RANKID=1"},
+      Row{{{"PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "1"}},
+          "OpenPAI",
+          "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX=1"});
+  const std::string error = error_of([&] { read_launch(row.variables); });
+  CAPTURE(error);
+  CHECK(contains(error, row.launcher));
+  CHECK(contains(error, row.variable));
+  CHECK(contains(error, "rondorun"));
+}
+
+TEST_CASE("endpoints") {
+  std::string host;
+  std::uint16_t port = 0;
+  parse_endpoint("[::1]:80", "x", host, port);
+  CHECK(host == "::1");
+  CHECK(port == 80);
+  for (const char* wrong : {"", "host", "host:", ":80", "host:0", "host:65536", "host:80x", "::1:80", "[::1:80"}) {
+    CAPTURE(wrong);
+    CHECK(contains(error_of([&] { parse_endpoint(wrong, "the place", host, port); }), "the place="));
+  }
+}

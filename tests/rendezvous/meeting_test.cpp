@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways to meet, with ranks as threads: a Unix socket for the neighbours of one user, a port with a secret file, a
+// file. What is checked is the Bootstrap that a communicator would begin with.
+#include "runtime/meeting.hpp"
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "rendezvous/listen.hpp"
+#include "runtime/meeting_file.hpp"
+#include "tests/rendezvous/jobs.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace rondo;
+using namespace rondo::runtime;
+using namespace rondo::rendezvous::test;
+using rondo::rendezvous::JoinRequest;
+using rondo::rendezvous::Secret;
+
+namespace {
+
+std::uint16_t free_port() { return rendezvous::listen_on({"127.0.0.1"}, 0).port; }
+
+struct Folder {
+  std::filesystem::path path;
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "rondo-test-XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+// Joins with n ranks and sees that each can reach the store and sign for the others.
+template <class Meet>
+void check_meeting(int n, Meet meet) {
+  std::mutex mutex;
+  std::vector<Bootstrap> all(static_cast<std::size_t>(n));
+  in_threads(n, [&](int rank) {
+    Bootstrap mine = meet(rank);
+    const std::lock_guard lock(mutex);
+    all[static_cast<std::size_t>(rank)] = std::move(mine);
+  });
+  const std::string message = "to be signed";
+  for (int rank = 0; rank < n; ++rank) {
+    const Bootstrap& mine = all[static_cast<std::size_t>(rank)];
+    CHECK(mine.rank == rank);
+    CHECK(mine.world_size == n);
+    CHECK(mine.addresses == std::vector<std::string>{"127.0.0.1"});
+    REQUIRE(mine.authenticator);
+    CHECK(mine.authenticator->verify(rendezvous::as_bytes(message),
+                                     all[0].authenticator->sign(rendezvous::as_bytes(message))));
+  }
+  in_threads(n, [&](int rank) {
+    const auto got = all[static_cast<std::size_t>(rank)].store->exchange("x", rank, n, bytes("v"), in(seconds(20)));
+    if (static_cast<int>(got.size()) != n) throw Error(ErrorCode::mismatch, "the exchange is incomplete");
+  });
+}
+
+}  // namespace
+
+TEST_CASE("ranks of one user on one machine need no secret") {
+  const Launch launch{.launcher = "set by hand",
+                      .world_size = 3,
+                      .master_address = "127.0.0.1",
+                      .master_port = free_port(),
+                      .job = "neighbours"};
+  check_meeting(3, [&](int rank) {
+    Launch mine = launch;
+    mine.rank = rank;
+    return meet(mine, {}, in(seconds(20)));
+  });
+}
+
+TEST_CASE("another machine's address needs a secret file") {
+  const Launch launch{.launcher = "set by hand",
+                      .rank = 1,
+                      .world_size = 2,
+                      .master_address = "192.0.2.1",
+                      .master_port = 29500,
+                      .job = "far"};
+  const std::string error = error_of([&] { meet(launch, {}, in(seconds(5))); });
+  CHECK(contains(error, "RONDO_SECRET_FILE"));
+}
+
+TEST_CASE("rank 0 that does not come is named at the deadline") {
+  const Launch launch{.launcher = "set by hand",
+                      .rank = 1,
+                      .world_size = 2,
+                      .master_address = "127.0.0.1",
+                      .master_port = free_port(),
+                      .job = "alone"};
+  const auto begun = std::chrono::steady_clock::now();
+  CHECK(contains(error_of([&] { meet(launch, {}, in(milliseconds(200))); }), "rank 0"));
+  CHECK(std::chrono::steady_clock::now() - begun < seconds(5));
+}
+
+TEST_CASE("with a secret, rank 0 serves at the given port and others join there") {
+  const Trust trust{Secret::generate()};
+  const Place place{.host = "localhost", .port = free_port(), .job = "tcp"};
+  check_meeting(3,
+                [&](int rank) { return meet_at(place, trust, {.rank = rank, .world_size = 3}, {}, in(seconds(20))); });
+}
+
+TEST_CASE("whoever serves already is joined") {
+  const Trust trust{Secret::generate()};
+  const rendezvous::Server server({.bind = {"localhost"}, .secret = trust.secret, .job = "tcp"});
+  const Place place{.host = "localhost", .port = server.port(), .job = "tcp"};
+  check_meeting(2,
+                [&](int rank) { return meet_at(place, trust, {.rank = rank, .world_size = 2}, {}, in(seconds(20))); });
+}
+
+TEST_CASE("a file leads to rank 0, whatever lay there before, and is removed") {
+  const Folder folder;
+  const std::string path = folder.path / "meeting";
+  const int stale = GENERATE(0, 1, 2);
+  if (stale == 1) std::ofstream(path) << "something else";
+  if (stale == 2) {
+    const MeetingFile* leaked = new MeetingFile(path, {"127.0.0.1", free_port(), Secret::generate(), "file"});
+    (void)leaked;  // a run that was killed removes nothing; the object is freed below
+    std::filesystem::copy_file(path, path + ".kept");
+    delete leaked;
+    std::filesystem::rename(path + ".kept", path);
+    ::chmod(path.c_str(), 0600);
+  }
+  check_meeting(3, [&](int rank) { return meet_by_file(path, {.rank = rank, .world_size = 3}, {}, in(seconds(20))); });
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("a file that nobody replaces is named at the deadline") {
+  const Folder folder;
+  const std::string path = folder.path / "meeting";
+  const std::string error =
+      error_of([&] { meet_by_file(path, {.rank = 1, .world_size = 2}, {}, in(milliseconds(100))); });
+  CHECK(contains(error, path));
+}
+
+TEST_CASE("a process may make several worlds of one server") {
+  Job job;
+  auto a = job.client();
+  auto b = job.client();
+  CHECK(next_world_name(*a, 0, 0) == "world");
+  CHECK(next_world_name(*b, 0, 1) == "world");
+  CHECK(next_world_name(*a, 0, 0) == "world.2");
+  const JoinRequest request{.rank = 0, .world_size = 1, .instance = "same"};
+  CHECK(a->join(request, in(seconds(5))).rank == 0);
+  CHECK(b->join(request, in(seconds(5))).rank == 0);
+  b.reset();
+  const int members[] = {0};
+  CHECK(a->survivors("world", 0, members, in(seconds(5))) == std::vector<int>{0});
+}
