@@ -78,8 +78,14 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       sent_(static_cast<std::size_t>(team_->size())),
       received_(static_cast<std::size_t>(team_->size())) {}
 
-// Whoever still waits for this rank learns from the Team that it left; a call of our own engine does too.
-CommunicatorImpl::~CommunicatorImpl() = default;
+// Calls that are nearly done may end; a call that others do not join would hold us until its deadline.
+CommunicatorImpl::~CommunicatorImpl() {
+  constexpr std::chrono::milliseconds kPatience{1000};
+  if (used_engine_ && !engine_.drain_for(kPatience)) {
+    team_->fail(ErrorCode::aborted, rank(),
+                fmt::format("rank {} destroyed its communicator in the middle of an asynchronous call", rank()));
+  }
+}
 
 void CommunicatorImpl::validate(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);

@@ -29,6 +29,11 @@ std::shared_ptr<detail::WorkState> Engine::start(Task task) {
   return state;
 }
 
+bool Engine::drain_for(std::chrono::milliseconds duration) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, duration, [&] { return queue_.empty() && !busy_; });
+}
+
 void Engine::drain() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return queue_.empty() && !busy_; });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs asynchronous calls one after the other on a thread of the communicator, started by the first of them.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -31,6 +32,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   std::shared_ptr<detail::WorkState> start(Task task);
+  bool drain_for(std::chrono::milliseconds duration);  // false: something is still running
   void drain();  // until everything started so far is done; a blocking call queues behind
   // The first error of a task since the start, for check(); null when there was none.
   std::exception_ptr error() const;

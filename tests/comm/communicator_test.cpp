@@ -187,6 +187,25 @@ TEST_CASE("abort ends every rank's wait, and the communicator stays failed") {
   for (const auto& error : errors) CHECK(code_of(error) == ErrorCode::aborted);
 }
 
+TEST_CASE("a communicator goes within a bound, whatever its engine waits for") {
+  const auto begun = std::chrono::steady_clock::now();
+  std::atomic<bool> gone{false};
+  const auto errors = run_ranks(2, {}, [&](Communicator& comm) {
+    if (comm.rank() == 1) {
+      while (!gone) std::this_thread::yield();
+      comm.barrier();
+    } else {
+      std::vector<float> data(4);
+      comm.async().all_reduce(data, ReduceOp::sum);
+      comm = Communicator();
+      gone = true;
+    }
+  });
+  CHECK(code_of(errors[1]) == ErrorCode::aborted);
+  CHECK(sentence_of(errors[1]).find("rank 0") != std::string::npos);
+  CHECK(std::chrono::steady_clock::now() - begun < 5s);
+}
+
 TEST_CASE("wrong arguments fail the call alone") {
   on_ranks(2, [](Communicator& comm) {
     std::vector<float> data(4, 1.0F);
