@@ -13,7 +13,8 @@
 #include "kernels/convert.hpp"
 #include "kernels/reduce_table.hpp"
 
-#ifdef __clang__
+#ifdef RONDO_INDEPENDENT
+#elif defined(__clang__)
 #define RONDO_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define RONDO_INDEPENDENT _Pragma("GCC ivdep")

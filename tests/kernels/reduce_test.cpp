@@ -22,9 +22,7 @@ namespace {
 std::vector<const rondo::kernels::ReduceTable*> tables() {
   std::vector<const rondo::kernels::ReduceTable*> all = {&rondo::kernels::reduce_table_baseline()};
 #ifdef RONDO_X86
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
-    all.push_back(&rondo::kernels::reduce_table_avx2());
-  }
+  if (__builtin_cpu_supports("avx2")) all.push_back(&rondo::kernels::reduce_table_avx2());
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
     all.push_back(&rondo::kernels::reduce_table_avx512());
   }
