@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signals to the launcher reach the ranks.
+#include <sys/wait.h>
+
 #include <fstream>
 
 #include "tests/process/running.hpp"
@@ -14,6 +16,13 @@ std::vector<std::string> listener(const std::string& ends) {
   return rondorun({"--nproc-per-node", "2", "--", "sh", "-c",
                    "for s in INT TERM QUIT HUP USR1 USR2; do trap \"echo got $s; case ' " + ends +
                        " ' in *' $s '*) exit 0;; esac\" $s; done; echo ready; while :; do sleep 0.05; done"});
+}
+
+char state_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string line;
+  std::getline(file, line);
+  return line.empty() ? 'X' : line[line.rfind(')') + 2];
 }
 
 }  // namespace
@@ -61,31 +70,29 @@ TEST_CASE("the second SIGINT kills") {
 }
 
 TEST_CASE("under nohup a hang-up ends nothing") {
-  auto command = rondorun({"--", "sh", "-c", "echo ready; read line; echo done"});
+  auto command = listener("TERM");
   command.insert(command.begin(), "nohup");
-  Running job(listener("TERM"));
-  auto hardened = listener("TERM");
-  hardened.insert(hardened.begin(), "nohup");
-  Running nohup_job(hardened);
-  nohup_job.lines("ready", 2);
-  nohup_job.signal(SIGHUP);
-  nohup_job.signal(SIGUSR1);  // comes after it, so its echo proves that the hang-up did nothing
-  nohup_job.lines("got USR1", 2);
-  nohup_job.signal(SIGTERM);
-  const auto ended = nohup_job.wait();
-  CHECK(ended.code == 0);
-  CHECK(ended.out.find("got HUP") == std::string::npos);
+  command.insert(command.begin() + 2, {"--grace-period", "0"});  // what is to end is killed at once
+  Running job(command);
+  job.lines("ready", 2);
+  job.signal(SIGHUP);
+  job.signal(SIGUSR1);  // comes after it, so its echo proves that the hang-up did nothing
+  CHECK(job.lines("got USR1", 2).size() == 2);
 }
 
-TEST_CASE("a stopped job goes on when it is continued") {
-  Running job(listener("TERM"));
-  job.lines("ready", 2);
+TEST_CASE("a stopped job stops its ranks, and goes on when it is continued") {
+  Running job(rondorun({"--", "sh", "-c", "trap 'echo go on' USR1; echo pid $$; while :; do sleep 0.05; done"}));
+  const auto rank = job.lines("pid ", 1).front();
   job.signal(SIGTSTP);
+  siginfo_t info{};
+  REQUIRE(::waitid(P_PID, static_cast<id_t>(job.pid()), &info, WSTOPPED) == 0);
+  CHECK(info.si_code == CLD_STOPPED);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (state_of(rank) != 'T' && std::chrono::steady_clock::now() < deadline) continue;
+  CHECK(state_of(rank) == 'T');
   job.signal(SIGCONT);
   job.signal(SIGUSR1);
-  job.lines("got USR1", 2);
-  job.signal(SIGTERM);
-  CHECK(job.wait().code == 0);
+  CHECK(job.lines("go on", 1).size() == 1);
 }
 
 TEST_CASE("under timeout the ranks get its signal") {

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// spawn(): ranks as forked children. The caller waits; a supervisor process forks the ranks, serves their rendezvous
+// and kills all of them when the caller is gone. It starts the server's thread after the last fork, so that every
+// rank is forked from a process with one thread, and then tells the ranks the port.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <optional>
+#include <set>
+
+#include <rondo/rondo.hpp>
+
+#include "comm/base/system_error.hpp"
+#include "comm/bootstrap.hpp"
+#include "rendezvous/client.hpp"
+#include "rendezvous/server.hpp"
+#include "runtime/process/child.hpp"
+#include "runtime/process/event_loop.hpp"
+#include "runtime/process/exit_status.hpp"
+#include "runtime/process/supervised.hpp"
+
+namespace rondo {
+namespace {
+
+using Body = std::function<void(Communicator&)>;
+using process::EventLoop;
+
+constexpr std::chrono::milliseconds kSettle{250};  // for the others to notice a failure and say what it cost them
+constexpr std::chrono::seconds kGrace{5};
+constexpr const char* kJob = "spawn";
+
+// What a rank says when its body throws, in one write that a pipe keeps whole.
+struct Report {
+  int rank;
+  int culprit;  // the rank that the exception blames, -1: none
+  std::array<char, 1000> sentence;
+};
+
+struct Pipe {
+  Fd reader, writer;
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
+    reader.reset(ends[0]);
+    writer.reset(ends[1]);
+  }
+};
+
+class Spawned {
+ public:
+  Spawned(int world_size, const Body& body, process::Supervision& supervision)
+      : world_size_(world_size), body_(body), supervision_(supervision), secret_(rendezvous::Secret::generate()) {}
+  int run();
+
+ private:
+  int run_rank(int rank);
+  Communicator join(int rank);
+  void report(int rank, int culprit, const char* sentence);
+
+  void serve();
+  void control();
+  void read_reports();
+  void on_end(int rank);
+  void on_failure(int rank, int culprit, const std::string& sentence, int exit_code);
+  void signal(int signal) const;
+
+  const int world_size_;
+  const Body& body_;
+  process::Supervision& supervision_;
+  rendezvous::Secret secret_;
+  Pipe ports_, reports_;
+  std::vector<process::Child> ranks_;
+  std::unique_ptr<rendezvous::Server> server_;
+  EventLoop loop_;
+  int running_ = 0;
+  struct Failure {
+    std::string sentence;
+    int exit_code;
+    bool blames_another;
+  };
+  std::optional<Failure> failure_;
+  std::set<int> failed_;
+  bool settled_ = false;  // ranks that fail from now on were told to end
+  int end_signal_ = 0;
+};
+
+// In the rank.
+int Spawned::run_rank(int rank) {
+  int code = 1;
+  try {
+    Communicator communicator = join(rank);
+    try {
+      body_(communicator);
+      code = 0;
+    } catch (const Error& error) {  // reported before the communicator goes and the others notice
+      report(rank, error.culprit(), error.what());
+    } catch (const std::exception& error) {
+      report(rank, -1, error.what());
+    } catch (...) {
+      report(rank, -1, "an exception of an unknown type");
+    }
+  } catch (const std::exception& error) {
+    report(rank, -1, error.what());
+  }
+  std::cout.flush();
+  std::clog.flush();
+  return code;
+}
+
+Communicator Spawned::join(int rank) {
+  ports_.writer.reset();
+  std::uint16_t port = 0;
+  if (::read(ports_.reader.get(), &port, sizeof port) != static_cast<ssize_t>(sizeof port))
+    throw Error(ErrorCode::system, "the process that spawned this rank is gone");
+  const Options options{};
+  const auto client = rendezvous::Client::connect({.host = "127.0.0.1", .port = port, .secret = secret_, .job = kJob},
+                                                  std::chrono::steady_clock::now() + options.join_timeout);
+  Bootstrap bootstrap;
+  bootstrap.rank = rank;
+  bootstrap.world_size = world_size_;
+  bootstrap.store = client;
+  bootstrap.authenticator = rendezvous::make_authenticator(secret_, "peers");
+  bootstrap.addresses = {client->local_address()};
+  return make_communicator(std::move(bootstrap), options);
+}
+
+void Spawned::report(int rank, int culprit, const char* sentence) {
+  Report report{.rank = rank, .culprit = culprit, .sentence = {}};
+  std::strncpy(report.sentence.data(), sentence, report.sentence.size() - 1);
+  [[maybe_unused]] const auto written = ::write(reports_.writer.get(), &report, sizeof report);
+}
+
+// In the supervisor.
+int Spawned::run() {
+  for (int rank = 0; rank < world_size_; ++rank)
+    ranks_.push_back(process::fork_child(supervision_.original_mask, [this, rank] { return run_rank(rank); }));
+  running_ = world_size_;
+  serve();
+  ::fcntl(reports_.reader.get(), F_SETFL, O_NONBLOCK);
+  loop_.watch(supervision_.control.get(), EPOLLIN, [this] { control(); });
+  loop_.watch(reports_.reader.get(), EPOLLIN, [this] { read_reports(); });
+  for (int rank = 0; rank < world_size_; ++rank)
+    loop_.watch(ranks_[static_cast<std::size_t>(rank)].pidfd.get(), EPOLLIN, [this, rank] { on_end(rank); });
+  loop_.run();
+  if (!failure_) return 0;
+  std::fprintf(stderr, "rondo: %s\n", failure_->sentence.c_str());
+  return failure_->exit_code;
+}
+
+void Spawned::serve() {
+  server_ = std::make_unique<rendezvous::Server>(
+      rendezvous::ServerOptions{.secret = secret_, .job = kJob, .world_size = world_size_});
+  const std::uint16_t port = server_->port();
+  for (int rank = 0; rank < world_size_; ++rank)
+    if (::write(ports_.writer.get(), &port, sizeof port) != static_cast<ssize_t>(sizeof port))
+      throw_errno("cannot tell the ranks the port");
+}
+
+void Spawned::control() {
+  unsigned char received = 0;
+  if (::read(supervision_.control.get(), &received, 1) != 1) return loop_.stop();  // all is killed
+  if (end_signal_ == received && received == SIGINT) return signal(SIGKILL);
+  signal(received == SIGTSTP ? SIGSTOP : received);
+  if (received == SIGUSR1 || received == SIGUSR2 || received == SIGTSTP || received == SIGCONT) return;
+  end_signal_ = received;
+  loop_.at(EventLoop::Clock::now() + kGrace, [this] { signal(SIGKILL); });
+}
+
+void Spawned::read_reports() {
+  Report report;
+  while (::read(reports_.reader.get(), &report, sizeof report) == static_cast<ssize_t>(sizeof report))
+    on_failure(report.rank, report.culprit,
+               fmt::format("rank {} (pid {}) failed: {}", report.rank,
+                           ranks_[static_cast<std::size_t>(report.rank)].pid, report.sentence.data()),
+               1);
+}
+
+void Spawned::on_end(int rank) {
+  auto& child = ranks_[static_cast<std::size_t>(rank)];
+  const auto status = process::try_reap(child.pidfd.get());
+  if (!status) return;
+  loop_.forget(child.pidfd.get());
+  child.pidfd.reset();
+  read_reports();
+  if (!status->ok())
+    on_failure(rank, -1, fmt::format("rank {} (pid {}) {}", rank, child.pid, status->describe()), status->shell_code());
+  if (--running_ == 0) loop_.stop();
+}
+
+// The first failure counts, but one that blames another rank gives way to that rank's own: the others may notice the
+// end of a process before we do.
+void Spawned::on_failure(int rank, int culprit, const std::string& sentence, int exit_code) {
+  if (!failed_.insert(rank).second || settled_) return;
+  const bool first = !failure_;
+  const bool blames_another = culprit >= 0 && culprit != rank;
+  if (first || (failure_->blames_another && !blames_another)) failure_ = {sentence, exit_code, blames_another};
+  if (end_signal_ != 0) failure_ = {"stopped by " + process::signal_name(end_signal_), 128 + end_signal_, false};
+  if (!first) return;
+  const auto now = EventLoop::Clock::now();
+  loop_.at(now + kSettle, [this] {
+    settled_ = true;
+    signal(SIGTERM);
+  });
+  loop_.at(now + kGrace, [this] { signal(SIGKILL); });
+}
+
+void Spawned::signal(int signal) const {
+  for (const auto& rank : ranks_)
+    if (rank.pidfd) ::kill(rank.pid, signal);
+}
+
+}  // namespace
+
+int spawn(int world_size, Body body) {
+  if (world_size < 1)
+    throw Error(ErrorCode::invalid_argument, fmt::format("spawn needs at least one rank, not {}", world_size));
+  std::cout.flush();
+  return process::run_supervised(process::Launcher::guest, [&](process::Supervision& supervision) {
+    return Spawned(world_size, body, supervision).run();
+  });
+}
+
+}  // namespace rondo
