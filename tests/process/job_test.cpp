@@ -45,8 +45,11 @@ TEST_CASE("ranks reduce together, any number of them") {
   const auto ended = run(reducer(world_size, "reduce"));
   INFO(ended.err);
   CHECK(ended.code == 0);
-  for (int rank = 0; rank < world_size; ++rank)
-    CHECK(ended.out.find("[" + std::to_string(rank) + "] sums are right\n") != std::string::npos);
+  for (int rank = 0; rank < world_size; ++rank) {
+    std::string line = std::to_string(rank);
+    line += "] sums are right\n";
+    CHECK(ended.out.find(line) != std::string::npos);
+  }
 }
 
 TEST_CASE("kill -9 of a rank in the middle of all_reduce: the others name it at once, and nothing is left") {
