@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several launchers, one for each node, on this machine's loopback.
 #include <netinet/in.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include "tests/process/running.hpp"
+#include "tests/process/secret_file.hpp"
 #include "tests/support/catch.hpp"
 
 namespace {
@@ -28,17 +27,6 @@ std::string free_port() {
   REQUIRE(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
   return std::to_string(ntohs(address.sin_port));
 }
-
-// Gone with the test, whatever happens.
-struct SecretFile {
-  std::filesystem::path path;
-  explicit SecretFile(const std::string& name = "job") {
-    path = std::filesystem::temp_directory_path() / ("rondo-test-secret-" + name + std::to_string(::getpid()));
-    std::filesystem::remove(path);
-    REQUIRE(run(rondorun({"--new-secret", path})).code == 0);
-  }
-  ~SecretFile() { std::filesystem::remove(path); }
-};
 
 class Job {
  public:
