@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <rondo/dtype.hpp>
 #include <string>
 
 #include "kernels/algorithms/tuner.hpp"
 #include "kernels/plan/verifier.hpp"
-#include "rondo/dtype.hpp"
 
 namespace {
 
