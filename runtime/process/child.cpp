@@ -23,6 +23,7 @@ constexpr int kNotFound = 127, kNotExecutable = 126;
   const int streams[] = {program.in, program.out, program.err};
   for (int i = 0; i < 3; ++i)
     if (streams[i] >= 0) ::dup2(streams[i], i);
+  if (program.open_files.rlim_max != 0) ::setrlimit(RLIMIT_NOFILE, &program.open_files);
   if (program.keep >= 0) ::fcntl(program.keep, F_SETFD, 0);
   ::execvpe(argv[0], argv, envp);
   const StartError error{.index = program.index, .reason = errno};
@@ -53,6 +54,14 @@ Child fork_child(const sigset_t& mask, const std::function<int()>& body) {
     ::_exit(code);
   }
   return {.pid = pid, .pidfd = open_pidfd(pid)};
+}
+
+rlimit raise_open_files() {
+  rlimit before{};
+  if (::getrlimit(RLIMIT_NOFILE, &before) != 0) throw_errno("cannot read the limit of open files");
+  const rlimit raised{.rlim_cur = before.rlim_max, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &raised);
+  return before;
 }
 
 StartErrors::StartErrors() {

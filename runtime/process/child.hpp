@@ -2,6 +2,7 @@
 // Starts a child process that the kernel kills when the thread that started it ends.
 #pragma once
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -30,7 +31,11 @@ struct Program {
   int keep = -1;                         // one descriptor that stays open in the program
   int index = 0;                         // named in a StartError
   sigset_t mask{};
+  rlimit open_files{};  // its limit; all zero: this process's own
 };
+
+// Raises this process's limit of open files as far as it may, and returns the one before.
+rlimit raise_open_files();
 
 struct StartError {
   int index = 0;

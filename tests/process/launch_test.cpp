@@ -133,6 +133,16 @@ TEST_CASE("standard input goes to local rank 0 alone") {
   CHECK(ended.out == "[0] a\n[0] b\n");
 }
 
+TEST_CASE("more ranks than the limit of open files allows for, which stays theirs") {
+  auto command = rondorun({"--nproc-per-node", "60", "--", "sh", "-c", "ulimit -Sn"});
+  command.insert(command.begin(), {"sh", "-c", "ulimit -Sn 40; exec \"$@\"", "sh"});
+  const auto ended = run(command);
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(line_count(ended.out) == 60);
+  CHECK(ended.out.find("[59] 40\n") != std::string::npos);
+}
+
 TEST_CASE("fifty jobs at once") {
   std::vector<std::unique_ptr<Running>> jobs;
   for (int i = 0; i < 50; ++i)

@@ -46,7 +46,7 @@ struct Ranks::Rank {
 };
 
 Ranks::Ranks(process::EventLoop& loop, Setup setup, Sink& out, Sink& err)
-    : loop_(loop), setup_(std::move(setup)), out_(out), err_(err) {}
+    : loop_(loop), setup_(std::move(setup)), out_(out), err_(err), open_files_(process::raise_open_files()) {}
 
 Ranks::~Ranks() {
   for (const auto& rank : ranks_)
@@ -78,7 +78,8 @@ void Ranks::start(Rank& rank, int index) {
                                        .err = err.writer.get(),
                                        .keep = setup_.keep,
                                        .index = index,
-                                       .mask = setup_.signal_mask},
+                                       .mask = setup_.signal_mask,
+                                       .open_files = open_files_},
                                       start_errors_);
   rank.running = true;
   ++running_;

@@ -56,6 +56,7 @@ class Ranks {
   process::EventLoop& loop_;
   Setup setup_;
   Sink &out_, &err_;
+  rlimit open_files_;  // of the programs; ours is higher, as each of them costs us four
   process::StartErrors start_errors_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   int running_ = 0;
