@@ -89,6 +89,15 @@ TEST_CASE("a rank that ends well in the middle of the job fails the others by na
   for (const auto& error : errors) CHECK(error.find("rank 1") != std::string::npos);
 }
 
+TEST_CASE("an exception in one rank's program: that rank is named, not one of those that lost it") {
+  for (int round = 0; round < 5; ++round) {
+    const auto ended = run(reducer(4, "throw", 1));
+    CHECK(ended.code == 1);
+    CHECK(ended.err.starts_with("rondorun: rank 1 (pid "));
+    CHECK(errors_in(ended.out).size() == 4);
+  }
+}
+
 TEST_CASE("a rank that ends without joining is missed by name") {
   const auto ended = run(reducer(3, "absent", 2));
   CHECK(ended.code == 1);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ void misbehave(rondo::Communicator& communicator, const std::string& mode) {
   if (mode == "op") communicator.all_reduce(data, rondo::ReduceOp::max);
   if (mode == "collective") communicator.broadcast(data, 0);
   if (mode == "leave") ::_exit(0);
+  if (mode == "throw") throw std::runtime_error("out of paper");
 }
 
 int run(const std::string& mode, int bad_rank) {
