@@ -5,10 +5,15 @@
 
 namespace fashion_mnist {
 
-// c[rows][columns] += a[rows][inner] * b[inner][columns]. `a` is read as a[row * row_stride + k * inner_stride], so a
-// transposed matrix needs no copy. Every element of c adds its products in order of k: the result does not depend on
-// the number of rows.
-void multiply_add(float* c, const float* a, std::size_t row_stride, std::size_t inner_stride, const float* b,
-                  std::size_t rows, std::size_t inner, std::size_t columns);
+// A float matrix, read as data[row * row_stride + k * inner_stride]: a transposed one needs no copy.
+struct Matrix {
+  const float* data;
+  std::size_t row_stride, inner_stride;
+};
+
+// c[rows][columns] += a[rows][inner] * b[inner][columns], summed in the type of c. Every element of c adds its products
+// in order of k: the result does not depend on the number of rows.
+void multiply_add(float* c, const Matrix& a, const float* b, std::size_t rows, std::size_t inner, std::size_t columns);
+void multiply_add(double* c, const Matrix& a, const float* b, std::size_t rows, std::size_t inner, std::size_t columns);
 
 }  // namespace fashion_mnist

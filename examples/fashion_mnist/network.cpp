@@ -11,13 +11,14 @@ namespace fashion_mnist {
 namespace {
 
 Tensor tensor(const char* name, std::size_t count) {
-  return {name, std::vector<float>(count), std::vector<float>(count), std::vector<float>(count)};
+  const std::vector<double> zeros(count);
+  return {name, zeros, zeros, zeros, std::vector<float>(count)};
 }
 
 // Uniform, scaled to the fan-in (He et al. 2015). Draws by hand: the standard's distributions differ between libraries.
-void initialise(std::vector<float>& values, std::size_t fan_in, std::mt19937& engine) {
+void initialise(std::vector<double>& values, std::size_t fan_in, std::mt19937& engine) {
   const double bound = std::sqrt(6.0 / static_cast<double>(fan_in));
-  for (float& v : values) v = static_cast<float>((static_cast<double>(engine()) / 4294967296.0 * 2 - 1) * bound);
+  for (double& v : values) v = (static_cast<double>(engine()) / 4294967296.0 * 2 - 1) * bound;
 }
 
 void fill_rows(std::vector<float>& matrix, std::size_t rows, const std::vector<float>& row) {
@@ -26,10 +27,10 @@ void fill_rows(std::vector<float>& matrix, std::size_t rows, const std::vector<f
     std::copy(row.begin(), row.end(), matrix.begin() + static_cast<std::ptrdiff_t>(r * row.size()));
 }
 
-void sum_rows(std::vector<float>& sum, const std::vector<float>& matrix) {
-  std::fill(sum.begin(), sum.end(), 0.0F);
+void sum_rows(std::vector<double>& sum, const std::vector<float>& matrix) {
+  std::fill(sum.begin(), sum.end(), 0.0);
   for (std::size_t i = 0; i < matrix.size(); i += sum.size()) {
-    for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += matrix[i + j];
+    for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += static_cast<double>(matrix[i + j]);
   }
 }
 
@@ -54,16 +55,18 @@ Network::Network(std::uint32_t seed)
   std::mt19937 engine(seed);
   initialise(tensors_[weight1].values, kPixels, engine);
   initialise(tensors_[weight2].values, kHidden, engine);
+  round_values();
 }
 
 Network::Score Network::forward(std::span<const float> images, std::span<const std::uint8_t> labels) {
   const std::size_t batch = labels.size();
   images_.assign(images.begin(), images.end());
-  fill_rows(hidden_, batch, tensors_[bias1].values);
-  multiply_add(hidden_.data(), images_.data(), kPixels, 1, tensors_[weight1].values.data(), batch, kPixels, kHidden);
+  fill_rows(hidden_, batch, tensors_[bias1].rounded);
+  multiply_add(hidden_.data(), {images_.data(), kPixels, 1}, tensors_[weight1].rounded.data(), batch, kPixels, kHidden);
   for (float& h : hidden_) h = std::max(h, 0.0F);
-  fill_rows(output_, batch, tensors_[bias2].values);
-  multiply_add(output_.data(), hidden_.data(), kHidden, 1, tensors_[weight2].values.data(), batch, kHidden, kClasses);
+  fill_rows(output_, batch, tensors_[bias2].rounded);
+  multiply_add(output_.data(), {hidden_.data(), kHidden, 1}, tensors_[weight2].rounded.data(), batch, kHidden,
+               kClasses);
 
   Score score;
   for (std::size_t i = 0; i < batch; ++i) {
@@ -76,37 +79,47 @@ Network::Score Network::forward(std::span<const float> images, std::span<const s
 
 void Network::backward(const std::function<void(std::size_t tensor)>& ready) {
   const std::size_t batch = output_.size() / kClasses;
-  for (float& o : output_) o /= static_cast<float>(batch);
-
+  const auto done = [&](std::size_t tensor) {
+    for (double& g : tensors_[tensor].gradient) g /= static_cast<double>(batch);
+    ready(tensor);
+  };
   sum_rows(tensors_[bias2].gradient, output_);
-  ready(bias2);
-  std::fill(tensors_[weight2].gradient.begin(), tensors_[weight2].gradient.end(), 0.0F);
-  multiply_add(tensors_[weight2].gradient.data(), hidden_.data(), 1, kHidden, output_.data(), kHidden, batch, kClasses);
-  ready(weight2);
+  done(bias2);
+  std::fill(tensors_[weight2].gradient.begin(), tensors_[weight2].gradient.end(), 0.0);
+  multiply_add(tensors_[weight2].gradient.data(), {hidden_.data(), 1, kHidden}, output_.data(), kHidden, batch,
+               kClasses);
+  done(weight2);
 
-  const std::vector<float>& weight = tensors_[weight2].values;
+  const std::vector<float>& weight = tensors_[weight2].rounded;
   weight2_transposed_.resize(weight.size());
   for (std::size_t i = 0; i < kHidden; ++i) {
     for (std::size_t j = 0; j < kClasses; ++j) weight2_transposed_[j * kHidden + i] = weight[i * kClasses + j];
   }
   hidden_gradient_.assign(batch * kHidden, 0.0F);
-  multiply_add(hidden_gradient_.data(), output_.data(), kClasses, 1, weight2_transposed_.data(), batch, kClasses,
+  multiply_add(hidden_gradient_.data(), {output_.data(), kClasses, 1}, weight2_transposed_.data(), batch, kClasses,
                kHidden);
   for (std::size_t i = 0; i < hidden_.size(); ++i) hidden_gradient_[i] = hidden_[i] > 0 ? hidden_gradient_[i] : 0.0F;
   sum_rows(tensors_[bias1].gradient, hidden_gradient_);
-  ready(bias1);
-  std::fill(tensors_[weight1].gradient.begin(), tensors_[weight1].gradient.end(), 0.0F);
-  multiply_add(tensors_[weight1].gradient.data(), images_.data(), 1, kPixels, hidden_gradient_.data(), kPixels, batch,
+  done(bias1);
+  std::fill(tensors_[weight1].gradient.begin(), tensors_[weight1].gradient.end(), 0.0);
+  multiply_add(tensors_[weight1].gradient.data(), {images_.data(), 1, kPixels}, hidden_gradient_.data(), kPixels, batch,
                kHidden);
-  ready(weight1);
+  done(weight1);
 }
 
-void Network::update(float learning_rate, float momentum) {
+void Network::update(double learning_rate, double momentum) {
   for (Tensor& t : tensors_) {
     for (std::size_t i = 0; i < t.values.size(); ++i) {
       t.velocity[i] = momentum * t.velocity[i] + t.gradient[i];
       t.values[i] -= learning_rate * t.velocity[i];
     }
+  }
+  round_values();
+}
+
+void Network::round_values() {
+  for (Tensor& t : tensors_) {
+    for (std::size_t i = 0; i < t.values.size(); ++i) t.rounded[i] = static_cast<float>(t.values[i]);
   }
 }
 

@@ -120,6 +120,7 @@ Trainer::Trainer(rondo::Communicator& communicator, const Settings& settings)
       sampler_(train_set_.size(), communicator.rank(), communicator.world_size(), {.seed = settings.seed}),
       synchronizer_(communicator, parameters(network_), {.first_bucket_bytes = kFirstBucketBytes}) {
   check_division(train_set_.size(), settings, world(communicator));
+  network_.round_values();  // the synchronizer has brought rank 0's
 }
 
 // Every rank counts its own samples; the sum must be one everywhere.

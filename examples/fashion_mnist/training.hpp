@@ -12,8 +12,8 @@ namespace fashion_mnist {
 struct Settings {
   int epochs = 2;
   std::size_t global_batch = 240;  // images of all ranks together in one step
-  float learning_rate = 0.05F;
-  float momentum = 0.9F;
+  double learning_rate = 0.05;
+  double momentum = 0.9;
   std::uint32_t seed = 0;
   std::string data = "/usr/share/datasets/fashion-mnist";
   std::size_t limit = 0;        // images of the training set to use; 0: all
