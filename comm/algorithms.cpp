@@ -70,10 +70,41 @@ std::vector<std::size_t> offsets_of(std::span<const std::size_t> counts) {
   return offsets;
 }
 
+// A call that moves nothing must still find out that the others agree.
+bool moves_nothing(const Call& call) {
+  if (call.collective == Collective::all_to_all_v) return false;  // the pairs find out
+  if (!has_counts(call)) return call.count == 0;
+  const auto counts = row_of(call.collective).send == Extent::counts ? call.send_counts : call.recv_counts;
+  return std::all_of(counts.begin(), counts.end(), [](std::size_t count) { return count == 0; });
+}
+
+// Peers to which, or from which, nothing is moved though something might be. Where the other end may think otherwise
+// and neither would ever wait for the other, they exchange an empty step, whose header tells.
+struct Silent {
+  std::vector<int> to, from;
+};
+
+Silent find_silent(const Call& call, const Team& team) {
+  Silent silent;
+  const bool pairs = call.collective == Collective::all_to_all_v;
+  const bool scatters = call.collective == Collective::scatter_v;
+  if ((!pairs && !scatters) || moves_nothing(call)) return silent;
+  const auto empty = [](std::span<const std::size_t> counts, int rank) {
+    return counts[static_cast<std::size_t>(rank)] == 0;
+  };
+  for (int peer = 0; peer < team.size(); ++peer) {
+    if (peer == team.rank()) continue;
+    if ((pairs || team.rank() == call.root) && empty(call.send_counts, peer)) silent.to.push_back(peer);
+    if (pairs && empty(call.recv_counts, peer)) silent.from.push_back(peer);
+  }
+  if (scatters && team.rank() != call.root && empty(call.send_counts, team.rank())) silent.from.push_back(call.root);
+  return silent;
+}
+
 }  // namespace
 
 Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, std::string_view wanted) {
-  const Pattern pattern = pattern_of(call.collective);
+  const Pattern pattern = moves_nothing(call) ? Pattern::barrier : pattern_of(call.collective);
   const bool canonical = determinism == Determinism::reproducible;
   const int named = wanted.empty() ? kernels::kNoAlgorithm : kernels::find_algorithm(pattern, wanted);
   if (named != kernels::kNoAlgorithm) {
@@ -86,12 +117,15 @@ Chosen choose_algorithm(const Call& call, const Team& team, Determinism determin
 
 void run_algorithm(const Chosen& chosen, const Call& call, const Signature& signature, HostPrimitives& primitives,
                    const Team& team, std::chrono::milliseconds timeout) {
+  const bool pairs = call.collective == Collective::all_to_all_v;
   primitives.begin({.signature = signature,
                     .input = static_cast<const std::byte*>(call.send),
                     .output = static_cast<std::byte*>(call.recv),
                     .dtype = call.dtype,
                     .op = call.op,
-                    .reduces = row_of(call.collective).reduces},
+                    .reduces = row_of(call.collective).reduces,
+                    .send_counts = pairs ? call.send_counts : std::span<const std::size_t>{},
+                    .recv_counts = pairs ? call.recv_counts : std::span<const std::size_t>{}},
                    timeout);
   const auto send_offsets = offsets_of(call.send_counts);
   const auto recv_offsets = offsets_of(call.recv_counts);
@@ -105,7 +139,10 @@ void run_algorithm(const Chosen& chosen, const Call& call, const Signature& sign
                            .recv_offsets = recv_offsets};
   const auto& row = kernels::algorithm_row(chosen.row);
   primitives.reserve_scratch(row.scratch_count(work, primitives.chunk_capacity()));
+  const Silent silent = find_silent(call, team);
+  primitives.send_empty(silent.to);
   kernels::run_algorithm(chosen.row, primitives, work);
+  primitives.receive_empty(silent.from);
   primitives.finish();
 }
 

@@ -109,6 +109,11 @@ void CommunicatorImpl::validate(const Call& call) const {
   const std::size_t recv = elements(call, row.recv, call.recv_counts, world_size());
   if (call.send == nullptr && send != 0 && (!row.send_at_root || at_root)) reject(call, "the send buffer is null");
   if (call.recv == nullptr && recv != 0 && (!row.recv_at_root || at_root)) reject(call, "the receive buffer is null");
+  const auto self = static_cast<std::size_t>(rank());
+  if (call.collective == Collective::all_to_all_v && call.send_counts[self] != call.recv_counts[self]) {
+    reject(call, fmt::format("rank {} sends itself {} elements and receives {} from itself", self,
+                             call.send_counts[self], call.recv_counts[self]));
+  }
   const bool exchanges = call.collective == Collective::all_to_all || call.collective == Collective::all_to_all_v;
   if (exchanges && call.send == call.recv && send != 0) reject(call, "it cannot work in place: give it two buffers");
 }
@@ -183,6 +188,7 @@ void CommunicatorImpl::run_messages(std::span<const Call> calls) {
     messages_.push_back(
         {.signature = {.sequence = sequence, .count = call.count, .collective = Collective::send, .dtype = call.dtype},
          .peer = call.root,
+         .sends = sends,
          .send = sends ? static_cast<const std::byte*>(call.send) : nullptr,
          .recv = sends ? nullptr : static_cast<std::byte*>(call.recv),
          .bytes = call.count * size_of(call.dtype)});

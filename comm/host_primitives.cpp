@@ -53,7 +53,13 @@ std::byte* HostPrimitives::resolve(Place place) const {
 }
 
 HostPrimitives::Active HostPrimitives::activate(const Move& move) const {
-  return {.signature = &job_.signature,
+  Signature signature = job_.signature;
+  if (!job_.send_counts.empty() && move.to != kNobody) {
+    signature.count = job_.send_counts[static_cast<std::size_t>(move.to)];
+  } else if (!job_.recv_counts.empty() && move.from != kNobody) {
+    signature.count = job_.recv_counts[static_cast<std::size_t>(move.from)];
+  }
+  return {.signature = signature,
           .bytes = move.count * element_,
           .done = 0,
           .from = move.from,
@@ -77,12 +83,11 @@ void HostPrimitives::run_messages(std::span<const Message> messages, std::chrono
   job_ = {};
   element_ = 1;
   for (const Message& m : messages) {
-    if (m.bytes == 0) continue;
-    active_.push_back({.signature = &m.signature,
+    active_.push_back({.signature = m.signature,
                        .bytes = m.bytes,
                        .done = 0,
-                       .from = m.recv ? m.peer : kNobody,
-                       .to = m.send ? m.peer : kNobody,
+                       .from = m.sends ? kNobody : m.peer,
+                       .to = m.sends ? m.peer : kNobody,
                        .local = m.send,
                        .store = m.recv,
                        .complete = false,
@@ -94,6 +99,18 @@ void HostPrimitives::run_messages(std::span<const Message> messages, std::chrono
   finish();
 }
 
+void HostPrimitives::send_empty(std::span<const int> peers) {
+  active_.clear();
+  for (const int peer : peers) active_.push_back(activate({.to = peer}));
+  run_active();
+}
+
+void HostPrimitives::receive_empty(std::span<const int> peers) {
+  active_.clear();
+  for (const int peer : peers) active_.push_back(activate({.from = peer}));
+  run_active();
+}
+
 void HostPrimitives::run_active() {
   while (!active_.empty()) {
     blocked_.clear();
@@ -103,7 +120,7 @@ void HostPrimitives::run_active() {
     std::size_t kept = 0;
     for (Active& active : active_) {
       if (claim(active)) moved = advance(active) || moved;
-      if (active.done < active.bytes) active_[kept++] = active;
+      if (!active.finished) active_[kept++] = active;
     }
     active_.resize(kept);
     if (moved) {
@@ -126,7 +143,7 @@ bool HostPrimitives::claim(Active& active) {
 
 bool HostPrimitives::advance(Active& active) {
   bool moved = false;
-  while (active.done < active.bytes) {
+  while (!active.finished) {
     const std::size_t bytes = std::min(slice_bytes_, active.bytes - active.done);
     if (active.to != kNobody && !team_.send_link(active.to).ready()) {
       blocked_.push_back({active.to, team_.send_link(active.to).poll_target()});
@@ -142,12 +159,13 @@ bool HostPrimitives::advance(Active& active) {
         blocked_.push_back({active.from, link.poll_target()});
         return moved;
       }
-      check_header(*header, *active.signature, active.from, bytes);
+      check_header(*header, active.signature, active.from, bytes);
       received = link.data();
     }
     handle(active, bytes, received);
     if (received != nullptr) team_.recv_link(active.from).release();
     active.done += bytes;
+    active.finished = active.done == active.bytes;
     moved = true;
   }
   // The link is free for the next move of this pass.
@@ -191,12 +209,12 @@ void HostPrimitives::handle(Active& active, std::size_t bytes, const std::byte* 
 
 void HostPrimitives::forward(Active& active, const std::byte* data, std::size_t bytes, bool stable) {
   SendLink& link = team_.send_link(active.to);
-  if (stable) {
-    link.send(*active.signature, data, bytes);
+  if (stable && bytes != 0) {
+    link.send(active.signature, data, bytes);
   } else {
     std::byte* slot = link.slot();
-    if (slot != data) std::memcpy(slot, data, bytes);
-    link.publish(*active.signature, bytes);
+    if (slot != data && bytes != 0) std::memcpy(slot, data, bytes);
+    link.publish(active.signature, bytes);
   }
   if (link.flushed()) return;
   if (std::find(unflushed_.begin(), unflushed_.end(), active.to) == unflushed_.end()) unflushed_.push_back(active.to);
@@ -250,12 +268,31 @@ bool HostPrimitives::gather_contributions(std::size_t bytes) {
 void HostPrimitives::check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes) {
   if (header.signature == mine && header.bytes == bytes) [[likely]]
     return;
-  const std::string difference = compare(team_.rank(), mine, peer, header.signature);
+  const std::string difference = find_difference(mine, peer, header.signature);
   if (!difference.empty()) throw Error(ErrorCode::mismatch, difference, peer);
   throw Error(ErrorCode::corrupt_message,
               fmt::format("rank {} sent {} bytes in {} where rank {} expected {}", peer, header.bytes, describe(mine),
                           team_.rank(), bytes),
               peer);
+}
+
+// A rank that called something smaller may be done with it and in its next collective: what they disagree on is then
+// what both did under the smaller of the two sequence numbers.
+std::string HostPrimitives::find_difference(const Signature& mine, int peer, const Signature& theirs) {
+  const bool collectives = mine.collective != Collective::send && theirs.collective != Collective::send;
+  Signature past;
+  std::string difference;
+  if (collectives && theirs.sequence < mine.sequence) {
+    if (read_history(team_.own_line(), theirs.sequence, past)) difference = compare(team_.rank(), past, peer, theirs);
+  } else if (collectives && theirs.sequence > mine.sequence) {
+    if (team_.signature_of(peer, mine.sequence, past)) {
+      difference = compare(team_.rank(), mine, peer, past);
+    } else {  // the peer knows what it did then, and this rank tells it what it should have been
+      team_.announce_waiting(mine);
+      team_.await_verdict(peer);
+    }
+  }
+  return difference.empty() ? compare(team_.rank(), mine, peer, theirs) : difference;
 }
 
 void HostPrimitives::wait() {

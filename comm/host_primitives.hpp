@@ -4,6 +4,7 @@
 #pragma once
 #include <chrono>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/team.hpp"
@@ -20,13 +21,16 @@ struct Job {  // one collective on this rank
   DataType dtype = DataType::u8;
   ReduceOp op = ReduceOp::sum;
   bool reduces = false;
+  // all_to_all_v: what each pair has agreed on, and nobody else knows; its steps carry the pair's count. Else empty.
+  std::span<const std::size_t> send_counts{}, recv_counts{};
 };
 
 // A send or a receive of its own, outside of any algorithm.
 struct Message {
   Signature signature;
   int peer = -1;
-  const std::byte* send = nullptr;  // one of the two
+  bool sends = false;
+  const std::byte* send = nullptr;  // the one or the other; null where there are no bytes
   std::byte* recv = nullptr;
   std::size_t bytes = 0;
 };
@@ -40,6 +44,9 @@ class HostPrimitives {
   void run(std::span<const kernels::Move> moves);
   void fold(const kernels::Fold& fold);
   std::size_t chunk_capacity() const;
+  // One step without bytes to or from each: who must agree that there is nothing to move says so.
+  void send_empty(std::span<const int> peers);
+  void receive_empty(std::span<const int> peers);
   void finish();  // until nothing needs the caller's memory any more
 
   // Sends and receives progress together; those of one direction and peer in order.
@@ -47,12 +54,13 @@ class HostPrimitives {
 
  private:
   struct Active {  // a move in progress; bytes
-    const Signature* signature;
+    Signature signature;
     std::size_t bytes, done;
     int from, to;
     const std::byte* local;
     std::byte* store;
     bool complete, scale_local;
+    bool finished = false;  // an empty move travels too, as one step without bytes
   };
   Active activate(const kernels::Move& move) const;
   void run_active();
@@ -63,6 +71,7 @@ class HostPrimitives {
   bool may_overwrite(const std::byte* store, std::size_t bytes);
   bool gather_contributions(std::size_t bytes);
   void check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes);
+  std::string find_difference(const Signature& mine, int peer, const Signature& theirs);
   void wait();
   std::byte* resolve(kernels::Place place) const;
   const std::byte* first_touch(const std::byte* local, std::size_t bytes);

@@ -54,7 +54,13 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
 Team::~Team() {
   own_line().departed.store(1, std::memory_order_seq_cst);
   parts_.bells.ring_all();
-  if (control_) control_->announce_departure();
+  if (control_) {
+    if (failure_.raised()) {  // a peer that sees this rank go may not yet have heard why from whoever failed first
+      const Error error = failure_.error();
+      control_->announce_failure(error.error_code(), error.culprit(), error.what());
+    }
+    control_->announce_departure();
+  }
   for (const int id : watch_ids_) parts_.monitor->unwatch(id);
   control_.reset();
 }
@@ -103,7 +109,7 @@ void Team::fail(ErrorCode code, int culprit, std::string_view sentence) {
 }
 
 void Team::await_verdict(int peer) const {
-  constexpr auto kPatience = std::chrono::milliseconds(50);
+  constexpr auto kPatience = std::chrono::milliseconds(250);
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (!failure_.raised() && !departed(peer) && !lost(peer)) {
     const auto left = until - std::chrono::steady_clock::now();

@@ -176,7 +176,7 @@ void run_sequence(rondo::Communicator& world, std::uint64_t seed, int steps) {
     try {
       sequence.step();
     } catch (const std::exception& error) {
-      throw std::runtime_error("step " + std::to_string(step) + ": " + error.what());
+      throw std::runtime_error(std::string("step ").append(std::to_string(step)).append(": ").append(error.what()));
     }
   }
 }
