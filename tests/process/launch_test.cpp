@@ -85,6 +85,8 @@ TEST_CASE("a wrong command line is one sentence and exit code 2") {
       {{"--max-restarts", "1", "true"}, "--max-restarts"},
       {{"-m", "module"}, "python3 -m"},
       {{"--rdzv_backend=etcd", "true"}, "--rdzv-backend etcd"},
+      {{"-r", "3", "true"}, "--log-dir"},
+      {{"--tee", "0:1", "true"}, "--tee must be"},
       {{"--prefix", "color", "true"}, "--prefix must be"},
       {{"--grace-period", "-1", "true"}, "--grace-period"},
   };

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks write arrives in whole lines, whatever it is.
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 
 #include "tests/process/running.hpp"
@@ -115,4 +120,28 @@ TEST_CASE("nothing is lost when there is more output than the reader takes at on
 TEST_CASE("--prefix none: the ranks write for themselves") {
   const auto ended = run(rondorun({"--nproc-per-node", "2", "--prefix", "none", "echo", "plain"}));
   CHECK(ended.out == "plain\nplain\n");
+}
+
+TEST_CASE("--log-dir keeps each rank's output, and --redirects keeps it there alone") {
+  const auto folder = std::filesystem::temp_directory_path() / ("rondo-test-logs-" + std::to_string(::getpid()));
+  const auto script = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(),
+                 {"--log-dir", folder, "--nproc-per-node", "2", "sh", "-c", "echo o$RANK; echo e$RANK >&2"});
+    return run(rondorun(flags));
+  };
+  const auto file = [&](const std::string& name) {
+    std::ifstream stream(folder / name);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  const auto both = script({});
+  CHECK(both.err.find("[1] e1\n") != std::string::npos);
+  CHECK(file("1/stdout.log") == "o1\n");
+  CHECK(file("0/stderr.log") == "e0\n");
+  std::filesystem::remove_all(folder);
+  const auto redirected = script({"-r", "1", "-t", "2"});
+  CHECK(redirected.out.empty());
+  CHECK(redirected.err.find("[1] e1\n") != std::string::npos);
+  CHECK(file("1/stdout.log") == "o1\n");
+  CHECK(file("1/stderr.log") == "e1\n");
+  std::filesystem::remove_all(folder);
 }

@@ -38,15 +38,12 @@ constexpr std::array kUnsupported{
     Unsupported{"--signals-to-handle,--signals_to_handle",
                 "--signals-to-handle is not supported: SIGINT, SIGTERM, SIGQUIT and SIGHUP are always passed on"},
     Unsupported{"--virtual-local-rank,--virtual_local_rank", "--virtual-local-rank is not supported"},
-    Unsupported{"-r,--redirects", "--redirects is not supported: redirect inside the command, e.g. with sh -c"},
-    Unsupported{"-t,--tee", "--tee is not supported: every line is shown already; use tee on rondorun's output"},
-    Unsupported{"--log-dir,--log_dir", "--log-dir is not supported: use tee on rondorun's output"},
 };
 
 // Values as they are written; turned into Options once the line as a whole is understood.
 struct Words {
   std::string nproc = "1", nnodes = "1", max_restarts = "0";
-  std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank";
+  std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee;
   double grace_period_s = 5, join_timeout_s = 300;
   bool standalone = false, no_python = false;
 };
@@ -137,10 +134,27 @@ void add_torchrun_flags(CLI::App& app, Words& words, Options& options) {
   app.add_option("--rdzv-backend,--rdzv_backend", words.rdzv_backend, "static or c10d; both mean our own");
   app.add_flag("--standalone", words.standalone, "one node (as is the default)");
   app.add_option("--max-restarts,--max_restarts", words.max_restarts, "0: a failed job is not restarted");
+  app.add_option("--log-dir,--log_dir", options.log_dir,
+                 "each rank's output also into DIR/RANK/stdout.log, stderr.log");
+  app.add_option("-r,--redirects", words.redirects, "1 stdout, 2 stderr, 3 both: only into the log directory");
+  app.add_option("-t,--tee", words.tee, "1, 2, 3: also into the log directory");
   app.add_option("--role", options.role, "given to the ranks as ROLE_NAME");
   app.add_flag("--no-python,--no_python", words.no_python, "accepted: programs are always run as they are");
   app.add_option("--monitor-interval,--monitor_interval", words.ignored, "accepted: ends are noticed at once");
   app.add_option("--start-method,--start_method", words.ignored, "accepted: ranks are programs of their own");
+}
+
+unsigned streams(const std::string& text, const char* flag) {
+  return text.empty() ? 0 : static_cast<unsigned>(number(text, flag, 0, 3));
+}
+
+void set_logs(const Words& words, Options& options) {
+  options.hidden = streams(words.redirects, "--redirects");
+  options.logged = options.hidden | streams(words.tee, "--tee");
+  if (options.hidden != 0 && options.log_dir.empty()) refuse("--redirects needs --log-dir DIR");
+  if (!options.log_dir.empty() && words.redirects.empty() && words.tee.empty()) options.logged = 3;
+  if (options.log_dir.empty()) options.logged = 0;  // --tee alone: everything is shown anyway
+  if (options.logged != 0 && !options.prefix) refuse("--log-dir cannot be had with --prefix none");
 }
 
 void add_own_flags(CLI::App& app, Words& words, Options& options) {
@@ -164,6 +178,7 @@ Options finish(const Words& words, Options options) {
   options.join_timeout = seconds(words.join_timeout_s, "--join-timeout");
   if (words.prefix != "rank" && words.prefix != "none") refuse("--prefix must be rank or none");
   options.prefix = words.prefix == "rank";
+  set_logs(words, options);
   if (!options.command.empty() && options.command.front() == "--") options.command.erase(options.command.begin());
   if (options.command.empty() || options.command.front().empty())
     refuse("no program given: rondorun [flags] program [arguments]");

@@ -24,6 +24,9 @@ struct Options {
   std::string port_range;
   std::string role = "default";
   bool prefix = true;
+  std::filesystem::path log_dir;  // <rank>/stdout.log and stderr.log; empty: none
+  unsigned logged = 0;            // streams that go to these files, and
+  unsigned hidden = 0;            // those that go there alone: 1 stdout, 2 stderr
   std::chrono::milliseconds grace_period{5000};
   std::chrono::milliseconds join_timeout{300'000};
   std::vector<std::string> command;

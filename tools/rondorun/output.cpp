@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 namespace rondo::launcher {
@@ -87,8 +88,8 @@ void Sink::wake() {
   for (auto& waiter : std::exchange(waiting_, {})) waiter();
 }
 
-Source::Source(process::EventLoop& loop, Fd pipe, std::string prefix, Sink& sink)
-    : loop_(loop), pipe_(std::move(pipe)), prefix_(std::move(prefix)), sink_(sink) {
+Source::Source(process::EventLoop& loop, Fd pipe, Way way, Sink& sink)
+    : loop_(loop), pipe_(std::move(pipe)), way_(std::move(way)), sink_(sink) {
   loop_.watch(pipe_.get(), EPOLLIN, [this] { readable(); });
 }
 
@@ -118,24 +119,38 @@ std::size_t Source::read_some() {
   const ssize_t count = ::read(pipe_.get(), buffer.data(), buffer.size());
   if (count == 0) close();
   if (count <= 0) return 0;
-  take({buffer.data(), static_cast<std::size_t>(count)});
+  const std::string_view text(buffer.data(), static_cast<std::size_t>(count));
+  log(text);
+  if (way_.shown) take(text);
   return static_cast<std::size_t>(count);
+}
+
+void Source::log(std::string_view text) {
+  while (way_.log && !text.empty()) {
+    const ssize_t count = ::write(way_.log.get(), text.data(), text.size());
+    if (count >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      sink_.line("rondorun: ", fmt::format("a rank's log ends here: {}", std::strerror(errno)));
+      way_.log.reset();
+    }
+  }
 }
 
 void Source::take(std::string_view text) {
   for (auto end = text.find('\n'); end != text.npos; end = text.find('\n')) {
     if (partial_.empty()) {
-      sink_.line(prefix_, text.substr(0, end));
+      sink_.line(way_.prefix, text.substr(0, end));
     } else {
       partial_.append(text.substr(0, end));
-      sink_.line(prefix_, partial_);
+      sink_.line(way_.prefix, partial_);
       partial_.clear();
     }
     text.remove_prefix(end + 1);
   }
   partial_.append(text);
   if (partial_.size() > kLongestLine) {
-    sink_.line(prefix_, partial_);
+    sink_.line(way_.prefix, partial_);
     partial_.clear();
   }
 }
@@ -154,7 +169,7 @@ void Source::drain() {
 void Source::finish() {
   drain();
   close();
-  if (!partial_.empty()) sink_.line(prefix_, std::exchange(partial_, {}));
+  if (!partial_.empty()) sink_.line(way_.prefix, std::exchange(partial_, {}));
   sink_.flush();
 }
 

@@ -47,8 +47,13 @@ class Sink {
 // One stream of one rank.
 class Source {
  public:
+  struct Way {
+    std::string prefix;
+    bool shown = true;  // in `sink`
+    Fd log{};           // a file for the bytes as they are, if any
+  };
   // Reads from `pipe`, which must not block.
-  Source(process::EventLoop& loop, Fd pipe, std::string prefix, Sink& sink);
+  Source(process::EventLoop& loop, Fd pipe, Way way, Sink& sink);
   ~Source();
   void drain();   // everything that is there; at the end of the rank
   void finish();  // and its last line, also without a newline
@@ -57,11 +62,13 @@ class Source {
   void readable();
   std::size_t read_some();  // bytes; 0: nothing there, or the end
   void take(std::string_view text);
+  void log(std::string_view text);
   void close();
 
   process::EventLoop& loop_;
   Fd pipe_;
-  std::string prefix_, partial_;
+  Way way_;
+  std::string partial_;
   Sink& sink_;
 };
 

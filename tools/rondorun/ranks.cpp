@@ -84,12 +84,23 @@ void Ranks::start(Rank& rank, int index) {
   rank.running = true;
   ++running_;
   if (setup_.prefix) {
-    rank.out = std::make_unique<Source>(loop_, std::move(out.reader), prefix_for(rank.rank, out_.colored()), out_);
-    rank.err = std::make_unique<Source>(loop_, std::move(err.reader), prefix_for(rank.rank, err_.colored()), err_);
+    rank.out = std::make_unique<Source>(loop_, std::move(out.reader), way(rank.rank, 1, out_), out_);
+    rank.err = std::make_unique<Source>(loop_, std::move(err.reader), way(rank.rank, 2, err_), err_);
   }
   loop_.watch(rank.child.pidfd.get(), EPOLLIN, [this, &rank] {
     if (const auto status = process::try_reap(rank.child.pidfd.get())) ended(rank, *status);
   });
+}
+
+Source::Way Ranks::way(int rank, unsigned stream, const Sink& sink) const {
+  Source::Way result{.prefix = prefix_for(rank, sink.colored()), .shown = (setup_.hidden & stream) == 0};
+  if ((setup_.logged & stream) == 0) return result;
+  const auto folder = setup_.log_dir / std::to_string(rank);
+  std::filesystem::create_directories(folder);
+  const auto file = folder / (stream == 1 ? "stdout.log" : "stderr.log");
+  result.log.reset(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!result.log) throw_errno("cannot write the log " + file.string());
+  return result;
 }
 
 void Ranks::ended(Rank& rank, const ExitStatus& status) {

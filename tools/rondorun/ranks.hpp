@@ -3,6 +3,7 @@
 #pragma once
 #include <signal.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,6 +33,8 @@ class Ranks {
     std::vector<std::string> command;
     std::vector<RankProgram> programs;
     bool prefix = true;
+    std::filesystem::path log_dir{};  // as in Options
+    unsigned logged = 0, hidden = 0;
     int keep = -1;           // a descriptor the programs inherit
     std::string place{};     // " on host x", where there are several
     sigset_t signal_mask{};  // theirs
@@ -50,6 +53,7 @@ class Ranks {
  private:
   struct Rank;
   void start(Rank& rank, int index);
+  Source::Way way(int rank, unsigned stream, const Sink& sink) const;
   void ended(Rank& rank, const process::ExitStatus& status);
   Failure failure_of(const Rank& rank, const process::ExitStatus& status);
 
