@@ -14,12 +14,19 @@ constexpr RankSet all_ranks(int size) { return size == kMaxPlannedRanks ? ~RankS
 
 struct Value {
   RankSet ranks = 0;          // whose contributions it holds
+  std::uint64_t order = 0;    // a digest of how they were added up; a op b is b op a
   std::uint32_t element = 0;  // of their inputs
   bool written = false;
   bool folded = false;             // a left fold in rank order
   std::uint8_t first_touches = 0;  // how often the operator's first touch was applied, to each contribution
   std::uint8_t completions = 0;
 };
+
+constexpr std::uint64_t order_of(std::uint64_t a, std::uint64_t b) {
+  const std::uint64_t low = a < b ? a : b;
+  const std::uint64_t high = a < b ? b : a;
+  return (low * 0x9e3779b97f4a7c15u ^ high) * 0xff51afd7ed558ccdu + 1;
+}
 
 class SymbolicMemory {
  public:
@@ -75,7 +82,10 @@ class SymbolicMemory {
 
  private:
   Value raw(std::size_t element) const {
-    return {.ranks = set_of(rank_), .element = static_cast<std::uint32_t>(element), .written = true};
+    return {.ranks = set_of(rank_),
+            .order = set_of(rank_),
+            .element = static_cast<std::uint32_t>(element),
+            .written = true};
   }
 
   int rank_;

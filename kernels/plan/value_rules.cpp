@@ -71,6 +71,7 @@ Value ValueRules::combine(const Value& received, const Value& local, Where where
   }
   Value sum = local;
   sum.ranks |= received.ranks;
+  sum.order = order_of(received.order, local.order);
   sum.folded = false;
   return sum;
 }
@@ -100,6 +101,7 @@ Value ValueRules::fold(const std::vector<Value>& by_rank, Where where) {
       findings_.add(Fault::wrong_element, where, text("folds element ", next.element, " with element ", sum.element));
     }
     sum.ranks |= next.ranks;
+    if (rank > 0) sum.order = order_of(sum.order, next.order);
   }
   sum = complete(sum, where);
   sum.folded = true;
@@ -125,7 +127,8 @@ bool ValueRules::check_output(const Work& work, const Value& value, std::size_t 
   }
   if (value.first_touches != touches) return wrong(Fault::wrong_first_touch, "lacks the operator's first touch");
   if (value.completions != touches) {
-    return wrong(Fault::wrong_completion, text("was completed ", int{value.completions}, " times instead of ", touches));
+    return wrong(Fault::wrong_completion,
+                 text("was completed ", int{value.completions}, " times instead of ", touches));
   }
   if (canonical_ && reduces() && problem_.size > 1 && !value.folded) {
     return wrong(Fault::wrong_order, "is not a left fold in rank order, as its algorithm promises");

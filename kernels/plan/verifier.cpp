@@ -273,6 +273,7 @@ class Run {
       }
     }
     for (const auto& rank : ranks_) check_rank(*rank);
+    if (plan_.problem.pattern == Pattern::all_reduce && findings_.empty()) check_same_bits();
   }
 
   void check_rank(RankState& rank) {
@@ -284,6 +285,17 @@ class Run {
     if (plan_.problem.pattern == Pattern::barrier && silent != 0) {
       findings_.add(Fault::early_leave, {rank.work.rank, -1},
                     text("leaves the barrier before it heard of ", describe(silent)));
+    }
+  }
+
+  void check_same_bits() {
+    for (std::size_t i = 0; i < plan_.problem.count; ++i) {
+      const Place place{Buffer::output, i};
+      for (const auto& rank : ranks_) {
+        if (rank->memory.at(place).order == ranks_[0]->memory.at(place).order) continue;
+        return findings_.add(Fault::different_bits, {rank->work.rank, -1},
+                             text("output[", i, "] was added up in another order than on rank 0"));
+      }
     }
   }
 
@@ -331,6 +343,7 @@ constexpr std::string_view kFaultNames[] = {
     "wrong_first_touch",
     "wrong_completion",
     "wrong_order",
+    "different_bits",
     "early_leave",
 };
 

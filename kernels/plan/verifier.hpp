@@ -31,6 +31,7 @@ enum class Fault {
   wrong_first_touch,       // premul_sum would multiply an input not once
   wrong_completion,        // average would divide not once, or before the sum is whole
   wrong_order,             // canonical_order promised, but not a left fold over the ranks
+  different_bits,          // two ranks added up the same element in different ways
   early_leave,             // a barrier that a rank can leave before another has come
 };
 std::string_view name_of(Fault fault);

@@ -42,9 +42,9 @@ std::size_t count_of(int kind, Pattern pattern, std::size_t n, std::size_t chunk
     case 5:
       return chunk;
     case 6:
-      return whole ? 2 * n * chunk : 2 * chunk;
+      return whole ? n * chunk : 2 * chunk;
     default:
-      return whole ? 2 * n * chunk + 1 : 3 * chunk + 1;
+      return whole ? (n <= 16 ? 2 : 1) * n * chunk + 1 : 3 * chunk + 1;
   }
 }
 

@@ -184,6 +184,22 @@ TEST_CASE("mutants: a promise of rank order not kept") {
   REQUIRE(verify(plan).empty());
 }
 
+TEST_CASE("mutants: every rank adds up in an order of its own") {
+  Plan plan = plan_of(Pattern::all_reduce, "ring", {.size = 3, .count = 2});
+  for (int rank = 0; rank < 3; ++rank) {
+    const Place in{Buffer::input, 0};
+    const Place out{Buffer::output, 0};
+    const int next = (rank + 1) % 3;
+    const int last = (rank + 2) % 3;
+    plan.ranks[static_cast<std::size_t>(rank)] = {
+        {.moves = {{.count = 2, .to = next, .local = in}}},
+        {.moves = {{.count = 2, .to = last, .local = in}}},
+        {.moves = {{.count = 2, .from = next, .local = in, .store = out}}},
+        {.moves = {{.count = 2, .from = last, .local = out, .store = out, .complete = true}}}};
+  }
+  check_found(plan, Fault::different_bits);
+}
+
 TEST_CASE("mutants: a barrier left too early") {
   Plan plan = plan_of(Pattern::barrier, "dissemination", {.size = 5});
   REQUIRE(verify(plan).empty());
