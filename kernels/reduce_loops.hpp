@@ -8,9 +8,8 @@
 #include <immintrin.h>
 #endif
 
-#include <type_traits>
-
 #include "kernels/convert.hpp"
+#include "kernels/reduce_operators.hpp"
 #include "kernels/reduce_table.hpp"
 
 #ifdef RONDO_INDEPENDENT
@@ -88,85 +87,6 @@ constexpr int kToNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   for (; i < count; ++i) out[i] = static_cast<std::uint16_t>(Half::narrow(in[i]));
 }
 #endif
-
-// ---- operators: commutative bit for bit (NaN payloads excepted), since two ranks may combine in either order ----
-
-template <class T>
-constexpr bool kFloating = __is_same(T, float) || __is_same(T, double);
-
-template <class T>
-struct BitsOf {  // integers wrap around, so they are added and multiplied unsigned
-  using Type = std::make_unsigned_t<T>;
-};
-template <>
-struct BitsOf<float> {
-  using Type = std::uint32_t;
-};
-template <>
-struct BitsOf<double> {
-  using Type = std::uint64_t;
-};
-
-struct Sum {
-  template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
-    if constexpr (kFloating<T>) {
-      return a + b;
-    } else {
-      using Bits = typename BitsOf<T>::Type;
-      return static_cast<T>(static_cast<Bits>(a) + static_cast<Bits>(b));
-    }
-  }
-};
-struct Product {
-  template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
-    if constexpr (kFloating<T>) {
-      return a * b;
-    } else {
-      using Bits = typename BitsOf<T>::Type;
-      return static_cast<T>(static_cast<Bits>(a) * static_cast<Bits>(b));
-    }
-  }
-};
-// -0 is less than +0, and a NaN on either side wins.
-template <bool kLess>
-struct Extreme {
-  template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
-    const T picked = (kLess ? a < b : b < a) ? a : b;
-    if constexpr (kFloating<T>) {
-      using Bits = typename BitsOf<T>::Type;
-      const Bits left = __builtin_bit_cast(Bits, a);
-      const Bits right = __builtin_bit_cast(Bits, b);
-      const Bits equal = kLess ? left | right : left & right;
-      const Bits ordered = a == b ? equal : __builtin_bit_cast(Bits, picked);
-      return __builtin_isunordered(a, b) ? a + b : __builtin_bit_cast(T, ordered);
-    } else {
-      return picked;
-    }
-  }
-};
-using Min = Extreme<true>;
-using Max = Extreme<false>;
-struct And {
-  template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
-    return static_cast<T>(a & b);
-  }
-};
-struct Or {
-  template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
-    return static_cast<T>(a | b);
-  }
-};
-struct Xor {
-  template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
-};
 
 // ---- out = a op b ----
 

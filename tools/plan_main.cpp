@@ -7,8 +7,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <rondo/dtype.hpp>
 #include <string>
+
+#include <rondo/dtype.hpp>
 
 #include "kernels/algorithms/tuner.hpp"
 #include "kernels/plan/verifier.hpp"
@@ -17,7 +18,7 @@ namespace {
 
 using namespace rondo::kernels;
 
-constexpr std::size_t kMostElements = std::size_t{1} << 26;  // of all ranks together, at 16 bytes each to verify
+constexpr std::size_t kMostElements = std::size_t{1} << 26;  // of all ranks together, at 24 bytes each to verify
 constexpr std::size_t kMostSlices = std::size_t{1} << 20;
 constexpr std::size_t kShownSteps = 64;  // per rank, unless --all
 

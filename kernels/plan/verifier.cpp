@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "kernels/plan/step_rules.hpp"
 #include "kernels/plan/text.hpp"
-#include "kernels/plan/value_rules.hpp"
 
 namespace rondo::kernels {
 namespace {
@@ -110,69 +110,7 @@ class Run {
 
   void begin(RankState& rank, const Step& step) {
     rank.done.assign(std::max<std::size_t>(1, step.moves.size()), 0);
-    if (step.is_fold) {
-      check_places(rank, {.count = step.fold.count, .to = kNobody, .local = step.fold.local, .store = step.fold.store});
-    }
-    for (const Move& move : step.moves) check_places(rank, move);
-    for (const Move& writer : step.moves) {
-      for (const Move& other : step.moves) {
-        if (&writer != &other && !hopeless_) check_race(rank, writer, other);
-      }
-    }
-  }
-
-  void fail(Fault fault, const RankState& rank, const std::string& what) {
-    findings_.add(fault, rank.where(), what);
-    hopeless_ = true;
-  }
-
-  void check_places(const RankState& rank, const Move& move) {
-    if (move.count == 0) return;
-    for (const int peer : {move.from, move.to}) {
-      if (peer == kNobody) continue;
-      if (peer < 0 || peer >= plan_.problem.size || peer == rank.work.rank) {
-        return fail(Fault::bad_peer, rank, text(describe(move), ": there is no such peer"));
-      }
-      if (move.count > plan_.layout.chunk_capacity()) {
-        findings_.add(Fault::oversized_move, rank.where(),
-                      text(describe(move), ": a chunk is ", plan_.layout.chunk_capacity(), " elements"));
-      }
-    }
-    for (const Place place : {move.local, move.store}) {
-      if (place.buffer != Buffer::none && !rank.memory.holds(place, move.count)) {
-        return fail(Fault::out_of_range, rank,
-                    text(describe(move), ": the buffer has ", rank.memory.count_of(place.buffer), " elements"));
-      }
-    }
-    if (move.store.buffer == Buffer::input)
-      fail(Fault::out_of_range, rank, text(describe(move), ": input is the caller's"));
-    if (move.from == kNobody && move.local.buffer == Buffer::none) {
-      fail(Fault::unwritten_read, rank, text(describe(move), ": there is no value"));
-    }
-    // Within one Move, slice by slice: the same place, or none in common.
-    if (overlap(rank, move.local, move.store, move.count) &&
-        rank.memory.cell_at(move.local) != rank.memory.cell_at(move.store)) {
-      findings_.add(Fault::race, rank.where(), text(describe(move), ": reads and writes overlap"));
-    }
-  }
-
-  static bool overlap(const RankState& rank, Place a, Place b, std::size_t count_a, std::size_t count_b) {
-    if (a.buffer == Buffer::none || b.buffer == Buffer::none) return false;
-    const std::size_t first = rank.memory.cell_at(a);
-    const std::size_t second = rank.memory.cell_at(b);
-    return first < second + count_b && second < first + count_a;
-  }
-  static bool overlap(const RankState& rank, Place a, Place b, std::size_t count) {
-    return overlap(rank, a, b, count, count);
-  }
-
-  void check_race(const RankState& rank, const Move& writer, const Move& other) {
-    for (const Place place : {other.local, other.store}) {
-      if (overlap(rank, writer.store, place, writer.count, other.count)) {
-        findings_.add(Fault::race, rank.where(),
-                      text(describe(writer), " writes what ", describe(other), " touches at the same time"));
-      }
-    }
+    hopeless_ = !check_step(plan_, step, rank.memory, rank.where(), findings_);
   }
 
   // Moves over one link keep their order.
@@ -251,8 +189,10 @@ class Run {
     Slice slice = link(from, rank.work.rank).take();
     rank.heard |= slice.heard;
     if (slice.values.size() != count) {
-      fail(Fault::wrong_count, rank,
-           text("expects a slice of ", count, " elements from rank ", from, " and gets ", slice.values.size()));
+      hopeless_ = true;
+      findings_.add(
+          Fault::wrong_count, rank.where(),
+          text("expects a slice of ", count, " elements from rank ", from, " and gets ", slice.values.size()));
     }
     return slice;
   }
