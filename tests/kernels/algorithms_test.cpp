@@ -102,38 +102,42 @@ TEST_CASE("every algorithm's plan is right: all pairs of parameters") {
 }
 
 TEST_CASE("every algorithm's plan is right: small worlds, everything") {
+  int right = 0;
   for (int algorithm = 0; algorithm < kAlgorithmCount; ++algorithm) {
     for (int size = 1; size <= 6; ++size) {
       for (int count = 0; count < kCountKinds; ++count) {
         for (int layout = 0; layout < kLayoutCount; ++layout) {
           for (const bool in_place : {false, true}) {
-            check({algorithm, size, count, size % kRootKinds, layout, in_place, false});
+            right += check({algorithm, size, count, size % kRootKinds, layout, in_place, false});
             if (algorithm_row(algorithm).variable_counts) {
-              check({algorithm, size, count, size % kRootKinds, layout, in_place, true});
+              right += check({algorithm, size, count, size % kRootKinds, layout, in_place, true});
             }
           }
         }
       }
     }
   }
+  CHECK(right > 10'000);
 }
 
 TEST_CASE("every algorithm's plan is right: the full product", "[.full]") {
+  int right = 0;
   for (int algorithm = 0; algorithm < kAlgorithmCount; ++algorithm) {
     for (const int size : world_sizes()) {
       for (int count = 0; count < kCountKinds; ++count) {
         for (int root = 0; root < (row_of(algorithm_row(algorithm).pattern).rooted ? kRootKinds : 1); ++root) {
           for (int layout = 0; layout < kLayoutCount; ++layout) {
             for (const bool in_place : {false, true}) {
-              check({algorithm, size, count, root, layout, in_place, false});
+              right += check({algorithm, size, count, root, layout, in_place, false});
               if (algorithm_row(algorithm).variable_counts)
-                check({algorithm, size, count, root, layout, in_place, true});
+                right += check({algorithm, size, count, root, layout, in_place, true});
             }
           }
         }
       }
     }
   }
+  CHECK(right > 10'000);
 }
 
 TEST_CASE("names find algorithms, and the tuner always has one") {

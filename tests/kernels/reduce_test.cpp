@@ -80,7 +80,11 @@ std::vector<T> random_values(std::mt19937_64& random, std::size_t count) {  // a
     if (bits % 3 != 0) {
       std::memcpy(static_cast<void*>(&value), &bits, sizeof(T));
     } else {
-      value = static_cast<T>(static_cast<Value<T>>(static_cast<int>(bits >> 8 & 31) - 16));
+      const int small = static_cast<int>(bits >> 8 & 7) - 4;
+      value = static_cast<T>(static_cast<Value<T>>(small));
+      if constexpr (kFloatingValue<T>) {
+        if (small == 0 && (bits >> 16 & 1) != 0) value = T(-Value<T>(0));
+      }
     }
   }
   return values;
