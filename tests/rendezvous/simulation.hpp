@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server's core and many clients in one thread, under a clock and a network of our own: seeded delays, bytes cut
+// anywhere, connections that break. Order holds within a connection and nowhere else.
+#pragma once
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rendezvous/client_session.hpp"
+#include "rendezvous/core.hpp"
+
+namespace rondo::rendezvous::test {
+
+using std::chrono::milliseconds;
+
+class Network final : private Output {
+ public:
+  Network(std::uint64_t seed, const CoreOptions& options) : random_(seed), core_(options, *this) {}
+
+  struct Handler {
+    std::function<void(std::span<const std::byte>)> bytes;
+    std::function<void()> end;  // the server has closed
+  };
+  ConnectionId connect(Handler handler);
+  void send(ConnectionId id, const std::string& bytes);
+  // The client's end: what is on its way up may still arrive, or not.
+  void cut(ConnectionId id, bool lose_what_is_under_way);
+  void after(milliseconds delay, std::function<void()> action) { at(now_ + delay, std::move(action)); }
+  void run(Time until);
+
+  Time now() const { return now_; }
+  Core& core() { return core_; }
+  std::uint64_t draw(std::uint64_t low, std::uint64_t high) {  // the same on every platform
+    return low + random_() % (high - low + 1);
+  }
+
+ private:
+  struct Line {  // one connection
+    Handler handler;
+    Time up{}, down{};  // when the last piece arrives
+    bool client_open = true, server_open = true;
+  };
+  void at(Time time, std::function<void()> action) { events_.emplace(time, std::move(action)); }
+  Time arrival(Time& last) { return last = std::max(last, now_ + std::chrono::microseconds(draw(10, 50'000))); }
+  std::vector<std::string> pieces(const std::string& bytes);
+  void send(ConnectionId id, std::string head, SharedBody body) override;
+  void close(ConnectionId id) override;
+
+  std::mt19937_64 random_;
+  Time now_{};
+  std::multimap<Time, std::function<void()>> events_;
+  std::map<ConnectionId, Line> lines_;
+  ConnectionId last_ = 0;
+  Core core_;
+};
+
+inline std::vector<std::string> Network::pieces(const std::string& bytes) {
+  std::vector<std::string> result;
+  for (std::size_t from = 0; from < bytes.size();) {
+    const std::size_t rest = bytes.size() - from;
+    const std::size_t size = draw(0, 2) == 0 ? draw(1, rest) : rest;
+    result.push_back(bytes.substr(from, size));
+    from += size;
+  }
+  return result;
+}
+
+inline ConnectionId Network::connect(Handler handler) {
+  const ConnectionId id = ++last_;
+  lines_[id].handler = std::move(handler);
+  Time& up = lines_[id].up;
+  at(arrival(up), [this, id] {
+    if (lines_[id].server_open) core_.connected(id, "10.0.0.1", now_);
+  });
+  return id;
+}
+
+inline void Network::send(ConnectionId id, const std::string& bytes) {
+  for (const std::string& piece : pieces(bytes)) {
+    at(arrival(lines_[id].up), [this, id, piece] {
+      if (lines_[id].server_open) core_.received(id, as_bytes(piece), now_);
+    });
+  }
+}
+
+inline void Network::cut(ConnectionId id, bool lose_what_is_under_way) {
+  lines_[id].client_open = false;
+  const auto end = [this, id] {
+    if (std::exchange(lines_[id].server_open, false)) core_.disconnected(id, "its connection was closed", now_);
+  };
+  if (lose_what_is_under_way) return at(now_, end);
+  at(arrival(lines_[id].up), end);
+}
+
+inline void Network::send(ConnectionId id, std::string head, SharedBody body) {
+  for (const std::string& piece : pieces(body ? head + body->bytes() : head)) {
+    at(arrival(lines_[id].down), [this, id, piece] {
+      if (lines_[id].client_open) lines_[id].handler.bytes(as_bytes(piece));
+    });
+  }
+}
+
+inline void Network::close(ConnectionId id) {
+  lines_[id].server_open = false;
+  at(arrival(lines_[id].down), [this, id] {
+    if (std::exchange(lines_[id].client_open, false)) lines_[id].handler.end();
+  });
+}
+
+inline void Network::run(Time until) {
+  for (;;) {
+    const auto timer = core_.next_timer().value_or(Time::max());
+    const auto event = events_.empty() ? Time::max() : events_.begin()->first;
+    if (std::min(timer, event) > until) return;
+    now_ = std::max(now_, std::min(timer, event));
+    if (timer <= event) {
+      core_.tick(now_);
+    } else {
+      const auto next = events_.extract(events_.begin());
+      next.mapped()();
+    }
+  }
+}
+
+}  // namespace rondo::rendezvous::test
