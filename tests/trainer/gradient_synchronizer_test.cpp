@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <numeric>
 #include <random>
 
 #include "tests/support/catch.hpp"
-#include "tests/trainer/ranks.hpp"
+#include "tests/support/ranks.hpp"
 
 namespace {
 
@@ -15,6 +16,18 @@ using rondo::Communicator;
 using rondo::trainer::GradientSynchronizer;
 using rondo::trainer::Parameter;
 using Options = rondo::trainer::SynchronizerOptions;
+
+// What each rank threw, empty where nothing.
+std::vector<std::string> each_rank(int world_size, const std::function<void(Communicator&)>& body) {
+  std::vector<std::string> errors;
+  for (const auto& error : rondo::test::run_ranks(world_size, {.timeout = std::chrono::seconds(30)}, body)) {
+    errors.push_back(rondo::test::sentence_of(error));
+  }
+  return errors;
+}
+std::vector<std::string> no_errors(int world_size) {
+  return std::vector<std::string>(static_cast<std::size_t>(world_size));
+}
 
 constexpr Options kSmallBuckets{.first_bucket_bytes = 64, .bucket_bytes = 256};
 const std::vector<std::size_t> kCounts = {3, 200, 1, 0, 64, 17, 300, 5, 40};

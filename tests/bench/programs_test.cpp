@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The *_perf programs as they are used: by themselves, through the launcher, and used wrongly.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench/cases.hpp"
+#include "tests/process/running.hpp"
+#include "tests/support/catch.hpp"
+
+namespace {
+
+using namespace rondo::test;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("every program finds no wrong value among threads, at every type and operator, root and odd size") {
+  for (const auto& what : rondo::bench::kCases) {
+    for (const char* ranks : {"1", "2", "3", "5"}) {
+      const Ended ended = run({tool(std::string(what.program)),
+                               "-g",
+                               ranks,
+                               "-b",
+                               "0",
+                               "-e",
+                               "3000",
+                               "-i",
+                               "997",
+                               "-n",
+                               "1",
+                               "-w",
+                               "0",
+                               "--batches",
+                               "1",
+                               "-o",
+                               "all",
+                               "-d",
+                               "all",
+                               "-r",
+                               "all"});
+      INFO(what.program << " -g " << ranks << "\n" << ended.err);
+      CHECK(ended.code == 0);
+      CHECK(contains(ended.out, "# Out of bounds values : 0 OK"));
+    }
+  }
+}
+
+TEST_CASE("every program runs under the launcher, and rank 0 alone prints") {
+  for (const auto& what : rondo::bench::kCases) {
+    const Ended ended = run(rondorun({"--nproc-per-node", "3", tool(std::string(what.program)), "-b", "8", "-e", "256K",
+                                      "-f", "32", "-n", "2", "--batches", "2"}));
+    INFO(what.program << "\n" << ended.out << ended.err);
+    CHECK(ended.code == 0);
+    CHECK(times(ended.out, "# Out of bounds values : 0 OK") == 1);
+    CHECK(contains(ended.out, "# 3 ranks on cpu"));
+    CHECK_FALSE(contains(ended.out, "[1]"));
+  }
+}
+
+TEST_CASE("groups, windows and the first rank's time are served") {
+  const Ended ended = run({tool("all_reduce_perf"), "-g", "2", "-b", "4K", "-e", "4K", "-m", "3", "-R", "1", "-a", "0",
+                           "-c", "2", "-T", "20", "-n", "2"});
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "# Out of bounds values : 0 OK"));
+}
+
+TEST_CASE("what is not checked is not called right") {
+  const Ended ended = run({tool("all_reduce_perf"), "-g", "2", "-b", "8", "-e", "8", "-c", "0", "-n", "1"});
+  CHECK(ended.code == 0);
+  CHECK(times(ended.out, "N/A") == 2);
+}
+
+TEST_CASE("wrong flags get one sentence and exit status 2") {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--nonsense"}, {"-b", "7X"}, {"-g", "0"}, {"-g", "2", "-r", "2"}, {"-d", "float", "-o", "band"}};
+  for (const auto& flags : wrong) {
+    std::vector<std::string> command = {tool("reduce_perf")};
+    command.insert(command.end(), flags.begin(), flags.end());
+    const Ended ended = run(command);
+    INFO(flags[0] << ": " << ended.err);
+    CHECK(ended.code == 2);
+    CHECK(ended.out.empty());
+    CHECK(times(ended.err, "\n") == 1);
+    CHECK(contains(ended.err, "reduce_perf: "));
+  }
+  const Ended launched = run({tool("reduce_perf"), "-g", "2"}, {.environment = {"RANK=0", "WORLD_SIZE=2"}});
+  CHECK(launched.code == 2);
+  CHECK(contains(launched.err, "leave them out under a launcher"));
+}
+
+TEST_CASE("devices that are not in the build are refused, not replaced") {
+  for (const char* device : {"cuda", "sim"}) {
+    const Ended ended = run({tool("all_reduce_perf"), "-g", "2", "--device", device});
+    CHECK(ended.code == 1);
+    CHECK(contains(ended.err, std::string("--device ") + device + " is not in this build"));
+    CHECK(ended.out.empty());
+  }
+}
+
+TEST_CASE("the JSON file holds what comparing two runs needs, and no secret") {
+  std::string path = (std::filesystem::temp_directory_path() / "rondo-json-XXXXXX").string();
+  const int file = mkstemp(path.data());
+  REQUIRE(file >= 0);
+  close(file);
+  const Ended ended =
+      run({tool("all_reduce_perf"), "-g", "2", "-b", "1K", "-e", "2K", "-f", "2", "-n", "3", "--json", path},
+          {.environment = {"RONDO_SECRET_FILE=/hidden", "RONDO_LOG=warn"}});
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  std::ifstream in(path);
+  const auto j = nlohmann::json::parse(in);
+  std::filesystem::remove(path);
+  for (const char* field : {"host", "kernel", "cpu", "cores", "compiler", "compiler_flags", "version", "started"}) {
+    INFO(field);
+    CHECK(j.contains(field));
+  }
+  CHECK(j["world_size"] == 2);
+  CHECK(j["ranks"].size() == 2);
+  CHECK(j["environment"]["RONDO_LOG"] == "warn");
+  CHECK_FALSE(contains(j.dump(), "/hidden"));
+  REQUIRE(j["rows"].size() == 2);
+  CHECK(j["rows"][1]["bytes"] == 2048);
+  CHECK(j["rows"][1]["in_place"]["samples_us"].size() >= 3);
+  CHECK(j["wrong"] == 0);
+  CHECK(j["command"].size() == 13);
+}
+
+TEST_CASE("a JSON file that cannot be written is a failure") {
+  const Ended ended = run({tool("barrier_perf"), "-g", "2", "-n", "1", "--json", "/nonexistent/x.json"});
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.err, "cannot write /nonexistent/x.json"));
+}

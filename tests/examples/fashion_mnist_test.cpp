@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer as processes, on a small data set of the test's own. What it claims must hold, and must fail when the
+// all_reduce is left out.
+#include <cmath>
+#include <map>
+#include <sstream>
+
+#include "tests/examples/gzip_files.hpp"
+#include "tests/process/running.hpp"
+#include "tests/support/catch.hpp"
+
+namespace {
+
+using namespace rondo::test;
+
+class Data : public DatasetFolder {
+ public:
+  Data() {
+    write_patterns("train", 2400, 1);
+    write_patterns("t10k", 503, 2);  // a prime: no number of ranks divides it
+  }
+};
+
+Ended train(const Data& data, int world_size, std::vector<std::string> flags) {
+  std::vector<std::string> arguments = {"--nproc-per-node", std::to_string(world_size), tool("fashion_mnist"), "--data",
+                                        data.path()};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  return run(rondorun(arguments));
+}
+
+// The fields of the line that starts with "result".
+std::map<std::string, std::string> result_of(const std::string& out) {
+  std::map<std::string, std::string> fields;
+  const auto begin = out.find("result ");
+  if (begin == std::string::npos) return fields;
+  std::istringstream words(out.substr(begin, out.find('\n', begin) - begin));
+  for (std::string word; words >> word;) {
+    if (const auto equals = word.find('='); equals != std::string::npos) {
+      fields[word.substr(0, equals)] = word.substr(equals + 1);
+    }
+  }
+  return fields;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("worlds of any size learn the same from the same global batches, and prove it") {
+  const Data data;
+  double first_loss = 0;
+  for (const int world_size : {1, 2, 4}) {
+    const Ended ended = train(data, world_size, {"--epochs", "2", "--min-accuracy", "85"});
+    INFO(ended.out << ended.err);
+    REQUIRE(ended.code == 0);
+    auto result = result_of(ended.out);
+    CHECK(result["world"] == std::to_string(world_size));
+    CHECK(result["replicas"] == "identical");
+    CHECK(result["shards"] == "exact");
+    CHECK(std::stod(result["accuracy"]) >= 85);
+    const double loss = std::stod(result["first_epoch_loss"]);
+    CHECK(std::stod(result["loss"]) < loss);
+    if (world_size == 1) first_loss = loss;
+    CHECK(std::abs(loss - first_loss) <= 1e-4 * first_loss);
+    CHECK_FALSE(contains(ended.out, "NO"));
+  }
+}
+
+TEST_CASE("without the all_reduce every claim fails, and so does the program") {
+  const Data data;
+  auto alone = result_of(train(data, 1, {"--epochs", "1"}).out);
+  const Ended ended = train(data, 2, {"--epochs", "1", "--min-accuracy", "85", "--no-sync"});
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 1);
+  auto result = result_of(ended.out);
+  CHECK(result["replicas"] == "different");
+  CHECK(result["shards"] == "wrong");
+  CHECK(contains(ended.out, "cover all 2400 images: NO"));
+  CHECK(contains(ended.out, "same bits on all ranks: NO"));
+  CHECK(contains(ended.out, "at least 85 %: NO"));
+  const double loss = std::stod(alone["first_epoch_loss"]);
+  CHECK(std::abs(std::stod(result["first_epoch_loss"]) - loss) > 1e-2 * loss);
+}
+
+TEST_CASE("ranks as threads learn what processes learn") {
+  const Data data;
+  const Ended threads = run({tool("fashion_mnist"), "--threads", "2", "--epochs", "1", "--data", data.path()});
+  const Ended processes = train(data, 2, {"--epochs", "1"});
+  INFO(threads.err);
+  CHECK(threads.code == 0);
+  CHECK(result_of(threads.out)["loss"] == result_of(processes.out)["loss"]);
+}
+
+TEST_CASE("what cannot be trained is refused in a sentence") {
+  const Data data;
+  const Ended missing = run({tool("fashion_mnist"), "--data", "/nonexistent"});
+  CHECK(missing.code == 1);
+  CHECK(contains(missing.err, "cannot open /nonexistent/train-images-idx3-ubyte.gz; install the package"));
+  const Ended indivisible = train(data, 3, {"--limit", "2399"});
+  CHECK(indivisible.code == 1);
+  CHECK(
+      contains(indivisible.err + indivisible.out, "2399 images in global batches of 240 do not divide among 3 ranks"));
+  const Ended device = run({tool("fashion_mnist"), "--device", "cuda", "--data", data.path()});
+  CHECK(device.code == 1);
+  CHECK(contains(device.err, "--device cuda is not in this build"));
+  const Ended flag = run({tool("fashion_mnist"), "--epoch", "3"});
+  CHECK(flag.code == 2);
+  CHECK(contains(flag.err, "--epoch"));
+}
+
+TEST_CASE("the twenty-line example sums over the ranks") {
+  const Ended ended = run(rondorun({"--nproc-per-node", "3", tool("all_reduce")}));
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  for (const char* rank : {"0", "1", "2"})
+    CHECK(contains(ended.out, std::string("rank ") + rank + " of 3: the sum is 6"));
+  CHECK(contains(run({tool("all_reduce")}).out, "rank 0 of 1: the sum is 1"));
+}
