@@ -276,15 +276,17 @@ std::uint64_t seed_count() {
 
 void check_victims_end(const Outcome& outcome, Fault fault) {
   const SimClient& victim = *outcome.clients[static_cast<std::size_t>(outcome.victim)];
-  if (!victim.struck() || fault != Fault::die || outcome.clients.size() == 1) return;
+  if (!victim.struck() || outcome.clients.size() == 1) return;
+  if (fault != Fault::die && fault != Fault::fall_silent) return;
+  const auto noticed = 4 * kNoticed + (fault == Fault::die ? milliseconds(0) : kLease);
   for (const auto& [rank, survivors] : outcome.findings.survivors)
     CHECK(survivors.size() == outcome.clients.size() - 1);
   for (const auto& [index, ended] : outcome.findings.ended) {
-    if (!outcome.findings.errors.contains(index)) continue;
+    if (!outcome.findings.errors.contains(index) || index == outcome.victim) continue;
     const std::string& error = outcome.findings.errors.at(index);
     CAPTURE(index, error);
     if (victim.was_member()) {
-      CHECK(ended <= std::max(victim.struck_at(), Time{} + milliseconds(300)) + kNoticed * 4);
+      CHECK(ended <= std::max(victim.struck_at(), Time{} + milliseconds(300)) + noticed);
       CHECK(contains(error, "pid " + std::to_string(1000 + outcome.victim)));
     } else {
       CHECK((contains(error, "missing ranks") || contains(error, "lost")));
