@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launchers on separate hosts: network namespaces that have no names and end with the processes in them.
-#include <unistd.h>
-
-#include <iostream>
-#include <memory>
-
-#include "tests/process/running.hpp"
+// Launchers on separate hosts.
+#include "tests/process/host.hpp"
 #include "tests/process/secret_file.hpp"
 #include "tests/support/catch.hpp"
 
@@ -13,51 +8,6 @@ namespace {
 
 using namespace rondo::test;
 using namespace std::chrono_literals;
-using Words = std::vector<std::string>;
-
-Words operator+(Words left, const Words& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
-class Host {
- public:
-  Host()
-      : holder_({"unshare", "--net", "sh", "-c", "ip link set lo up && echo pid $$ && exec sleep 600"}),
-        pid_(holder_.lines("pid ", 1).front()) {}
-  Words inside(const Words& command) const { return Words{"nsenter", "--target", pid_, "--net"} + command; }
-  const std::string& pid() const { return pid_; }
-  void ip(const Words& arguments) const {
-    const auto ended = run(inside(Words{"ip"} + arguments));
-    INFO(ended.err);
-    REQUIRE(ended.code == 0);
-  }
-  // An interface that reaches nobody, made before the real one so that it comes first in every list.
-  void add_decoy(const std::string& address) const {
-    ip({"link", "add", "decoy", "type", "bridge"});
-    ip({"address", "add", address, "dev", "decoy", "nodad"});
-    ip({"link", "set", "decoy", "up"});
-  }
-  void add_address(const std::string& address) const {
-    ip({"address", "add", address, "dev", "eth0", "nodad"});
-    ip({"link", "set", "eth0", "up"});
-  }
-
- private:
-  Running holder_;
-  std::string pid_;
-};
-
-void connect(const Host& left, const Host& right) {
-  left.ip({"link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", right.pid()});
-}
-
-bool possible() {
-  if (::geteuid() == 0 && run({"unshare", "--net", "ip", "link", "set", "lo", "up"}).code == 0) return true;
-  std::cout << "SKIPPED: network namespaces need root and ip from iproute2\n";
-  return false;
-}
-
 class Job {
  public:
   explicit Job(std::string master) : master_(std::move(master)) {}
@@ -90,7 +40,7 @@ void reduce_on(const Host& left, const Host& right, const std::string& master) {
 }  // namespace
 
 TEST_CASE("two hosts, each with a decoy interface") {
-  if (!possible()) return;
+  if (!namespaces_possible()) return;
   const Host left, right;
   left.add_decoy("192.168.99.1/24");
   right.add_decoy("192.168.99.1/24");
@@ -101,7 +51,7 @@ TEST_CASE("two hosts, each with a decoy interface") {
 }
 
 TEST_CASE("two hosts that have IPv6 alone") {
-  if (!possible()) return;
+  if (!namespaces_possible()) return;
   const Host left, right;
   connect(left, right);
   left.add_address("fd77::1/64");
@@ -110,7 +60,7 @@ TEST_CASE("two hosts that have IPv6 alone") {
 }
 
 TEST_CASE("kill -9 of a rank on one host ends the job on both, with its name") {
-  if (!possible()) return;
+  if (!namespaces_possible()) return;
   const Host left, right;
   connect(left, right);
   left.add_address("10.77.0.1/24");

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// kill -9 of any rank in the middle of any collective, over any transport.
+#include <rondo/collective.hpp>
+
+#include "tests/process/host.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/pairwise.hpp"
+
+namespace {
+
+using namespace rondo::test;
+using namespace std::chrono_literals;
+
+constexpr int kRanks = 4;
+
+void kill_one(const std::string& collective, int victim, const std::string& transport) {
+  CAPTURE(collective, victim, transport);
+  Running job(rondorun({"--nproc-per-node", std::to_string(kRanks), tool("looper"), collective}),
+              {.environment = {"RONDO_TRANSPORT=" + transport}});
+  std::vector<std::string> pids(kRanks);
+  for (const auto& line : job.lines("joined ", kRanks)) {
+    const auto space = line.find(' ');
+    pids[std::stoul(line)] = line.substr(space + 1);
+  }
+  const Watched ranks(pids);
+  const auto killed = std::chrono::steady_clock::now().time_since_epoch();
+  ::kill(std::stoi(pids[static_cast<std::size_t>(victim)]), SIGKILL);
+  const auto reports = job.lines("error at ", kRanks - 1);
+  const auto ended = job.wait();
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 128 + SIGKILL);
+  REQUIRE(reports.size() == kRanks - 1);
+  for (const auto& report : reports) {
+    CHECK(report.find("rank " + std::to_string(victim)) != std::string::npos);
+    CHECK(std::chrono::microseconds(std::stoll(report)) - killed < 100ms);
+  }
+  CHECK(ranks.all_gone_within(0s));
+}
+
+}  // namespace
+
+TEST_CASE("kill -9 of a rank in any collective: every other rank names it within 100 ms") {
+  const auto& table = rondo::collective_table();
+  PairwiseCases cases({rondo::kCollectiveCount, kRanks, 2}, rotating_seed());
+  for (const auto& chosen : cases.all()) {
+    kill_one(std::string(table[static_cast<std::size_t>(chosen[0])].name), chosen[1], chosen[2] == 0 ? "shm" : "tcp");
+  }
+}

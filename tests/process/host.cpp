@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/process/host.hpp"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <stdexcept>
+
+namespace rondo::test {
+
+Words operator+(Words left, const Words& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+Host::Host()
+    : holder_({"unshare", "--net", "sh", "-c", "ip link set lo up && echo pid $$ && exec sleep 600"}),
+      pid_(holder_.lines("pid ", 1).front()) {}
+
+Words Host::inside(const Words& command) const { return Words{"nsenter", "--target", pid_, "--net"} + command; }
+
+void Host::ip(const Words& arguments) const {
+  const auto ended = run(inside(Words{"ip"} + arguments));
+  if (ended.code != 0) throw std::runtime_error("ip " + arguments[0] + " " + arguments[1] + ": " + ended.err);
+}
+void Host::add_decoy(const std::string& address) const {
+  ip({"link", "add", "decoy", "type", "bridge"});
+  ip({"address", "add", address, "dev", "decoy", "nodad"});
+  ip({"link", "set", "decoy", "up"});
+}
+void Host::add_address(const std::string& address) const {
+  ip({"address", "add", address, "dev", "eth0", "nodad"});
+  ip({"link", "set", "eth0", "up"});
+}
+
+void connect(const Host& left, const Host& right) {
+  left.ip({"link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", right.pid()});
+}
+
+void connect_all(const Host& bridge, const std::deque<Host>& hosts) {
+  bridge.ip({"link", "add", "bridge", "type", "bridge"});
+  bridge.ip({"link", "set", "bridge", "up"});
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const std::string port = "port" + std::to_string(i);
+    bridge.ip({"link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", hosts[i].pid()});
+    bridge.ip({"link", "set", port, "master", "bridge", "up"});
+  }
+}
+
+bool namespaces_possible() {
+  if (::geteuid() == 0 && run({"unshare", "--net", "ip", "link", "set", "lo", "up"}).code == 0) return true;
+  std::cout << "SKIPPED: network namespaces need root and ip from iproute2\n";
+  return false;
+}
+
+}  // namespace rondo::test

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hosts on one machine: network namespaces that have no names and end with the processes in them.
+#pragma once
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "tests/process/running.hpp"
+
+namespace rondo::test {
+
+using Words = std::vector<std::string>;
+Words operator+(Words left, const Words& right);
+
+class Host {
+ public:
+  Host();
+  Words inside(const Words& command) const;
+  const std::string& pid() const { return pid_; }
+  void ip(const Words& arguments) const;  // throws with what ip said
+  // An interface that reaches nobody, made before the real one so that it comes first in every list.
+  void add_decoy(const std::string& address) const;
+  void add_address(const std::string& address) const;
+
+ private:
+  Running holder_;
+  std::string pid_;
+};
+
+void connect(const Host& left, const Host& right);
+// Every host's eth0 on one bridge of the switch.
+void connect_all(const Host& bridge, const std::deque<Host>& hosts);
+
+bool namespaces_possible();  // says SKIPPED when not
+
+}  // namespace rondo::test

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank of a job that calls one collective for ever: looper COLLECTIVE. Says when it has joined, and what ended it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include <rondo/rondo.hpp>
+
+namespace {
+
+constexpr std::size_t kBlock = 100'000;
+
+void say(const std::string& line) {
+  std::puts(line.c_str());
+  std::fflush(stdout);
+}
+
+void loop(rondo::Communicator& comm, rondo::Collective collective) {
+  const auto world = static_cast<std::size_t>(comm.world_size());
+  std::vector<float> send(kBlock * world, 1.0F), recv(kBlock * world);
+  const std::vector<std::size_t> counts(world, kBlock);
+  const bool message = collective == rondo::Collective::send || collective == rondo::Collective::recv;
+  for (;;) {
+    if (message) {  // round the ring, both directions of the pair at once
+      auto group = comm.group();
+      group.send(std::span(send).first(kBlock), (comm.rank() + 1) % comm.world_size());
+      group.recv(std::span(recv).first(kBlock), (comm.rank() + comm.world_size() - 1) % comm.world_size());
+      group.end();
+    } else {
+      comm.submit({.collective = collective,
+                   .send = send.data(),
+                   .recv = recv.data(),
+                   .count = kBlock,
+                   .dtype = rondo::DataType::f32,
+                   .root = 0,
+                   .send_counts = counts,
+                   .recv_counts = counts});
+    }
+  }
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  try {
+    auto comm = rondo::Communicator::from_environment({.timeout = std::chrono::seconds(20)});
+    comm.barrier();
+    say(fmt::format("joined {} {}", comm.rank(), ::getpid()));
+    for (const auto& row : rondo::collective_table()) {
+      if (row.name == argv[1]) loop(comm, row.collective);
+    }
+    return 2;
+  } catch (const std::exception& error) {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    say(fmt::format("error at {} {}", std::chrono::duration_cast<std::chrono::microseconds>(now).count(),
+                    error.what()));
+    return 1;
+  }
+}
