@@ -52,11 +52,6 @@ Environment by_hand(int rank, int world_size, const std::string& port) {
   return {"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(world_size), "MASTER_ADDR=127.0.0.1",
           "MASTER_PORT=" + port};
 }
-Environment with(Environment environment, const Environment& more) {
-  environment.insert(environment.end(), more.begin(), more.end());
-  return environment;
-}
-
 }  // namespace
 
 TEST_CASE("the server alone serves until SIGTERM") {
@@ -136,13 +131,15 @@ TEST_CASE("never a silent world of one") {
 }
 
 TEST_CASE("of two processes with the same rank, one is told so and the job goes on") {
-  const std::string port = free_port();
-  Program program({RONDO_WORLD_PROGRAM, "tcp://127.0.0.1:" + port, "1", "2"}, with({}, {"RONDO_INSECURE=1"}));
-  Program other({RONDO_WORLD_PROGRAM, "tcp://127.0.0.1:" + port, "1", "2"}, with({}, {"RONDO_INSECURE=1"}));
-  Program first({RONDO_WORLD_PROGRAM, "tcp://127.0.0.1:" + port, "0", "2"}, with({}, {"RONDO_INSECURE=1"}));
-  const int codes[] = {program.wait(), other.wait(), first.wait()};
-  // One of the two rank 1 is the duplicate and says so; the other makes a world with rank 0.
+  Program server({RONDO_RENDEZVOUS_PROGRAM, "--insecure", "--port", "0"}, {"RONDO_LOG=error"});
+  const std::string url = "tcp://" + server.line();
+  const auto start = [&](const char* rank) {
+    return Program({RONDO_WORLD_PROGRAM, url, rank, "2"}, {"RONDO_INSECURE=1"});
+  };
+  Program one = start("1"), other = start("1"), first = start("0");
+  const int codes[] = {one.wait(), other.wait(), first.wait()};
+  CAPTURE(one.err, other.err, first.err);
   CHECK(codes[0] + codes[1] == 1);
   CHECK(codes[2] == 0);
-  CHECK(contains(program.err + other.err, "duplicate rank"));
+  CHECK(contains(one.err + other.err, "duplicate rank"));
 }
