@@ -16,7 +16,7 @@ struct Group::Recorded {
 
 struct detail::WindowState {
   struct Free {
-    void operator()(void* memory) const { std::free(memory); }
+    void operator()(void* data) const { std::free(data); }
   };
   std::unique_ptr<void, Free> memory;
 };

@@ -10,7 +10,9 @@
 
 namespace rondo::comm {
 
-Control::~Control() {
+Control::~Control() { stop(); }
+
+void Control::stop() {
   for (const auto& peer : peers_) monitor_->unwatch(peer->watch);
 }
 

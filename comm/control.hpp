@@ -36,6 +36,7 @@ class Control {
 
   void add(int peer, Fd socket);
   void start();  // after the last add()
+  void stop();   // after this no event comes
 
   void announce_failure(ErrorCode code, int culprit, std::string_view sentence);
   void announce_waiting(const Signature& signature);

@@ -62,7 +62,7 @@ Team::~Team() {
     control_->announce_departure();
   }
   for (const int id : watch_ids_) parts_.monitor->unwatch(id);
-  control_.reset();
+  if (control_) control_->stop();  // before control_ goes, which its events use
 }
 
 void Team::add_socket_peer(int peer, Fd data, Fd control) {
