@@ -32,6 +32,7 @@ using Clock = process::EventLoop::Clock;
 
 // Ranks notice the loss of one by themselves and say what it cost them: they get this long before they are told to end.
 constexpr milliseconds kSettle{250};
+constexpr milliseconds kHearsay{150};  // a failure that may be the echo of another node's is reported after this long
 constexpr std::chrono::seconds kKillLimit{2};
 constexpr std::chrono::seconds kVerdictLimit{5};  // for the rendezvous to answer, when all else is over
 
@@ -187,7 +188,9 @@ void Launch::on_failure(const Failure& failure) {
     failure_ = {.sentence = "stopped by " + process::signal_name(end_signal_), .exit_code = 128 + end_signal_};
   stop_within_grace();
   if (nodes_) {  // said when the verdict has come, as another node's may be the first
-    nodes_->report(*failure_);
+    // A rank that ends by itself may do so because one on another node was killed, whose launcher knows it as late.
+    const bool killed = failure_->exit_code > 128;
+    loop_.at(Clock::now() + (killed ? milliseconds(0) : kHearsay), [this] { nodes_->report(*failure_); });
     loop_.at(Clock::now() + options_.grace_period + kVerdictLimit, [this] { on_lost(failure_->sentence); });
   } else if (end_signal_ == 0) {
     say(failure_->sentence);
