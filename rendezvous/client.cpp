@@ -33,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAnswerWithin{30};  // of requests that wait for nothing
 constexpr std::chrono::milliseconds kGrace{1000};  // for the server's word on a deadline to arrive
 constexpr std::chrono::milliseconds kSendWithin{10'000};
+constexpr std::chrono::seconds kQuietFor{2};  // then one line says what is in the way
 constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{500};
 
 std::string to_text(std::span<const std::byte> bytes) {
@@ -295,6 +296,7 @@ std::shared_ptr<Client> Client::connect(const Endpoint& endpoint, Deadline deadl
   const std::string server = endpoint_text(endpoint.host, endpoint.port);
   std::string reason = "no attempt was possible before the deadline";
   auto pause = kFirstPause;
+  Deadline quiet_until = Clock::now() + kQuietFor;
   do {
     Fd fd = try_connect(endpoint.host, endpoint.port, deadline, reason);
     try {
@@ -306,6 +308,10 @@ std::shared_ptr<Client> Client::connect(const Endpoint& endpoint, Deadline deadl
       throw Error(error.error_code(),
                   fmt::format("the rendezvous server at {} cannot be joined: {}", server, error.what()),
                   error.culprit());
+    }
+    if (Clock::now() > quiet_until) {
+      log::warn("still trying to reach the rendezvous server at {}: {}", server, reason);
+      quiet_until = Deadline::max();
     }
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - Clock::now()));
     pause = std::min(2 * pause, kLongestPause);

@@ -34,6 +34,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::chrono::seconds kLingerFor{1};  // for a refusal to arrive before the socket goes
+constexpr std::chrono::seconds kDrainWithin{1};
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr int kAcceptsAtOnce = 64;  // then others get their turn
 
@@ -69,7 +70,7 @@ class Server::Impl final : private Output {
     thread_ = std::thread([this] { run(); });
   }
   ~Impl() override {
-    io_.stop();
+    asio::co_spawn(io_, drain(), asio::detached);
     thread_.join();
   }
   std::uint16_t port() const { return port_; }
@@ -198,11 +199,21 @@ class Server::Impl final : private Output {
       error_code failed;
       co_await connection->socket.async_wait(tcp::socket::wait_write,
                                              asio::redirect_error(asio::use_awaitable, failed));
-      if (failed || !connection->socket.is_open()) co_return;
+      if (failed || !connection->socket.is_open()) co_return writer_ends();
       flush(*connection);
     }
     connection->writing = false;
     if (connection->closing) shut(*connection);
+    writer_ends();
+  }
+
+  // The last replies may be what other ranks wait for: they get a moment to go out.
+  asio::awaitable<void> drain() {
+    asio::steady_timer enough(io_, kDrainWithin);
+    draining_ = &enough;
+    error_code ignored;
+    if (writers_ > 0) co_await enough.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    io_.stop();
   }
 
   void flush(Connection& connection) {
@@ -221,6 +232,7 @@ class Server::Impl final : private Output {
     flush(*connection);
     if (connection->outbox.empty()) return;
     connection->writing = true;
+    ++writers_;
     asio::co_spawn(io_, write_to(connection), asio::detached);
   }
 
@@ -232,6 +244,9 @@ class Server::Impl final : private Output {
     if (found->second->outbox.empty()) shut(*found->second);
   }
 
+  void writer_ends() {
+    if (--writers_ == 0 && draining_ != nullptr) draining_->cancel();
+  }
   void shut(Connection& connection) {
     error_code ignored;
     connection.socket.shutdown(tcp::socket::shutdown_send, ignored);
@@ -252,6 +267,8 @@ class Server::Impl final : private Output {
   ConnectionId last_id_ = 0;
   std::unordered_map<ConnectionId, ConnectionPtr> connections_;
   std::deque<std::pair<Time, ConnectionPtr>> lingering_;
+  int writers_ = 0;
+  asio::steady_timer* draining_ = nullptr;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
   std::thread thread_;
 };

@@ -44,6 +44,21 @@ std::vector<Interface> interfaces() {
   return found;
 }
 
+bool loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+// Nothing when the name is unknown.
+std::vector<std::string> resolve(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next)
+    addresses.push_back(text_of(entry->ai_addr));
+  return addresses;
+}
+
 }  // namespace
 
 std::vector<std::string> addresses_of(const std::string& name) {
@@ -64,19 +79,17 @@ std::vector<std::string> addresses_of(const std::string& name) {
 }
 
 bool is_local(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return false;
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
   const std::vector<Interface> own = interfaces();
-  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
-    const std::string address = text_of(entry->ai_addr);
-    if (address.starts_with("127.") || address == "::1") return true;
-    if (std::any_of(own.begin(), own.end(), [&](const Interface& each) { return each.address == address; }))
-      return true;
-  }
-  return false;
+  const std::vector<std::string> resolved = resolve(host);
+  return std::any_of(resolved.begin(), resolved.end(), [&](const std::string& address) {
+    return loopback(address) ||
+           std::any_of(own.begin(), own.end(), [&](const Interface& each) { return each.address == address; });
+  });
+}
+
+bool is_loopback(const std::string& host) {
+  const std::vector<std::string> resolved = resolve(host);
+  return !resolved.empty() && std::all_of(resolved.begin(), resolved.end(), loopback);
 }
 
 }  // namespace rondo::runtime

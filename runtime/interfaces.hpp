@@ -10,5 +10,6 @@ namespace rondo::runtime {
 std::vector<std::string> addresses_of(const std::string& name);
 // The name resolves to this machine: to a loopback address or to one of its interfaces'.
 bool is_local(const std::string& host);
+bool is_loopback(const std::string& host);  // it resolves to loopback addresses alone
 
 }  // namespace rondo::runtime

@@ -72,10 +72,25 @@ Bootstrap join(const std::shared_ptr<Client>& client, std::unique_ptr<Server> se
   return bootstrap;
 }
 
-std::unique_ptr<Server> serve(const std::string& host, std::uint16_t port, const std::optional<Secret>& secret,
-                              const std::string& job, int world_size) {
+std::unique_ptr<Server> serve(const std::vector<std::string>& hosts, std::uint16_t port,
+                              const std::optional<Secret>& secret, const std::string& job, int world_size) {
   return std::make_unique<Server>(
-      rendezvous::ServerOptions{.bind = {host}, .port = port, .secret = secret, .job = job, .world_size = world_size});
+      rendezvous::ServerOptions{.bind = hosts, .port = port, .secret = secret, .job = job, .world_size = world_size});
+}
+
+// The host's own name often means a loopback address on the host itself; the chosen interface is added then.
+std::vector<std::string> addresses_to_serve(const std::string& host, const Options& options) {
+  std::vector<std::string> addresses{host};
+  const std::string interface = chosen_interface(options);
+  if (!interface.empty()) {
+    for (const std::string& address : addresses_of(interface)) addresses.push_back(address);
+  } else if (host != "localhost" && !host.starts_with("127.") && host != "::1" && is_loopback(host)) {
+    log::warn(
+        "'{}' is a loopback address on this machine, so ranks of other machines cannot reach rank 0: give its "
+        "network address instead, or set RONDO_INTERFACE",
+        host);
+  }
+  return addresses;
 }
 
 // Nobody has given us anything to trust one another by, so this works among the processes of one user on one machine.
@@ -102,7 +117,7 @@ Bootstrap meet_neighbours(const Place& place, const JoinRequest& request, const 
   }
   const Secret secret = Secret::generate();
   const std::string loopback = "127.0.0.1";
-  auto server = serve(loopback, 0, secret, place.job, request.world_size);
+  auto server = serve({loopback}, 0, secret, place.job, request.world_size);
   const std::uint16_t port = server->port();
   const Host host(meeting, {loopback, port, secret}, deadline);
   const auto client = Client::connect({loopback, port, secret, place.job}, deadline);
@@ -125,7 +140,7 @@ Bootstrap meet_at(const Place& place, const Trust& trust, const JoinRequest& req
   std::unique_ptr<Server> server;
   if (place.may_serve && request.rank == 0 && is_local(place.host)) {
     try {
-      server = serve(place.host, place.port, trust.secret, place.job, request.world_size);
+      server = serve(addresses_to_serve(place.host, options), place.port, trust.secret, place.job, request.world_size);
     } catch (const Error& error) {
       log::info("rank 0 joins whoever serves already: {}", error.what());
     }
@@ -147,7 +162,7 @@ Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, cons
   const std::string interface = chosen_interface(options);
   const std::string host = interface.empty() ? "127.0.0.1" : addresses_of(interface).front();
   const Secret secret = Secret::generate();
-  auto server = serve(host, 0, secret, job, request.world_size);
+  auto server = serve({host}, 0, secret, job, request.world_size);
   const Endpoint endpoint{host, server->port(), secret, job};
   const MeetingFile file(path, endpoint);
   const auto client = Client::connect(endpoint, deadline);

@@ -325,3 +325,45 @@ TEST_CASE("whatever one client does, every request of the others ends, consisten
   CHECK(struck > 0);
   if (fault == Fault::die || fault == Fault::fall_silent) CHECK(failed > 0);
 }
+
+TEST_CASE("bytes that no client would send harm nobody") {
+  static const Secret secret = Secret::generate();
+  for (std::uint64_t seed = 1; seed <= seed_count(); ++seed) {
+    CAPTURE(seed);
+    Network network(seed, {.room = {.job = "sim"}, .secret = secret, .authenticate_within = milliseconds(2000)});
+    int closed = 0, spoiled = 0;
+    std::vector<std::unique_ptr<ClientSession>> sessions;
+    for (int i = 0; i < 20; ++i) {
+      ClientSession& session = *sessions.emplace_back(std::make_unique<ClientSession>(secret, "sim"));
+      const auto connection = std::make_shared<ConnectionId>();
+      const bool early = network.draw(0, 1) == 0;
+      const auto spoil = [&network, &spoiled](std::string bytes) {
+        ++spoiled;
+        bytes[network.draw(0, bytes.size() - 1)] ^= static_cast<char>(1 << network.draw(0, 7));
+        if (network.draw(0, 3) == 0) bytes.resize(network.draw(1, bytes.size()));
+        return bytes;
+      };
+      *connection = network.connect({[&network, &session, connection, early, spoil](auto bytes) {
+                                       std::string to_send;
+                                       std::vector<ClientSession::Answer> answers;
+                                       try {
+                                         session.received(bytes, to_send, answers);
+                                       } catch (const Error&) {
+                                         return;  // a refusal; the end follows
+                                       }
+                                       if (early || !session.ready() || to_send.empty()) return;
+                                       proto::Request request;
+                                       request.mutable_try_get()->set_key("k");
+                                       network.send(*connection, to_send + spoil(session.request(1, request)));
+                                     },
+                                     [&closed] { ++closed; }});
+      network.send(*connection, early ? spoil(session.hello()) : session.hello());
+    }
+    // A spoiled frame may claim to be longer than it is, and then only the client's end ends it.
+    network.run(Time{} + std::chrono::seconds(10));
+    CHECK(spoiled == 20);
+    CHECK(closed + static_cast<int>(network.core().connection_count()) == 20);
+    CHECK(network.core().waiting_count() == 0);
+    CHECK_FALSE(network.core().crowded());
+  }
+}
