@@ -3,7 +3,10 @@
 // monitors, all real.
 #include <fmt/format.h>
 
+#include <condition_variable>
 #include <cstdlib>
+#include <ctime>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -98,6 +101,33 @@ TEST_CASE("shm alone refuses ranks of several nodes") {
   Options options;
   options.node = "each";
   for (const auto& error : meet(2, options, [](Communicator&) {})) CHECK(code_of(error) == ErrorCode::unsupported);
+}
+
+TEST_CASE("a waiting rank leaves its core to others") {
+  const std::string transport = GENERATE("shm", "tcp");
+  const Setting setting("RONDO_TRANSPORT", transport);
+  constexpr auto kLate = 400ms;
+  timespec used{};
+  const auto errors = meet(2, {}, [&](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 0) {
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      std::condition_variable().wait_for(lock, kLate);  // a rank that is busy elsewhere
+      comm.barrier();
+    } else {
+      timespec before{};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+      comm.barrier();
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+      used.tv_sec -= before.tv_sec;
+      used.tv_nsec -= before.tv_nsec;
+    }
+  });
+  for (const auto& error : errors) CHECK_FALSE(error);
+  const auto spent = std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  CAPTURE(transport, std::chrono::duration<double, std::milli>(spent).count());
+  CHECK(spent < kLate / 20);
 }
 
 TEST_CASE("mismatch, departure and abort cross nodes") {
