@@ -62,7 +62,7 @@ class Spawned {
  private:
   int run_rank(int rank);
   Communicator join(int rank);
-  void report(int rank, int culprit, const char* sentence);
+  void report(int rank, int culprit, const char* sentence) const;
 
   void serve();
   void control();
@@ -131,7 +131,7 @@ Communicator Spawned::join(int rank) {
   return make_communicator(std::move(bootstrap), options);
 }
 
-void Spawned::report(int rank, int culprit, const char* sentence) {
+void Spawned::report(int rank, int culprit, const char* sentence) const {
   Report report{.rank = rank, .culprit = culprit, .sentence = {}};
   std::strncpy(report.sentence.data(), sentence, report.sentence.size() - 1);
   [[maybe_unused]] const auto written = ::write(reports_.writer.get(), &report, sizeof report);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts a child process that the kernel kills when the thread that started it ends.
 #pragma once
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
+#include <csignal>
 
 #include <functional>
 #include <optional>

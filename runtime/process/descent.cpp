@@ -2,10 +2,10 @@
 #include "runtime/process/descent.hpp"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <algorithm>
 #include <cerrno>
@@ -96,7 +96,7 @@ bool kill_descent(steady_clock::time_point deadline) {
     for (const pid_t pid : descendants()) ::kill(pid, SIGKILL);
     if (reap_all()) return true;
     const auto left = deadline - steady_clock::now();
-    if (left <= left.zero()) return false;
+    if (left <= steady_clock::duration::zero()) return false;
     const auto wait = std::min<steady_clock::duration>(left, std::chrono::milliseconds(100));
     const timespec limit{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(wait).count()};
     ::sigtimedwait(&child_ended, nullptr, &limit);

@@ -3,7 +3,7 @@
 // only passes signals on and waits, and below it the supervisor, which does the work and is the ancestor of
 // everything the job starts. Either one notices the end of the other and kills the whole descent.
 #pragma once
-#include <signal.h>
+#include <csignal>
 
 #include <functional>
 #include <memory>

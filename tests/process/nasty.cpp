@@ -2,8 +2,8 @@
 // A program that does not want to end: ignores every signal it can, with a helper that does the same and a daemon that
 // left its parent, its process group and its session. Prints "pid N" for each of them.
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <cstdio>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank of a job: reducer MODE [BAD_RANK]. It announces itself, joins, and reduces; BAD_RANK does what MODE says.
-#include <signal.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <chrono>
 #include <cstdlib>

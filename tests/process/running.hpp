@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program under test as a child process, with its output collected. Every wait has a deadline.
 #pragma once
-#include <signal.h>
 #include <sys/types.h>
+#include <csignal>
 
 #include <chrono>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that spawns ranks: spawner WORLD_SIZE MODE. Rank 1, or the last, is the one that misbehaves.
-#include <signal.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <cstdio>
 #include <cstdlib>
@@ -53,6 +53,7 @@ int main(int, char** argv) {
     say("pid " + std::to_string(::getpid()));
     if (mode == "reduce") return say("rank " + std::to_string(communicator.rank()) + " is done");
     if (mode != "stay" && communicator.rank() == std::min(1, world_size - 1)) misbehave(communicator, mode);
+    if (mode == "exit") ::pause();  // nothing but a signal ends the others
     try {
       reduce_for_ever(communicator);
     } catch (const std::exception& error) {

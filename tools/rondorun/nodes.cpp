@@ -42,7 +42,7 @@ std::string host_name() {
 }
 
 std::string endpoint_text(const std::string& host, std::uint16_t port) {
-  return host.find(':') == host.npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
 }
 
 Nodes::Nodes(process::EventLoop& loop, const Options& options, std::optional<rendezvous::Secret> secret,

@@ -83,7 +83,8 @@ void set_endpoint(const Words& words, Options& options) {
   std::string_view text = words.rdzv_endpoint;
   const auto colon = text.rfind(':');
   const bool bracketed = text.starts_with('[');
-  const bool has_port = colon != text.npos && (bracketed ? text[colon - 1] == ']' : text.find(':') == colon);
+  const bool has_port =
+      colon != std::string_view::npos && (bracketed ? text[colon - 1] == ']' : text.find(':') == colon);
   if (has_port) {
     options.master_port =
         static_cast<std::uint16_t>(number(std::string(text.substr(colon + 1)), "--rdzv-endpoint's port", 1, 65535));

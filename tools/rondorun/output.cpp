@@ -70,7 +70,7 @@ std::size_t Sink::portion() const {
   const std::size_t left = queue_.size() - written_;
   if (regular_ || left <= kRoom) return left;
   const auto line_end = queue_.rfind('\n', written_ + kRoom - 1);
-  return line_end == queue_.npos || line_end < written_ ? kRoom : line_end + 1 - written_;
+  return line_end == std::string::npos || line_end < written_ ? kRoom : line_end + 1 - written_;
 }
 
 bool Sink::write_some() {
@@ -138,7 +138,7 @@ void Source::log(std::string_view text) {
 }
 
 void Source::take(std::string_view text) {
-  for (auto end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+  for (auto end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     if (partial_.empty()) {
       sink_.line(way_.prefix, text.substr(0, end));
     } else {

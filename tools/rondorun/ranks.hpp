@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of this node: started, listened to, signalled, reaped. Runs on the event loop alone.
 #pragma once
-#include <signal.h>
+#include <csignal>
 
 #include <filesystem>
 #include <functional>
