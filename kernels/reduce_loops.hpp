@@ -115,9 +115,9 @@ template <class Op>
 [[gnu::always_inline]] inline void combine_block(Bf16, Op, std::uint16_t* out, const std::uint16_t* a,
                                                  const std::uint16_t* b, std::size_t count) {
   using Word = std::uint32_t __attribute__((aligned(2), may_alias));
-  auto* to = reinterpret_cast<Word*>(out);
-  auto* left = reinterpret_cast<const Word*>(a);
-  auto* right = reinterpret_cast<const Word*>(b);
+  Word* to = reinterpret_cast<Word*>(out);  // not auto: it forgets the attributes
+  const Word* left = reinterpret_cast<const Word*>(a);
+  const Word* right = reinterpret_cast<const Word*>(b);
   RONDO_INDEPENDENT
   for (std::size_t i = 0; i < count / 2; ++i) {
     const std::uint32_t low = Bfloat::narrow(Op::apply(Bfloat::widen(left[i]), Bfloat::widen(right[i])));
