@@ -107,7 +107,8 @@ TEST_CASE("with a secret file, over the given port") {
   const SecretFile file;
   const std::string port = free_port();
   const Environment secret{"RONDO_SECRET_FILE=" + file.path.string()};
-  const std::string url = "tcp://127.0.0.1:" + port;
+  const std::string host = GENERATE("127.0.0.1", "[::1]", "localhost");
+  const std::string url = "tcp://" + host + ":" + port;
   check_world({secret, secret, secret}, {{url, "0", "3"}, {url, "1", "3"}, {url, "2", "3"}});
 }
 
