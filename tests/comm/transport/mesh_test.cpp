@@ -263,6 +263,54 @@ TEST_CASE("mesh: a hello with wrong rank, generation, name or id is dropped, and
   }
 }
 
+TEST_CASE(
+    "mesh: a forged proof is turned away; so is a duplicate while the first lives, and takes its place when that is "
+    "dead") {
+  World world = World::of(2);
+  const Membership members{"test", 3, 2, secret()};
+  const auto id = [&](int rank) {
+    return decode_advertisement(world.advertisements[static_cast<std::size_t>(rank)], rank).id;
+  };
+  // Rank 1, by hand: the connection, and whether it was welcome.
+  const auto join = [&](MeetingChannel channel, bool forged = false) {
+    const Greeting greeting(members, {1, 0, channel, id(1), id(0)});
+    Fd fd = raw_connect(port_of(world, 0));
+    ::send(fd.get(), greeting.hello().data(), kHelloBytes, MSG_NOSIGNAL);
+    Challenge challenge{};
+    REQUIRE(::recv(fd.get(), challenge.data(), challenge.size(), MSG_WAITALL) == kChallengeBytes);
+    auto proof = greeting.answer(challenge);
+    REQUIRE(proof.has_value());
+    if (forged) proof->back() ^= std::byte{1};
+    ::send(fd.get(), proof->data(), proof->size(), MSG_NOSIGNAL);
+    char word = 0;
+    const bool welcome = ::recv(fd.get(), &word, 1, 0) == 1;
+    return std::pair(std::move(fd), welcome);
+  };
+  std::vector<MeshPeer> peers;
+  std::thread zero([&] {
+    try {
+      peers = world.connect(0, 10s);
+    } catch (const Error&) {  // seen by what is missing
+    }
+  });
+  const auto forger = join(MeetingChannel::data, true);
+  auto first = join(MeetingChannel::data);
+  const auto duplicate = join(MeetingChannel::data);
+  first.first.reset();
+  const auto again = join(MeetingChannel::data);
+  const auto control = join(MeetingChannel::control);
+  zero.join();
+  CHECK_FALSE(forger.second);
+  CHECK(first.second);
+  CHECK_FALSE(duplicate.second);
+  CHECK(again.second);
+  CHECK(control.second);
+  REQUIRE(peers.size() == 1);
+  REQUIRE(::send(again.first.get(), "x", 1, MSG_NOSIGNAL) == 1);
+  pollfd entry{peers[0].data.get(), POLLIN, 0};
+  CHECK(::poll(&entry, 1, 5000) == 1);  // the socket kept is the living one
+}
+
 TEST_CASE("mesh: a rank with another secret meets nobody, and everybody says so") {
   const std::size_t before = open_descriptors();
   {
