@@ -19,7 +19,7 @@ namespace {
 
 struct Flags {
   std::string mode = "both";
-  int first_world = 1, last_world = 9, steps = 60;
+  int first_world = 1, last_world = 9, steps = 200;
   std::uint64_t seed = std::random_device{}();
 };
 

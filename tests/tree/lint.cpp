@@ -141,7 +141,7 @@ class Checker {
     }
     if (!include.angled) return say(source, include.line, fmt::format("no file is called {}", include.name));
     if (is_public(source.path) ? is_library(include.name) : !may_use_library(source.path, include.name)) {
-      const std::string_view who = is_public(source.path) ? "a public header" : source.path;
+      const std::string who = is_public(source.path) ? "a public header" : source.path;
       say(source, include.line, fmt::format("{} may not include <{}>", who, include.name));
     }
   }
