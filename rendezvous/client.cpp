@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callers sign and send their own requests under a lock; the reader thread takes in replies and wakes whom they are
-// for, and sends heartbeats. Whatever breaks the connection is kept and thrown by every call from then on.
+// How a connection comes about, and each verb as a message.
 #include "rendezvous/client.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include <rondo/error.hpp>
 
 #include "comm/base/log.hpp"
-#include "comm/base/system_error.hpp"
-#include "rendezvous/client_session.hpp"
-#include "rendezvous/connect.hpp"
+#include "rendezvous/client_impl.hpp"
 #include "rendezvous/machine.hpp"
 #include "rendezvous/socket.hpp"
 
@@ -30,9 +22,6 @@ namespace rondo::rendezvous {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kAnswerWithin{30};  // of requests that wait for nothing
-constexpr std::chrono::milliseconds kGrace{1000};  // for the server's word on a deadline to arrive
-constexpr std::chrono::milliseconds kSendWithin{10'000};
 constexpr std::chrono::seconds kQuietFor{2};  // then one line says what is in the way
 constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{500};
 
@@ -57,199 +46,6 @@ void check_sizes(std::string_view key, std::size_t value_bytes) {
 }
 
 }  // namespace
-
-class Client::Impl {
- public:
-  Impl(Fd fd, std::unique_ptr<ClientSession> session, std::string server)
-      : fd_(std::move(fd)),
-        stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        session_(std::move(session)),
-        server_(std::move(server)),
-        local_address_(local_address_of(fd_.get())) {
-    if (!stop_) throw_errno("cannot create an eventfd");
-    thread_ = std::thread([this] { read(); });
-  }
-  ~Impl() {
-    leave();
-    wake();
-    thread_.join();
-  }
-
-  proto::Reply call(proto::Request request, Deadline deadline);
-  proto::Reply call(proto::Request request) { return call(std::move(request), Clock::now() + kAnswerWithin); }
-  void keep_lease(std::chrono::milliseconds lease) {
-    beat_ms_ = static_cast<int>(std::max<std::int64_t>(1, lease.count() / 4));
-    wake();
-  }
-  const std::string& local_address() const { return local_address_; }
-  const std::string& instance() const { return instance_; }
-
- private:
-  struct Pending {
-    std::condition_variable done{};
-    std::optional<proto::Reply> reply{};
-  };
-
-  void send(std::uint64_t id, const proto::Request& request);
-  void put(std::string_view frame);
-  void leave() noexcept;
-  void wake() {
-    const std::uint64_t one = 1;
-    if (::write(stop_.get(), &one, sizeof one) < 0) log::debug("rendezvous client: eventfd is full");
-  }
-  void read();
-  void read_some();
-  void deliver(std::vector<ClientSession::Answer>& answers);
-  void beat();
-  void break_off(const Error& error);
-  static std::string new_instance() {
-    std::string bytes(16, '\0');
-    fill_random(std::as_writable_bytes(std::span(bytes)));
-    return bytes;
-  }
-
-  Fd fd_, stop_;
-  std::unique_ptr<ClientSession> session_;  // sending: under sending_; receiving: the reader alone
-  std::string server_, local_address_, instance_ = new_instance();
-  std::atomic<int> beat_ms_{-1};
-  std::atomic<bool> stopping_{false};
-  std::mutex sending_;
-  std::mutex waiting_;  // guards what follows
-  std::uint64_t last_id_ = 0;
-  std::map<std::uint64_t, Pending*> pending_;
-  std::optional<Error> broken_;
-  std::thread thread_;
-};
-
-void Client::Impl::put(std::string_view frame) {
-  const Deadline deadline = Clock::now() + kSendWithin;
-  while (!frame.empty()) {
-    const ssize_t sent = ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
-    if (sent >= 0) {
-      frame.remove_prefix(static_cast<std::size_t>(sent));
-      continue;
-    }
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) throw_errno(fmt::format("the connection to the rendezvous server at {} broke", server_));
-    pollfd waiting{fd_.get(), POLLOUT, 0};
-    if (::poll(&waiting, 1, poll_ms(deadline)) == 0) {
-      throw Error(ErrorCode::timeout, fmt::format("the rendezvous server at {} takes no more requests", server_));
-    }
-  }
-}
-
-// A frame that went out in part makes the connection useless, so any failure ends it.
-void Client::Impl::send(std::uint64_t id, const proto::Request& request) {
-  const std::lock_guard lock(sending_);
-  try {
-    put(session_->request(id, request));
-  } catch (const Error& error) {
-    ::shutdown(fd_.get(), SHUT_RDWR);
-    break_off(Error(ErrorCode::peer_lost, error.what()));
-  }
-}
-
-void Client::Impl::break_off(const Error& error) {
-  const std::lock_guard lock(waiting_);
-  if (!broken_) broken_ = error;
-  for (const auto& [id, pending] : pending_) pending->done.notify_all();
-}
-
-proto::Reply Client::Impl::call(proto::Request request, Deadline deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-  request.set_timeout_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0)));
-  Pending pending;
-  std::unique_lock lock(waiting_);
-  const std::uint64_t id = ++last_id_;
-  pending_.emplace(id, &pending);
-  lock.unlock();
-  send(id, request);
-  lock.lock();
-  pending.done.wait_until(lock, std::max(deadline, Clock::now()) + kGrace,
-                          [&] { return pending.reply.has_value() || broken_.has_value(); });
-  pending_.erase(id);
-  if (!pending.reply && broken_) throw *broken_;
-  if (!pending.reply) {
-    throw Error(ErrorCode::timeout,
-                fmt::format("the rendezvous server at {} did not answer within the deadline; see whether its process "
-                            "still runs and the network to it is up",
-                            server_));
-  }
-  if (pending.reply->has_failure()) throw error_of(pending.reply->failure());
-  return std::move(*pending.reply);
-}
-
-void Client::Impl::deliver(std::vector<ClientSession::Answer>& answers) {
-  for (ClientSession::Answer& answer : answers) {
-    if (answer.request == 0) {
-      throw Error(ErrorCode::peer_lost, fmt::format("the rendezvous server at {} closed the connection: {}", server_,
-                                                    answer.reply.failure().sentence()));
-    }
-    const std::lock_guard lock(waiting_);
-    const auto found = pending_.find(answer.request);
-    if (found == pending_.end()) continue;  // its caller has given up
-    found->second->reply = std::move(answer.reply);
-    found->second->done.notify_all();
-  }
-}
-
-void Client::Impl::read_some() {
-  std::byte buffer[16384];
-  const ssize_t got = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) {
-    throw Error(ErrorCode::peer_lost, fmt::format("the rendezvous server at {} is gone: {}", server_,
-                                                  got == 0 ? "it closed the connection" : std::strerror(errno)));
-  }
-  std::string to_send;
-  std::vector<ClientSession::Answer> answers;
-  session_->received({buffer, static_cast<std::size_t>(got)}, to_send, answers);
-  deliver(answers);
-}
-
-void Client::Impl::beat() {
-  proto::Request request;
-  request.mutable_heartbeat();
-  send(0, request);
-}
-
-void Client::Impl::read() {
-  try {
-    Deadline next_beat = Deadline::max();
-    while (!stopping_) {
-      const int beat_ms = beat_ms_;
-      if (beat_ms > 0 && next_beat == Deadline::max()) next_beat = Clock::now();
-      if (Clock::now() >= next_beat) {
-        beat();
-        next_beat = Clock::now() + std::chrono::milliseconds(beat_ms);
-      }
-      pollfd waiting[2] = {{fd_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
-      const int ready = ::poll(waiting, 2, beat_ms > 0 ? poll_ms(next_beat) : -1);
-      if (ready < 0 && errno != EINTR) throw_errno("cannot wait for the rendezvous server");
-      std::uint64_t wakes = 0;
-      if (ready > 0 && waiting[1].revents != 0 && ::read(stop_.get(), &wakes, sizeof wakes) < 0) continue;
-      if (ready > 0 && waiting[0].revents != 0) read_some();
-    }
-  } catch (const Error& error) {
-    break_off(error);
-  } catch (const std::exception& error) {
-    break_off(Error(ErrorCode::system, fmt::format("the rendezvous client failed: {}", error.what())));
-  }
-}
-
-void Client::Impl::leave() noexcept {
-  stopping_ = true;
-  try {
-    proto::Request request;
-    request.mutable_leave();
-    const std::lock_guard lock(sending_);
-    const std::string frame = session_->request(0, request);
-    // Best effort: a server that hears nothing sees the connection end.
-    if (::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
-  } catch (const std::exception& error) {
-    log::debug("rendezvous client: {}", error.what());
-  }
-}
 
 namespace {
 

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/client_impl.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace rondo::rendezvous {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kGrace{1000};  // for the server's word on a deadline to arrive
+constexpr std::chrono::milliseconds kSendWithin{10'000};
+
+}  // namespace
+
+void Client::Impl::put(std::string_view frame) {
+  const Deadline deadline = Clock::now() + kSendWithin;
+  while (!frame.empty()) {
+    const ssize_t sent = ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      frame.remove_prefix(static_cast<std::size_t>(sent));
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) throw_errno(fmt::format("the connection to the rendezvous server at {} broke", server_));
+    pollfd waiting{fd_.get(), POLLOUT, 0};
+    if (::poll(&waiting, 1, poll_ms(deadline)) == 0) {
+      throw Error(ErrorCode::timeout, fmt::format("the rendezvous server at {} takes no more requests", server_));
+    }
+  }
+}
+
+// A frame that went out in part makes the connection useless, so any failure ends it.
+void Client::Impl::send(std::uint64_t id, const proto::Request& request) {
+  const std::lock_guard lock(sending_);
+  try {
+    put(session_->request(id, request));
+  } catch (const Error& error) {
+    ::shutdown(fd_.get(), SHUT_RDWR);
+    break_off(Error(ErrorCode::peer_lost, error.what()));
+  }
+}
+
+void Client::Impl::break_off(const Error& error) {
+  const std::lock_guard lock(waiting_);
+  if (!broken_) broken_ = error;
+  for (const auto& [id, pending] : pending_) pending->done.notify_all();
+}
+
+proto::Reply Client::Impl::call(proto::Request request, Deadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  request.set_timeout_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0)));
+  Pending pending;
+  std::unique_lock lock(waiting_);
+  const std::uint64_t id = ++last_id_;
+  pending_.emplace(id, &pending);
+  lock.unlock();
+  send(id, request);
+  lock.lock();
+  pending.done.wait_until(lock, std::max(deadline, Clock::now()) + kGrace,
+                          [&] { return pending.reply.has_value() || broken_.has_value(); });
+  pending_.erase(id);
+  if (!pending.reply && broken_) throw *broken_;
+  if (!pending.reply) {
+    throw Error(ErrorCode::timeout,
+                fmt::format("the rendezvous server at {} did not answer within the deadline; see whether its process "
+                            "still runs and the network to it is up",
+                            server_));
+  }
+  if (pending.reply->has_failure()) throw error_of(pending.reply->failure());
+  return std::move(*pending.reply);
+}
+
+void Client::Impl::deliver(std::vector<ClientSession::Answer>& answers) {
+  for (ClientSession::Answer& answer : answers) {
+    if (answer.request == 0) {
+      throw Error(ErrorCode::peer_lost, fmt::format("the rendezvous server at {} closed the connection: {}", server_,
+                                                    answer.reply.failure().sentence()));
+    }
+    const std::lock_guard lock(waiting_);
+    const auto found = pending_.find(answer.request);
+    if (found == pending_.end()) continue;  // its caller has given up
+    found->second->reply = std::move(answer.reply);
+    found->second->done.notify_all();
+  }
+}
+
+void Client::Impl::read_some() {
+  std::byte buffer[16384];
+  const ssize_t got = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) {
+    throw Error(ErrorCode::peer_lost, fmt::format("the rendezvous server at {} is gone: {}", server_,
+                                                  got == 0 ? "it closed the connection" : std::strerror(errno)));
+  }
+  std::string to_send;
+  std::vector<ClientSession::Answer> answers;
+  session_->received({buffer, static_cast<std::size_t>(got)}, to_send, answers);
+  deliver(answers);
+}
+
+void Client::Impl::beat() {
+  proto::Request request;
+  request.mutable_heartbeat();
+  send(0, request);
+}
+
+void Client::Impl::read() {
+  try {
+    Deadline next_beat = Deadline::max();
+    while (!stopping_) {
+      const int beat_ms = beat_ms_;
+      if (beat_ms > 0 && next_beat == Deadline::max()) next_beat = Clock::now();
+      if (Clock::now() >= next_beat) {
+        beat();
+        next_beat = Clock::now() + std::chrono::milliseconds(beat_ms);
+      }
+      pollfd waiting[2] = {{fd_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+      const int ready = ::poll(waiting, 2, beat_ms > 0 ? poll_ms(next_beat) : -1);
+      if (ready < 0 && errno != EINTR) throw_errno("cannot wait for the rendezvous server");
+      std::uint64_t wakes = 0;
+      if (ready > 0 && waiting[1].revents != 0 && ::read(stop_.get(), &wakes, sizeof wakes) < 0) continue;
+      if (ready > 0 && waiting[0].revents != 0) read_some();
+    }
+  } catch (const Error& error) {
+    break_off(error);
+  } catch (const std::exception& error) {
+    break_off(Error(ErrorCode::system, fmt::format("the rendezvous client failed: {}", error.what())));
+  }
+}
+
+void Client::Impl::leave() noexcept {
+  stopping_ = true;
+  try {
+    proto::Request request;
+    request.mutable_leave();
+    const std::lock_guard lock(sending_);
+    const std::string frame = session_->request(0, request);
+    // Best effort: a server that hears nothing sees the connection end.
+    if (::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+  } catch (const std::exception& error) {
+    log::debug("rendezvous client: {}", error.what());
+  }
+}
+
+}  // namespace rondo::rendezvous
