@@ -32,7 +32,7 @@ using Clock = process::EventLoop::Clock;
 
 // Ranks notice the loss of one by themselves and say what it cost them: they get this long before they are told to end.
 constexpr milliseconds kSettle{250};
-constexpr milliseconds kHearsay{150};  // a failure that may be the echo of another node's is reported after this long
+constexpr milliseconds kHearsay{150};  // a failure that may be the echo of another rank's counts after this long
 constexpr std::chrono::seconds kKillLimit{2};
 constexpr std::chrono::seconds kVerdictLimit{5};  // for the rendezvous to answer, when all else is over
 
@@ -54,6 +54,7 @@ class Launch {
   void control();
   void on_signal(int signal);
   void on_failure(const Failure& failure);
+  void settle_failure();
   void on_verdict(const Failure& verdict);
   void on_lost(const std::string& sentence);
   void on_ranks_ended();
@@ -80,7 +81,7 @@ class Launch {
   std::unique_ptr<Ranks> ranks_;                // once all nodes are there
   std::optional<Failure> failure_;
   bool ranks_ended_ = false, verdict_known_ = false, finishing_ = false;
-  bool stopping_ = false, nodes_lost_ = false;
+  bool stopping_ = false, failure_settled_ = false, nodes_lost_ = false;
   int end_signal_ = 0;  // that the launcher was told to end with
   int interrupts_ = 0;
   bool launcher_gone_ = false;
@@ -182,17 +183,27 @@ void Launch::on_signal(int signal) {
 }
 
 void Launch::on_failure(const Failure& failure) {
-  if (failure_) return;
-  failure_ = failure;
+  const bool killed = failure.exit_code > 128;
+  if (!failure_) {
+    failure_ = failure;
+    stop_within_grace();
+    // A rank that ends by itself may do so because another one, here or on another node, was killed: its peers can
+    // notice that sooner than its launcher.
+    loop_.at(Clock::now() + (killed ? milliseconds(0) : kHearsay), [this] { settle_failure(); });
+  } else if (!failure_settled_ && killed && failure_->exit_code <= 128) {
+    failure_ = failure;
+    settle_failure();
+  }
+}
+
+void Launch::settle_failure() {
+  if (!failure_ || std::exchange(failure_settled_, true)) return;
   if (end_signal_ != 0)
     failure_ = {.sentence = "stopped by " + process::signal_name(end_signal_), .exit_code = 128 + end_signal_};
-  stop_within_grace();
   if (nodes_) {  // said when the verdict has come, as another node's may be the first
-    // A rank that ends by itself may do so because one on another node was killed, whose launcher knows it as late.
-    const bool killed = failure_->exit_code > 128;
-    loop_.at(Clock::now() + (killed ? milliseconds(0) : kHearsay), [this] { nodes_->report(*failure_); });
+    nodes_->report(*failure_);
     loop_.at(Clock::now() + options_.grace_period + kVerdictLimit, [this] { on_lost(failure_->sentence); });
-  } else if (end_signal_ == 0) {
+  } else {
     say(failure_->sentence);
   }
 }
@@ -202,6 +213,7 @@ void Launch::on_verdict(const Failure& verdict) {
   verdict_known_ = true;
   if (verdict.exit_code != 0) {
     failure_ = verdict;
+    failure_settled_ = true;
     say(verdict.sentence);
     stop_within_grace();
   }
@@ -213,6 +225,7 @@ void Launch::on_lost(const std::string& sentence) {
   if (!verdict_known_) {
     verdict_known_ = true;
     if (!failure_) failure_ = {.sentence = sentence, .exit_code = 1};
+    failure_settled_ = true;
     say(failure_->sentence);
     stop_within_grace();
   }
@@ -222,8 +235,12 @@ void Launch::on_lost(const std::string& sentence) {
 void Launch::stop_within_grace() {
   if (stopping_ || !ranks_) return;
   stopping_ = true;
-  if (options_.grace_period > kSettle) loop_.at(Clock::now() + kSettle, [this] { ranks_->signal(SIGTERM); });
-  loop_.at(Clock::now() + options_.grace_period, [this] { ranks_->signal(SIGKILL); });
+  const auto end_with = [this](int signal) {
+    settle_failure();  // what ends from now on was told to
+    ranks_->signal(signal);
+  };
+  if (options_.grace_period > kSettle) loop_.at(Clock::now() + kSettle, [end_with] { end_with(SIGTERM); });
+  loop_.at(Clock::now() + options_.grace_period, [end_with] { end_with(SIGKILL); });
 }
 
 void Launch::on_ranks_ended() {
@@ -231,10 +248,8 @@ void Launch::on_ranks_ended() {
     say("some processes that the ranks left behind could not be killed");
   ranks_->finish_output();
   ranks_ended_ = true;
-  if (!nodes_) {
-    if (end_signal_ != 0 && failure_) say(failure_->sentence);
-    return finish();
-  }
+  settle_failure();
+  if (!nodes_) return finish();
   if (nodes_lost_) return finish();
   if (!failure_) nodes_->finished();
   if (verdict_known_) nodes_->leave();
