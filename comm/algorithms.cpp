@@ -103,6 +103,17 @@ Silent find_silent(const Call& call, const Team& team) {
 
 }  // namespace
 
+void check_algorithm_name(std::string_view name) {
+  std::string known;
+  for (int id = 0; id < kernels::kAlgorithmCount; ++id) {
+    const std::string_view other = kernels::algorithm_row(id).name;
+    if (other == name) return;
+    if (known.find(other) == std::string::npos) known += fmt::format("{}{}", known.empty() ? "" : ", ", other);
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("RONDO_ALGORITHM={} is not an algorithm: {}, or unset", name, known));
+}
+
 Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, std::string_view wanted) {
   const Pattern pattern = moves_nothing(call) ? Pattern::barrier : pattern_of(call.collective);
   const bool canonical = determinism == Determinism::reproducible;

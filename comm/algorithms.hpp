@@ -16,6 +16,9 @@ struct Chosen {
   std::string_view name;  // in logs and flight records
 };
 
+// invalid_argument when no algorithm of any collective has that name.
+void check_algorithm_name(std::string_view name);
+
 // Every rank comes to the same choice from what they agree on. `wanted`: a name from the configuration, used where it
 // implements the collective.
 Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, std::string_view wanted);

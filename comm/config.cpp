@@ -5,6 +5,7 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/algorithms.hpp"
 #include "comm/base/env.hpp"
 
 namespace rondo::comm {
@@ -17,6 +18,7 @@ Config Config::from_environment() {
                 fmt::format("RONDO_TRANSPORT={} is not a transport: shm, tcp, or unset", config.transport));
   }
   config.algorithm = env("RONDO_ALGORITHM").value_or("");
+  if (!config.algorithm.empty()) check_algorithm_name(config.algorithm);
   const auto number = [](const char* name, auto& field, long low, long high) {
     if (const auto value = env_number(name, low, high))
       field = static_cast<std::remove_reference_t<decltype(field)>>(*value);

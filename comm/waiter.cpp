@@ -155,10 +155,13 @@ std::string Waiter::report(std::span<const Blocked> blocked) const {
   std::string text = fmt::format("rank {} has waited {:.1f} s in {} for rank{} {}", team_.rank(),
                                  static_cast<double>(waited.count()) / 1e3, describe(signature_),
                                  who.size() == 1 ? "" : "s", fmt::join(who, ", "));
-  if (!collective_ || who.empty()) return text;
-  const Placement& first = team_.placement(who.front());
-  return text + fmt::format("; rank {} (host {}, pid {}) {}", who.front(), first.host, first.pid,
-                            team_.arrived(who.front()) < signature_.sequence ? "has not called it" : "is in it too");
+  if (who.empty()) return text;
+  const int first = who.front();
+  const Placement& placement = team_.placement(first);
+  Signature latest;
+  const bool known = team_.arrived(first) != 0 && team_.signature_of(first, team_.arrived(first), latest);
+  return text + fmt::format("; the last collective that rank {} (host {}, pid {}) is known to have entered is {}",
+                            first, placement.host, placement.pid, known ? describe(latest) : "none");
 }
 
 void Waiter::fail(ErrorCode code, int culprit, const std::string& sentence) {

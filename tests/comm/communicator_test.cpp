@@ -173,6 +173,7 @@ TEST_CASE("the deadline names who is missing") {
   CHECK(code_of(errors[0]) == ErrorCode::timeout);
   CHECK(code_of(errors[1]) == ErrorCode::timeout);
   CHECK(sentence_of(errors[0]).find("for rank 2") != std::string::npos);
+  CHECK(sentence_of(errors[0]).find("known to have entered is none") != std::string::npos);
 }
 
 TEST_CASE("abort ends every rank's wait, and the communicator stays failed") {

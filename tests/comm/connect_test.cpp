@@ -103,6 +103,31 @@ TEST_CASE("shm alone refuses ranks of several nodes") {
   for (const auto& error : meet(2, options, [](Communicator&) {})) CHECK(code_of(error) == ErrorCode::unsupported);
 }
 
+TEST_CASE("settings that are none are refused by name") {
+  const auto [name, value] = GENERATE(table<const char*, std::string>({{"RONDO_TRANSPORT", "pigeon"},
+                                                                       {"RONDO_ALGORITHM", "magic"},
+                                                                       {"RONDO_FIFO_SLOTS", "1"},
+                                                                       {"RONDO_SLICE_BYTES", "many"}}));
+  const Setting setting(name, value);
+  for (const auto& error : meet(1, {}, [](Communicator&) {})) {
+    CHECK(code_of(error) == ErrorCode::invalid_argument);
+    CHECK(sentence_of(error).find(std::string(name) + "=" + value) != std::string::npos);
+  }
+}
+
+TEST_CASE("every algorithm by name gives the same sums") {
+  const std::string algorithm =
+      GENERATE("ring", "tree", "recursive_doubling", "halving_doubling", "one_shot", "two_shot");
+  const std::string transport = GENERATE("shm", "tcp");
+  const Setting by_name("RONDO_ALGORITHM", algorithm), over("RONDO_TRANSPORT", transport);
+  for (const auto& error : meet(5, {}, [](Communicator& comm) {
+         for (const std::size_t count : {1U, 1000U, 300'001U}) all_reduce_once(comm, count);
+       })) {
+    CAPTURE(algorithm, transport, sentence_of(error));
+    CHECK_FALSE(error);
+  }
+}
+
 TEST_CASE("a waiting rank leaves its core to others") {
   const std::string transport = GENERATE("shm", "tcp");
   const Setting setting("RONDO_TRANSPORT", transport);
