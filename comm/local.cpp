@@ -7,6 +7,7 @@
 
 #include <numeric>
 
+#include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/create.hpp"

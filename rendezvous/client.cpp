@@ -14,8 +14,8 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/log.hpp"
+#include "comm/base/machine.hpp"
 #include "rendezvous/client_impl.hpp"
-#include "rendezvous/machine.hpp"
 #include "rendezvous/socket.hpp"
 
 namespace rondo::rendezvous {

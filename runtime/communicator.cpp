@@ -7,7 +7,7 @@
 #include "comm/bootstrap.hpp"
 #include "comm/local_store.hpp"
 #include "rendezvous/crypto.hpp"
-#include "rendezvous/machine.hpp"
+#include "comm/base/machine.hpp"
 #include "runtime/borrowed_store.hpp"
 #include "runtime/meeting.hpp"
 
@@ -62,7 +62,7 @@ Communicator create_over(const Rendezvous& given, const Options& options, Store:
 
 rendezvous::JoinRequest request_of(const Rendezvous& given, const Options& options) {
   rendezvous::JoinRequest request{.rank = given.rank, .world_size = given.world_size, .node = options.node};
-  if (given.rank >= 0) request.instance = fmt::format("{}.{}", rendezvous::process_identity(), given.rank);
+  if (given.rank >= 0) request.instance = fmt::format("{}.{}", process_identity(), given.rank);
   return request;
 }
 

@@ -7,7 +7,7 @@
 
 #include "comm/base/env.hpp"
 #include "comm/base/log.hpp"
-#include "rendezvous/machine.hpp"
+#include "comm/base/machine.hpp"
 #include "rendezvous/server.hpp"
 #include "rendezvous/socket.hpp"
 #include "runtime/interfaces.hpp"
@@ -179,7 +179,7 @@ Bootstrap meet(const Launch& launch, const Options& options, Store::Deadline dea
       .master_address = launch.master_address,
       .master_port = launch.master_port,
       .generation = launch.generation,
-      .instance = fmt::format("{}.{}", rendezvous::process_identity(), launch.rank),
+      .instance = fmt::format("{}.{}", process_identity(), launch.rank),
   };
   if (!launch.server_host.empty()) {
     if (!trust.given()) {

@@ -15,7 +15,7 @@
 
 #include "comm/base/system_error.hpp"
 #include "rendezvous/crypto.hpp"
-#include "rendezvous/machine.hpp"
+#include "comm/base/machine.hpp"
 #include "rendezvous/socket.hpp"
 #include "runtime/environment.hpp"
 
@@ -64,7 +64,7 @@ std::optional<rendezvous::Endpoint> parse(const std::string& text, std::string& 
 
 std::string text_of(const rendezvous::Endpoint& endpoint) {
   return fmt::format("rondo-meeting-1\n{}\n{}\n{}\n{}\n", rendezvous::endpoint_text(endpoint.host, endpoint.port),
-                     endpoint.secret ? endpoint.secret->to_hex() : "-", endpoint.job, rendezvous::host_name());
+                     endpoint.secret ? endpoint.secret->to_hex() : "-", endpoint.job, host_name());
 }
 
 }  // namespace

@@ -2,14 +2,12 @@
 #include "comm/transport/node_meeting.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 
-#include "comm/base/log.hpp"
+#include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/transport/addresses.hpp"
 #include "comm/transport/node_gathering.hpp"
@@ -36,17 +34,7 @@ MeetingId decode(std::span<const Store::Bytes> advertisements, int rank) {
 }  // namespace
 
 std::string node_identity(const std::string& explicit_name) {
-  if (!explicit_name.empty()) return "name:" + explicit_name;
-  std::string boot_id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-  struct stat network {};
-  if (!boot_id.empty() && ::stat("/proc/self/ns/net", &network) == 0) {
-    return fmt::format("boot:{}:{}:{}", boot_id, network.st_dev, network.st_ino);
-  }
-  log::info("cannot tell which node this is; this rank will share memory with nobody");
-  MeetingId id;
-  fill_random(id);
-  return "alone:" + hex(id);
+  return explicit_name.empty() ? "found:" + node_identity() : "name:" + explicit_name;
 }
 
 NodeMeeting::NodeMeeting(int rank, std::string name, std::shared_ptr<const Authenticator> authenticator)

@@ -18,8 +18,7 @@
 
 namespace rondo {
 
-// Ranks with equal identities try to share memory: the explicit name when there is one, else boot id and network
-// namespace. Where neither can be read: an identity that nobody else has.
+// Ranks with equal identities try to share memory: the explicit name when there is one, else what the machine says.
 std::string node_identity(const std::string& explicit_name);
 
 struct NodePeer {

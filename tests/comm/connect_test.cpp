@@ -2,11 +2,15 @@
 // Communicators that meet through a store as processes do, here from threads of one: memfds, Unix and TCP sockets,
 // monitors, all real.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
 
@@ -113,6 +117,30 @@ TEST_CASE("settings that are none are refused by name") {
     CHECK(code_of(error) == ErrorCode::invalid_argument);
     CHECK(sentence_of(error).find(std::string(name) + "=" + value) != std::string::npos);
   }
+}
+
+TEST_CASE("a failure leaves every rank's flight record") {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("rondo-flight-{}", ::getpid());
+  std::filesystem::create_directory(folder);
+  const Setting setting("RONDO_FLIGHT_RECORDER", folder);
+  meet(2, {}, [](Communicator& comm) {
+    all_reduce_once(comm, 10);
+    std::vector<float> data(comm.rank() == 0 ? 3 : 4);
+    comm.broadcast(data, 1);
+    comm.barrier();
+  });
+  for (const int rank : {0, 1}) {
+    std::ifstream file(folder / fmt::format("rank{}.json", rank));
+    const auto record = nlohmann::json::parse(file);
+    CHECK(record["rank"] == rank);
+    CHECK(record["failure"].get<std::string>().find("disagree on the count of broadcast #2") != std::string::npos);
+    REQUIRE(record["calls"].size() >= 2);
+    CHECK(record["calls"][0]["collective"] == "all_reduce");
+    CHECK(record["calls"][0]["count"] == 10);
+    CHECK(record["calls"][0]["ended_us"] > record["calls"][0]["begun_us"]);
+    CHECK(record["calls"][1]["collective"] == "broadcast");
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("every algorithm by name gives the same sums") {

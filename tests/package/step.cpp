@@ -92,8 +92,8 @@ Step draw_step(Random& random, int size, Style style) {
 std::string describe(const Step& step) {
   static constexpr std::array<const char*, 5> kStyles = {"blocking", "untyped", "async", "in a group", "in a window"};
   std::string text(rondo::name_of(step.collective));
-  text += " of " + std::to_string(step.count) + " " + std::string(rondo::name_of(step.dtype));
-  if (rondo::row_of(step.collective).reduces) text += " " + std::string(rondo::name_of(step.op.kind()));
+  text.append(" of ").append(std::to_string(step.count)).append(" ").append(rondo::name_of(step.dtype));
+  if (rondo::row_of(step.collective).reduces) text.append(" ").append(rondo::name_of(step.op.kind()));
   text += ", root " + std::to_string(step.root) + ", " + kStyles[static_cast<std::size_t>(step.style)];
   if (step.in_place) text += ", in place";
   if (step.rough) text += ", any floats";

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
 #include "rendezvous/server.hpp"
 #include "runtime/process/descent.hpp"

@@ -11,6 +11,7 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/machine.hpp"
 #include "tools/rondorun/free_port.hpp"
 
 namespace rondo::launcher {
@@ -35,11 +36,6 @@ Failure verdict_from(const std::string& text) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 std::string endpoint_text(const std::string& host, std::uint16_t port) {
   return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);

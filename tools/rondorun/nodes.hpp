@@ -61,7 +61,6 @@ class Nodes {
   std::jthread listener_, speaker_;
 };
 
-std::string host_name();
 std::string endpoint_text(const std::string& host, std::uint16_t port);  // an IPv6 address gets its brackets
 
 }  // namespace rondo::launcher

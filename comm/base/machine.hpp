@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which machine this is, as far as processes can tell.
+#pragma once
+#include <string>
+
+namespace rondo {
+
+std::string host_name();
+// Equal for processes that may share memory: the kernel's boot and the network namespace. Where neither can be read,
+// an identity that nobody else has.
+std::string node_identity();
+// Of this process, never used again by another.
+std::string process_identity();
+std::string pid_namespace();  // process ids mean the same where it is equal; empty: unknown
+
+}  // namespace rondo
