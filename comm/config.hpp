@@ -14,7 +14,7 @@ struct Config {
   std::uint64_t slots = 8;                 // RONDO_FIFO_SLOTS: per link, 2 to 64
   std::uint64_t segment_bytes = 64 << 20;  // RONDO_SEGMENT_BYTES: bound of a node's FIFOs; slots shrink to fit
   std::uint32_t spin = 600;                // RONDO_SPIN: polls before yielding, when every rank has a core
-  std::uint32_t yields = 20;               // RONDO_YIELDS: yields before sleeping
+  std::uint32_t yields = 50;               // RONDO_YIELDS: yields before sleeping
   std::string flight_recorder;             // RONDO_FLIGHT_RECORDER: directory for rank<r>.json on failure
 
   static Config from_environment();

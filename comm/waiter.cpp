@@ -18,6 +18,7 @@ constexpr auto kFirstInspection = 10ms;
 constexpr auto kInspectEvery = 100ms;
 constexpr auto kAnnounceAtMost = 1000ms;
 constexpr auto kReportAfter = 2s;
+constexpr std::uint64_t kSpinsPerYield = 64;
 
 void pause_cpu() {
 #if defined(__x86_64__)
@@ -52,7 +53,8 @@ void Waiter::rest() {
 void Waiter::idle(std::span<const Blocked> blocked) {
   team_.failure().check();
   ++round_;
-  if (round_ <= spins_) return pause_cpu();
+  // Even with a core for everybody two ranks may have landed on one: then only a yield lets the other one run.
+  if (round_ <= spins_ && round_ % kSpinsPerYield != 0) return pause_cpu();
   if (round_ <= spins_ + yields_) {
     sched_yield();
     return;
