@@ -10,8 +10,8 @@
 #include <numeric>
 
 #include "comm/base/bytes.hpp"
-#include "comm/base/machine.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/machine.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/create.hpp"
 #include "comm/placement.hpp"

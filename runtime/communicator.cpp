@@ -4,10 +4,10 @@
 
 #include <rondo/communicator.hpp>
 
+#include "comm/base/machine.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/local_store.hpp"
 #include "rendezvous/crypto.hpp"
-#include "comm/base/machine.hpp"
 #include "runtime/borrowed_store.hpp"
 #include "runtime/meeting.hpp"
 

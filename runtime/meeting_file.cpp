@@ -13,9 +13,9 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
 #include "rendezvous/crypto.hpp"
-#include "comm/base/machine.hpp"
 #include "rendezvous/socket.hpp"
 #include "runtime/environment.hpp"
 

@@ -49,7 +49,7 @@ void connect_all(const Host& bridge, const std::deque<Host>& hosts) {
 
 bool namespaces_possible() {
   if (::geteuid() == 0 && run({"unshare", "--net", "ip", "link", "set", "lo", "up"}).code == 0) return true;
-  std::cout << "SKIPPED: network namespaces need root and ip from iproute2\n";
+  std::cout << "skipped: network namespaces need root and ip from iproute2\n";
   return false;
 }
 

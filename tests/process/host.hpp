@@ -31,6 +31,6 @@ void connect(const Host& left, const Host& right);
 // Every host's eth0 on one bridge of the switch.
 void connect_all(const Host& bridge, const std::deque<Host>& hosts);
 
-bool namespaces_possible();  // says SKIPPED when not
+bool namespaces_possible();  // says skipped: and why when not
 
 }  // namespace rondo::test
