@@ -189,6 +189,7 @@ template <class T>
 std::size_t count_different(const std::byte* got, const T* expected, std::size_t count) {
   if (std::memcmp(got, expected, count * sizeof(T)) == 0) return 0;
   std::size_t wrong = 0;
+  // The bits are what must be right. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
   for (std::size_t i = 0; i < count; ++i) wrong += std::memcmp(got + i * sizeof(T), expected + i, sizeof(T)) != 0;
   return wrong;
 }

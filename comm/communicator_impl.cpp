@@ -29,7 +29,6 @@ Call OwnedCall::call() const {
 namespace rondo::detail {
 namespace {
 
-using comm::Message;
 using comm::Signature;
 
 bool is_message(Collective c) { return c == Collective::send || c == Collective::recv; }

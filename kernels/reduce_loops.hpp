@@ -154,7 +154,8 @@ template <class T>
 [[gnu::always_inline]] inline T saturate(double value) {  // towards zero; NaN becomes 0
   constexpr T kLowest = T(-1) < T(0) ? static_cast<T>(std::uint64_t{1} << (8 * sizeof(T) - 1)) : T(0);
   constexpr T kHighest = static_cast<T>(~kLowest);
-  constexpr double kLimit = 2.0 * static_cast<double>(kHighest / 2 + 1);  // exact: a power of two
+  // Exact, a power of two. NOLINTNEXTLINE(bugprone-integer-division)
+  constexpr double kLimit = 2.0 * static_cast<double>(kHighest / 2 + 1);
   if (!(value < kLimit)) return value >= kLimit ? kHighest : T(0);
   return value <= static_cast<double>(kLowest) ? kLowest : static_cast<T>(value);
 }

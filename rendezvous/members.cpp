@@ -151,8 +151,11 @@ void Members::assign_ranks() {
   for (auto& [connection, member] : open_) {
     first_seen.emplace(member.join.node(), first_seen.size());
     const int rank = member.join.rank();
-    if (rank < 0) unnumbered.push_back(std::move(member));
-    if (rank >= 0) members_[static_cast<std::size_t>(rank)] = std::move(member);
+    if (rank < 0) {
+      unnumbered.push_back(std::move(member));
+    } else {
+      members_[static_cast<std::size_t>(rank)] = std::move(member);
+    }
   }
   std::stable_sort(unnumbered.begin(), unnumbered.end(), [&](const Member& a, const Member& b) {
     const auto key = [&](const Member& m) { return std::pair(first_seen.at(m.join.node()), m.join.local_rank()); };
