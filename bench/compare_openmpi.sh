@@ -10,6 +10,10 @@ usage='usage: bench/compare_openmpi.sh [BIN] [RANKS] [SIZE] [ROUNDS]
   ROUNDS  turns of each; default 5'
 [[ ${1:-} != -h && ${1:-} != --help ]] || { echo "$usage"; exit 0; }
 bin=${1:-build/release/bin} ranks=${2:-4} size=${3:-64M} rounds=${4:-5}
+[[ -x $bin/rondorun && -x $bin/all_reduce_perf ]] || {
+  echo "compare_openmpi.sh: $bin holds no rondorun and all_reduce_perf; build the release preset first." >&2
+  exit 2
+}
 
 if ! command -v mpicxx.openmpi mpirun.openmpi >/dev/null; then
   echo 'skipped: Open MPI is not here; install openmpi-bin and libopenmpi-dev.'

@@ -210,8 +210,7 @@ class Connecting {
     Team::Parts parts;
     parts.rank = bootstrap_.rank;
     parts.placement = placement_;
-    parts.local_size = static_cast<int>(neighbours_.size());
-    parts.segment = Segment(memory_->data(), parts.local_size, shape_);
+    parts.segment = Segment(memory_->data(), static_cast<int>(neighbours_.size()), shape_);
     parts.memory = memory_;
     parts.bells = Doorbells(parts.segment, std::make_shared<const std::vector<Fd>>(std::move(descriptors_.doorbells)));
     parts.spare_cores = cores_suffice_;

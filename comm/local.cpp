@@ -56,7 +56,6 @@ Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank
   for (int r = 0; r < group->world_size; ++r) {
     parts.placement.push_back({.node = 0, .local_rank = r, .segment_index = r, .host = host_name(), .pid = ::getpid()});
   }
-  parts.local_size = group->world_size;
   parts.segment = segment;
   parts.memory = group;
   parts.bells = Doorbells(segment, group->bells);

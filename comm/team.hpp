@@ -28,7 +28,6 @@ class Team {
   struct Parts {
     int rank = 0;
     std::vector<Placement> placement;  // by rank
-    int local_size = 1;
     Segment segment;
     std::shared_ptr<const void> memory;  // keeps the segment mapped
     Doorbells bells;
@@ -46,7 +45,6 @@ class Team {
 
   int rank() const { return parts_.rank; }
   int size() const { return static_cast<int>(parts_.placement.size()); }
-  int local_size() const { return parts_.local_size; }
   const Placement& placement(int peer) const { return parts_.placement[static_cast<std::size_t>(peer)]; }
   const Segment& segment() const { return parts_.segment; }
   const Doorbells& bells() const { return parts_.bells; }
