@@ -7,7 +7,7 @@ export RONDO_ROOT
 
 # Debian's and Ubuntu's names.
 build_packages=(
-  catch2 cmake g++ libboost-dev libcli11-dev libfmt-dev libprotobuf-dev libspdlog-dev libssl-dev ninja-build
+  catch2 cmake g++ libboost-context-dev libboost-dev libcli11-dev libfmt-dev libprotobuf-dev libspdlog-dev libssl-dev ninja-build
   nlohmann-json3-dev protobuf-compiler zlib1g-dev
 )
 check_packages=(clang clang-format-14 iproute2 libclang-rt-dev shellcheck)

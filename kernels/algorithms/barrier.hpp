@@ -8,7 +8,7 @@
 namespace rondo::kernels {
 
 template <Primitives P>
-void dissemination_barrier(P& p, const Work& work) {
+constexpr void dissemination_barrier(P& p, const Work& work) {
   for (int distance = 1; distance < work.size; distance *= 2) {
     exchange(p, {.count = 1, .to = ahead(work, work.rank, distance), .local = scratch(0)},
              {.count = 1, .from = ahead(work, work.rank, -distance)});

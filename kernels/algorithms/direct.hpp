@@ -10,7 +10,7 @@ namespace rondo::kernels {
 
 // One shot: everybody gets everybody's message and folds it. n-1 messages out and in, one step.
 template <Primitives P>
-void one_shot_all_reduce(P& p, const Work& work) {
+constexpr void one_shot_all_reduce(P& p, const Work& work) {
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
     for (int step = 1; step < work.size; ++step) {
       send(p, ahead(work, work.rank, step), input(chunk.offset), chunk.count);
@@ -21,7 +21,7 @@ void one_shot_all_reduce(P& p, const Work& work) {
 
 // Two shots: rank r folds part r of everybody's round, then sends it to everybody. 2(n-1)/n messages out and in.
 template <Primitives P>
-void two_shot_all_reduce(P& p, const Work& work) {
+constexpr void two_shot_all_reduce(P& p, const Work& work) {
   for (const Range round : Rounds(work.count, p.chunk_capacity() * static_cast<std::size_t>(work.size))) {
     for (int step = 1; step < work.size; ++step) {
       const int to = ahead(work, work.rank, step);
@@ -40,7 +40,7 @@ void two_shot_all_reduce(P& p, const Work& work) {
 }
 
 template <Primitives P>
-void direct_reduce(P& p, const Work& work) {
+constexpr void direct_reduce(P& p, const Work& work) {
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
     if (work.rank == work.root) {
       p.fold({.count = chunk.count, .local = input(chunk.offset), .store = output(chunk.offset)});
@@ -51,7 +51,7 @@ void direct_reduce(P& p, const Work& work) {
 }
 
 template <Primitives P>
-void direct_reduce_scatter(P& p, const Work& work) {
+constexpr void direct_reduce_scatter(P& p, const Work& work) {
   for (const Range round : Rounds(work.count, p.chunk_capacity())) {
     const auto block_of = [&](int rank) { return input(work.send_block(rank).offset + round.offset); };
     for (int step = 1; step < work.size; ++step) {
@@ -64,7 +64,7 @@ void direct_reduce_scatter(P& p, const Work& work) {
 
 // Everybody sends its block to the root, a chunk of each in turn. Blocks may differ in length.
 template <Primitives P>
-void direct_gather(P& p, const Work& work) {
+constexpr void direct_gather(P& p, const Work& work) {
   const Range mine = work.recv_block(work.rank);
   if (work.rank == work.root) copy(p, input(0), output(mine.offset), mine.count);
   for (const Range round : Rounds(longest_recv_block(work), p.chunk_capacity())) {
@@ -82,7 +82,7 @@ void direct_gather(P& p, const Work& work) {
 
 // The root sends everybody its block, a chunk to each in turn. Blocks may differ in length.
 template <Primitives P>
-void direct_scatter(P& p, const Work& work) {
+constexpr void direct_scatter(P& p, const Work& work) {
   const Range mine = work.send_block(work.rank);
   if (work.rank == work.root) copy(p, input(mine.offset), output(0), mine.count);
   for (const Range round : Rounds(longest_send_block(work), p.chunk_capacity())) {

@@ -10,7 +10,7 @@ namespace rondo::kernels {
 
 // Block i of input goes to rank i; block i of output came from rank i. Needs two buffers.
 template <Primitives P>
-void pairwise_all_to_all(P& p, const Work& work) {
+constexpr void pairwise_all_to_all(P& p, const Work& work) {
   const Range mine = work.send_block(work.rank);
   copy(p, input(mine.offset), output(work.recv_block(work.rank).offset), mine.count);
   for (int step = 1; step < work.size; ++step) {
@@ -30,7 +30,7 @@ void pairwise_all_to_all(P& p, const Work& work) {
 
 // Everybody sends its own block to everybody.
 template <Primitives P>
-void pairwise_all_gather(P& p, const Work& work) {
+constexpr void pairwise_all_gather(P& p, const Work& work) {
   const Range mine = work.recv_block(work.rank);
   copy(p, input(0), output(mine.offset), mine.count);
   for (const Range round : Rounds(longest_recv_block(work), p.chunk_capacity())) {
@@ -47,7 +47,7 @@ void pairwise_all_gather(P& p, const Work& work) {
 
 // Everybody sends everybody the block that the other reduces: own block first, then those of rank - 1, rank - 2, ...
 template <Primitives P>
-void pairwise_reduce_scatter(P& p, const Work& work) {
+constexpr void pairwise_reduce_scatter(P& p, const Work& work) {
   for (const Range round : Rounds(work.count, p.chunk_capacity())) {
     Place mine = input(work.send_block(work.rank).offset + round.offset);
     const Place result = output(round.offset);

@@ -91,48 +91,48 @@ struct Work {
 
 // The verbs, named once.
 template <Primitives P>
-void send(P& p, int to, Place local, std::size_t count) {
+constexpr void send(P& p, int to, Place local, std::size_t count) {
   const Move move{.count = count, .to = to, .local = local};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-void copy(P& p, Place local, Place store, std::size_t count) {
+constexpr void copy(P& p, Place local, Place store, std::size_t count) {
   const Move move{.count = count, .local = local, .store = store};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-void copy_send(P& p, int to, Place local, Place store, std::size_t count) {
+constexpr void copy_send(P& p, int to, Place local, Place store, std::size_t count) {
   const Move move{.count = count, .to = to, .local = local, .store = store};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-void recv_copy(P& p, int from, Place store, std::size_t count) {
+constexpr void recv_copy(P& p, int from, Place store, std::size_t count) {
   const Move move{.count = count, .from = from, .store = store};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-void recv_copy_send(P& p, int from, int to, Place store, std::size_t count) {
+constexpr void recv_copy_send(P& p, int from, int to, Place store, std::size_t count) {
   const Move move{.count = count, .from = from, .to = to, .store = store};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-void recv_reduce_send(P& p, int from, int to, Place local, std::size_t count) {
+constexpr void recv_reduce_send(P& p, int from, int to, Place local, std::size_t count) {
   const Move move{.count = count, .from = from, .to = to, .local = local};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-void recv_reduce_copy(P& p, int from, Place local, Place store, std::size_t count, bool complete) {
+constexpr void recv_reduce_copy(P& p, int from, Place local, Place store, std::size_t count, bool complete) {
   const Move move{.count = count, .from = from, .local = local, .store = store, .complete = complete};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-void recv_reduce_copy_send(P& p, int from, int to, Place local, Place store, std::size_t count, bool complete) {
+constexpr void recv_reduce_copy_send(P& p, int from, int to, Place local, Place store, std::size_t count, bool complete) {
   const Move move{.count = count, .from = from, .to = to, .local = local, .store = store, .complete = complete};
   p.run(std::span(&move, 1));
 }
 // Send and receive progress together, so one FIFO slot is enough whatever the count.
 template <Primitives P>
-void exchange(P& p, const Move& out, const Move& in) {
+constexpr void exchange(P& p, const Move& out, const Move& in) {
   const Move moves[] = {out, in};
   p.run(moves);
 }

@@ -24,7 +24,7 @@ struct PowerOfTwo {
 
 // log2(n) steps, each of the whole chunk; what is sent lies in the FIFO before the partner's is received.
 template <Primitives P>
-void recursive_doubling_all_reduce(P& p, const Work& work) {
+constexpr void recursive_doubling_all_reduce(P& p, const Work& work) {
   const PowerOfTwo group(work);
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
     const Place result = output(chunk.offset);
@@ -58,7 +58,7 @@ constexpr std::size_t halving_round(const PowerOfTwo& group, std::size_t capacit
 // Reduce-scatter by halving: after log2(n) steps rank r of the group holds part r, complete. All-gather by doubling
 // back. Traffic as a ring's in 2 log2(n) steps. Each exchange sends one half of what was kept and receives the other.
 template <Primitives P>
-void halving_doubling_all_reduce(P& p, const Work& work) {
+constexpr void halving_doubling_all_reduce(P& p, const Work& work) {
   const PowerOfTwo group(work);
   for (const Range round : Rounds(work.count, halving_round(group, p.chunk_capacity()))) {
     const Place result = output(round.offset);

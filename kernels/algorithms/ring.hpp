@@ -10,7 +10,7 @@ namespace rondo::kernels {
 
 // 2(n-1) steps of count / n. Chunk c starts at rank c + 1, is complete at rank c, and goes round once more.
 template <Primitives P>
-void ring_all_reduce(P& p, const Work& work) {
+constexpr void ring_all_reduce(P& p, const Work& work) {
   const int next = ahead(work, work.rank, 1);
   const int previous = ahead(work, work.rank, -1);
   for (const Range round : Rounds(work.count, p.chunk_capacity() * static_cast<std::size_t>(work.size))) {
@@ -35,7 +35,7 @@ void ring_all_reduce(P& p, const Work& work) {
 
 // n-1 steps of one block: block b starts at rank b + 1 and is complete at rank b.
 template <Primitives P>
-void ring_reduce_scatter(P& p, const Work& work) {
+constexpr void ring_reduce_scatter(P& p, const Work& work) {
   const int next = ahead(work, work.rank, 1);
   const int previous = ahead(work, work.rank, -1);
   for (const Range round : Rounds(work.count, p.chunk_capacity())) {
@@ -52,7 +52,7 @@ void ring_reduce_scatter(P& p, const Work& work) {
 
 // n-1 steps of one block: everybody's own block goes round. Blocks may differ in length.
 template <Primitives P>
-void ring_all_gather(P& p, const Work& work) {
+constexpr void ring_all_gather(P& p, const Work& work) {
   const int next = ahead(work, work.rank, 1);
   const int previous = ahead(work, work.rank, -1);
   for (const Range round : Rounds(longest_recv_block(work), p.chunk_capacity())) {
@@ -70,7 +70,7 @@ void ring_all_gather(P& p, const Work& work) {
 
 // A chain from the root to the rank before it; slices follow each other down the chain.
 template <Primitives P>
-void ring_broadcast(P& p, const Work& work) {
+constexpr void ring_broadcast(P& p, const Work& work) {
   const int next = ahead(work, work.rank, 1);
   const int previous = ahead(work, work.rank, -1);
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
@@ -86,7 +86,7 @@ void ring_broadcast(P& p, const Work& work) {
 
 // A chain from the rank after the root round to the root.
 template <Primitives P>
-void ring_reduce(P& p, const Work& work) {
+constexpr void ring_reduce(P& p, const Work& work) {
   const int next = ahead(work, work.rank, 1);
   const int previous = ahead(work, work.rank, -1);
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {

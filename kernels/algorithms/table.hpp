@@ -111,7 +111,7 @@ constexpr int find_algorithm(Pattern pattern, std::string_view name) {
 
 // A world of one: the result is the input, touched first and last like any other.
 template <Primitives P>
-void run_alone(P& p, Pattern pattern, const Work& work) {
+constexpr void run_alone(P& p, Pattern pattern, const Work& work) {
   if (pattern == Pattern::barrier) return;
   const Range from = work.send_block(0);
   const Range to = work.recv_block(0);

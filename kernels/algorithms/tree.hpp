@@ -22,7 +22,7 @@ struct BinomialTree {
 
 // The message flows down from the root's output. The tallest subtree is served first.
 template <Primitives P>
-void tree_flow_down(P& p, const Work& work, const BinomialTree& tree) {
+constexpr void tree_flow_down(P& p, const Work& work, const BinomialTree& tree) {
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
     if (tree.position != 0) recv_copy(p, tree.parent(), output(chunk.offset), chunk.count);
     int bit = 1;
@@ -34,7 +34,7 @@ void tree_flow_down(P& p, const Work& work, const BinomialTree& tree) {
 // The message flows up to the root, reduced on the way: complete in the root's output. Ranks with two or more children
 // keep the partial result of one chunk in scratch.
 template <Primitives P>
-void tree_flow_up(P& p, const Work& work, const BinomialTree& tree) {
+constexpr void tree_flow_up(P& p, const Work& work, const BinomialTree& tree) {
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
     const bool at_root = tree.position == 0;
     const Place partial = at_root ? output(chunk.offset) : scratch(0);
@@ -53,19 +53,19 @@ void tree_flow_up(P& p, const Work& work, const BinomialTree& tree) {
 }
 
 template <Primitives P>
-void tree_broadcast(P& p, const Work& work) {
+constexpr void tree_broadcast(P& p, const Work& work) {
   if (work.rank == work.root) copy(p, input(0), output(0), work.count);
   tree_flow_down(p, work, BinomialTree(work, work.root));
 }
 
 template <Primitives P>
-void tree_reduce(P& p, const Work& work) {
+constexpr void tree_reduce(P& p, const Work& work) {
   tree_flow_up(p, work, BinomialTree(work, work.root));
 }
 
 // Up to rank 0 and down again.
 template <Primitives P>
-void tree_all_reduce(P& p, const Work& work) {
+constexpr void tree_all_reduce(P& p, const Work& work) {
   const BinomialTree tree(work, 0);
   tree_flow_up(p, work, tree);
   tree_flow_down(p, work, tree);

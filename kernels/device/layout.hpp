@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// What host code and CUDA kernels share: plain structs, offsets, and who writes which word. No device code.
+// A rank has one region of device memory, zeroed before any peer sees it, which its peers map. Every link is a FIFO
+// in the receiver's region; a step is one slot, counted from the life of the link and never reset.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace rondo::kernels::device {
+
+enum class Protocol : std::uint8_t { simple, ll, ll128 };
+inline constexpr int kProtocolCount = 3;
+
+inline constexpr int kMaxRanks = 64;    // of a communicator on devices
+inline constexpr int kMaxBlocks = 64;   // of one launch; channel c is block c
+inline constexpr int kMaxWindows = 64;  // registered at the same time; window 0 is the staging area
+inline constexpr int kMaxThreads = 512;
+inline constexpr std::size_t kLine = 128;
+inline constexpr std::uint64_t kHistory = 32;
+
+// What the ranks of a collective must agree on; comm packs its own into it. sequence 0: a message or not known.
+struct Signature {
+  std::uint64_t sequence, count, kind, shape;
+};
+
+// ---- the region: what peers map ----
+
+// Beside the slots of each (peer, channel, protocol). The same offset in both ranks' regions, by the other's rank.
+struct Mailbox {
+  alignas(kLine) std::uint64_t posted;  // the peer writes, release: steps it has put into my slots (Simple alone)
+  alignas(kLine) std::uint64_t freed;   // the peer writes, release: steps of mine that it has taken out of its slots
+  alignas(kLine) std::uint64_t sent;    // mine alone, from one kernel to the next: steps I have sent
+  std::uint64_t received;               // mine alone: steps I have received
+};
+
+// In front of the data of every Simple slot. LL and LL128 carry `key` in their first line.
+struct alignas(64) SlotHeader {
+  Signature signature;
+  std::uint64_t step, bytes;
+};
+
+// One rank's arrival at a window operation, written into every peer's region by the block of the same number.
+struct Arrival {
+  alignas(64)
+      std::uint64_t epoch;  // last, release: of the block; the line is of the older epoch of equal parity until then
+  std::uint64_t key;        // of the operation's signature
+  std::uint64_t send_offset, recv_offset;
+  std::int32_t send_window, recv_window;  // -1: the buffer is in no window
+};
+
+// At the start of a region. Private words are the owner's alone, carried from one kernel to the next.
+struct RegionHeader {
+  alignas(kLine) std::uint64_t sequence;                    // private: of the latest collective, by block 0
+  alignas(kLine) std::uint64_t block_sequence[kMaxBlocks];  // private: collectives that the block took part in
+  alignas(kLine) std::uint64_t block_epoch[kMaxBlocks];     // private: arrivals of the block
+  alignas(kLine) Signature history[kHistory];               // by block 0, sequence last and release; peers read
+};
+
+struct FifoShape {
+  std::uint32_t slots = 0;       // a power of two, 2 or more; see LinkLayout::is_sound
+  std::uint32_t slot_bytes = 0;  // memory of one slot, header and flags included; a multiple of 512
+};
+
+// Bytes of data that a slot carries.
+constexpr std::size_t slot_capacity(Protocol protocol, std::size_t slot_bytes) {
+  switch (protocol) {
+    case Protocol::simple:
+      return slot_bytes - kLine;
+    case Protocol::ll:  // lines of {data, flag, data, flag}; the first one is the key's
+      return slot_bytes / 2 - 8;
+    case Protocol::ll128:  // lines of 15 words and a flag; the first word is the key's
+      return slot_bytes / 128 * 120 - 8;
+  }
+  return 0;
+}
+
+// Where everything lies in a region. Equal on all ranks of a communicator.
+struct RegionLayout {
+  int world_size = 1, channels = 1, blocks = 1;
+  FifoShape fifo[kProtocolCount];
+
+  constexpr std::size_t arrivals_offset() const { return align(sizeof(RegionHeader)); }
+  // [epoch parity][block][rank]
+  constexpr std::size_t arrival_offset(std::uint64_t epoch, int block, int rank) const {
+    const auto index = (static_cast<std::size_t>(epoch & 1) * as_size(blocks) + as_size(block)) * as_size(world_size);
+    return arrivals_offset() + (index + as_size(rank)) * sizeof(Arrival);
+  }
+  constexpr std::size_t links_offset() const { return align(arrival_offset(0, 2 * blocks, 0)); }
+  constexpr std::size_t link_bytes(Protocol protocol) const {
+    const FifoShape& shape = fifo[static_cast<int>(protocol)];
+    return sizeof(Mailbox) + std::size_t{shape.slots} * shape.slot_bytes;
+  }
+  constexpr std::size_t channel_bytes() const {
+    return link_bytes(Protocol::simple) + link_bytes(Protocol::ll) + link_bytes(Protocol::ll128);
+  }
+  // The mailbox of the link with `peer`; its slots follow.
+  constexpr std::size_t mailbox_offset(int peer, int channel, Protocol protocol) const {
+    std::size_t offset = links_offset() + (as_size(peer) * as_size(channels) + as_size(channel)) * channel_bytes();
+    if (protocol != Protocol::simple) offset += link_bytes(Protocol::simple);
+    if (protocol == Protocol::ll128) offset += link_bytes(Protocol::ll);
+    return offset;
+  }
+  constexpr std::size_t bytes() const { return mailbox_offset(world_size, 0, Protocol::simple); }
+
+ private:
+  static constexpr std::size_t align(std::size_t offset) { return (offset + kLine - 1) / kLine * kLine; }
+  static constexpr std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
+};
+
+// ---- host-visible memory: pinned, one page per rank ----
+
+enum class FaultKind : std::uint32_t { none, aborted, timeout, mismatch };
+
+struct Fault {
+  std::uint32_t state;  // 0: none; 1: being written (by the block that won the exchange from 0); 2: set, release
+  FaultKind kind;
+  std::int32_t peer;  // that was waited for, or that disagrees; -1: nobody
+  std::int32_t channel;
+  std::uint64_t step;  // of the link, or the epoch of an arrival
+  Protocol protocol;   // simple too for window kernels
+  bool window;
+  Signature mine, theirs;  // theirs.sequence 0: not known
+};
+
+struct HostPage {
+  alignas(kLine) std::uint32_t abort;  // the host writes 1; kernels drain: they stop waiting and moving, and end
+  alignas(kLine) Fault fault;          // the first block of all that fails
+  // Block 0 writes it after 10 ms of waiting, `changes` last and release; the host tells who is missing.
+  alignas(kLine) std::uint64_t changes;
+  std::int32_t waiting_for, reserved;
+  Signature waiting;
+};
+
+// ---- one rank's view; in its device memory, constant while kernels run but for `windows` ----
+
+struct Team {
+  int rank, world_size;
+  RegionLayout layout;
+  // Where the two ends of the links with a peer live: mine, which it writes, and its own. Ranks of one node: the two
+  // regions. Otherwise two areas of pinned memory, the other side of which is a proxy's.
+  std::byte* mine[kMaxRanks];
+  std::byte* theirs[kMaxRanks];
+  std::byte* windows[kMaxWindows][kMaxRanks];  // as mapped here; null: none
+  std::size_t staging_bytes;                   // of window 0
+  HostPage* page;
+};
+
+// ---- kernel arguments, by value ----
+
+inline constexpr int kMaxOperations = 8;
+inline constexpr int kMaxMessages = 32;
+inline constexpr int kNoCounts = -1;
+
+struct Operation {  // one collective
+  const std::byte* input;
+  std::byte* output;
+  std::uint64_t count;     // as kernels::Work::count, over all channels
+  double factor;           // of premultiplied_sum, this rank's own
+  Signature signature;     // sequence 0: the kernel counts
+  std::int32_t algorithm;  // a row of kAlgorithms; in window kernels of kWindowAlgorithms
+  std::int32_t root;
+  std::int32_t send_counts, recv_counts;  // index of the first in Launch::counts, one per rank; or kNoCounts
+  std::uint8_t dtype, op;                 // DataType, ReduceOp::Kind
+  bool reduces;
+  std::int32_t send_window, recv_window;   // window kernels: where input and output lie, -1: in none
+  std::uint64_t send_offset, recv_offset;  // bytes from the window's start
+};
+
+struct Message {  // a send or a receive of a group; those of a launch progress together
+  std::byte* data;
+  std::uint64_t bytes;
+  std::uint64_t key;  // of its signature
+  std::int32_t peer;
+  bool sends;
+};
+
+struct Launch {
+  const Team* team;
+  std::uint64_t timeout_ns;  // from the kernel's start
+  std::int32_t operations, messages;
+  Operation operation[kMaxOperations];
+  Message message[kMaxMessages];
+  std::uint64_t counts[2 * kMaxRanks];
+};
+static_assert(sizeof(Launch) <= 4096);
+
+}  // namespace rondo::kernels::device

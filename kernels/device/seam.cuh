@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device seam: all that kernels may say of the machine they run on. One list of functions, written twice: for
+// nvcc (seam_cuda.cuh) and for the host executor (seam_host.cuh). Kernels use no CUDA spelling of their own: no
+// threadIdx, __shared__, asm, volatile, atomics or fences; a lint holds them to it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace rondo::kernels::device {
+struct alignas(16) u64x2 {
+  std::uint64_t x, y;
+};
+}  // namespace rondo::kernels::device
+
+#if defined(__CUDACC__)
+#include "kernels/device/seam_cuda.cuh"
+#else
+#include "kernels/device/seam_host.cuh"
+#endif
+
+// RONDO_DEVICE          a function that runs in kernels
+// RONDO_KERNEL          a kernel of at most kMaxThreads threads, one block per multiprocessor
+// RONDO_SHARED(T, name) one object per block, not initialised
+// RONDO_UNROLL          before a loop of constant length
+//
+// Index:   thread_index block_index block_threads grid_blocks lane_index
+// Block:   block_sync block_or(bool) group_sync(id, threads)
+// Warp:    warp_sync warp_any(bool) warp_ballot(bool) shuffle(value, lane); only warp_sync orders memory
+// Flags:   load_acquire load_relaxed store_release store_relaxed exchange_if(p, expected, desired): system scope
+// Memory:  load<W>(p) store<W>(p, value), W: unsigned integers of 1 to 8 bytes, u64x2; plain accesses, aligned to W
+// Lines:   ll_load ll_store: two 8-byte {data, flag} words, each whole, not both together
+//          ll128_load ll128_store: by a whole warp, 16 bytes a lane; each 128-byte line becomes visible as a whole
+// Waiting: Spin: every loop that waits calls pause(p, seen, abort) with the value it did not like, in each round; true
+//          when it is time to look at the abort word and the clock
+// Other:   timer_ns() of one clock for the whole machine, trap(why)

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device seam for nvcc: one line of PTX per function. Never included by itself: see seam.cuh.
+#pragma once
+#include "kernels/device/layout.hpp"
+
+#define RONDO_DEVICE __device__ __forceinline__
+#define RONDO_DEVICE_CALL __device__ __noinline__
+#define RONDO_KERNEL __global__ void __launch_bounds__(::rondo::kernels::device::kMaxThreads, 1)
+#define RONDO_KERNEL_ARGUMENT const __grid_constant__
+#define RONDO_SHARED(T, name) __shared__ T name
+#define RONDO_UNROLL _Pragma("unroll")
+
+namespace rondo::kernels::device {
+
+RONDO_DEVICE unsigned thread_index() { return threadIdx.x; }
+RONDO_DEVICE unsigned block_index() { return blockIdx.x; }
+RONDO_DEVICE unsigned block_threads() { return blockDim.x; }
+RONDO_DEVICE unsigned grid_blocks() { return gridDim.x; }
+RONDO_DEVICE unsigned lane_index() {
+  unsigned lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
+RONDO_DEVICE void block_sync() { __syncthreads(); }
+RONDO_DEVICE bool block_or(bool value) { return __syncthreads_or(value); }
+RONDO_DEVICE void group_sync(unsigned id, unsigned threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+RONDO_DEVICE void warp_sync() { __syncwarp(); }
+RONDO_DEVICE bool warp_any(bool value) { return __any_sync(~0u, value); }
+RONDO_DEVICE std::uint32_t warp_ballot(bool value) { return __ballot_sync(~0u, value); }
+template <class T>
+RONDO_DEVICE T shuffle(T value, unsigned lane) {
+  return __shfl_sync(~0u, value, lane);
+}
+
+RONDO_DEVICE std::uint64_t global_address(const void* p) { return __cvta_generic_to_global(p); }
+
+#define RONDO_SEAM_LOAD(name, order)                                                                         \
+  RONDO_DEVICE std::uint64_t name(const std::uint64_t* p) {                                                  \
+    std::uint64_t value;                                                                                     \
+    asm volatile("ld." order ".sys.global.b64 %0, [%1];" : "=l"(value) : "l"(global_address(p)) : "memory"); \
+    return value;                                                                                            \
+  }                                                                                                          \
+  RONDO_DEVICE std::uint32_t name(const std::uint32_t* p) {                                                  \
+    std::uint32_t value;                                                                                     \
+    asm volatile("ld." order ".sys.global.b32 %0, [%1];" : "=r"(value) : "l"(global_address(p)) : "memory"); \
+    return value;                                                                                            \
+  }
+#define RONDO_SEAM_STORE(name, order)                                                                      \
+  RONDO_DEVICE void name(std::uint64_t* p, std::uint64_t value) {                                          \
+    asm volatile("st." order ".sys.global.b64 [%0], %1;" ::"l"(global_address(p)), "l"(value) : "memory"); \
+  }                                                                                                        \
+  RONDO_DEVICE void name(std::uint32_t* p, std::uint32_t value) {                                          \
+    asm volatile("st." order ".sys.global.b32 [%0], %1;" ::"l"(global_address(p)), "r"(value) : "memory"); \
+  }
+RONDO_SEAM_LOAD(load_acquire, "acquire")
+RONDO_SEAM_LOAD(load_relaxed, "relaxed")
+RONDO_SEAM_STORE(store_release, "release")
+RONDO_SEAM_STORE(store_relaxed, "relaxed")
+#undef RONDO_SEAM_LOAD
+#undef RONDO_SEAM_STORE
+
+RONDO_DEVICE bool exchange_if(std::uint32_t* p, std::uint32_t expected, std::uint32_t desired) {
+  std::uint32_t old;
+  asm volatile("atom.acq_rel.sys.global.cas.b32 %0, [%1], %2, %3;"
+               : "=r"(old)
+               : "l"(global_address(p)), "r"(expected), "r"(desired)
+               : "memory");
+  return old == expected;
+}
+
+template <class W>
+RONDO_DEVICE W load(const void* p) {
+  return *static_cast<const W*>(p);
+}
+template <>
+RONDO_DEVICE u64x2 load<u64x2>(const void* p) {
+  u64x2 value;
+  asm volatile("ld.global.v2.b64 {%0, %1}, [%2];" : "=l"(value.x), "=l"(value.y) : "l"(global_address(p)) : "memory");
+  return value;
+}
+template <class W>
+RONDO_DEVICE void store(void* p, W value) {
+  *static_cast<W*>(p) = value;
+}
+template <>
+RONDO_DEVICE void store<u64x2>(void* p, u64x2 value) {
+  asm volatile("st.global.v2.b64 [%0], {%1, %2};" ::"l"(global_address(p)), "l"(value.x), "l"(value.y) : "memory");
+}
+
+RONDO_DEVICE u64x2 ll_load(const void* p) {
+  u64x2 value;
+  asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(value.x), "=l"(value.y)
+               : "l"(global_address(p))
+               : "memory");
+  return value;
+}
+RONDO_DEVICE void ll_store(void* p, u64x2 value) {
+  asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(global_address(p)), "l"(value.x), "l"(value.y)
+               : "memory");
+}
+// Relies on the hardware making each 128-byte line of a warp-wide store visible as a whole: true on one GPU and over
+// NVLink.
+RONDO_DEVICE u64x2 ll128_load(const void* p) { return ll_load(p); }
+RONDO_DEVICE void ll128_store(void* p, u64x2 value) { ll_store(p, value); }
+
+class Spin {
+ public:
+  template <class V>
+  RONDO_DEVICE bool pause(const void*, const V&, const std::uint32_t*) {
+    if (++rounds_ % kInspect != 0) return false;
+    if (rounds_ > kPatience) __nanosleep(1000);  // somebody else may need the multiprocessor
+    return true;
+  }
+
+ private:
+  static constexpr std::uint32_t kInspect = 1u << 12, kPatience = 1u << 15;
+  std::uint32_t rounds_ = 0;
+};
+
+RONDO_DEVICE std::uint64_t timer_ns() {
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+RONDO_DEVICE void trap(const char*) { __trap(); }
+
+}  // namespace rondo::kernels::device
