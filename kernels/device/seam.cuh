@@ -32,4 +32,6 @@ struct alignas(16) u64x2 {
 //          ll128_load ll128_store: by a whole warp, 16 bytes a lane; each 128-byte line becomes visible as a whole
 // Waiting: Spin: every loop that waits calls pause(p, seen, abort) with the value it did not like, in each round; true
 //          when it is time to look at the abort word and the clock
+//          SpinAny: the same for one thread that waits for any of several words: in each round begin(), watch(p, seen)
+//          for each (1 to kMaxRanks), pause(abort)
 // Other:   timer_ns() of one clock for the whole machine, trap(why)

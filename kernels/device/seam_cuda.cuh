@@ -121,6 +121,14 @@ class Spin {
   std::uint32_t rounds_ = 0;
 };
 
+class SpinAny : public Spin {
+ public:
+  RONDO_DEVICE void begin() {}
+  template <class V>
+  RONDO_DEVICE void watch(const V*, const V&) {}
+  RONDO_DEVICE bool pause(const std::uint32_t* abort) { return Spin::pause(nullptr, 0, abort); }
+};
+
 RONDO_DEVICE std::uint64_t timer_ns() {
   std::uint64_t now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));

@@ -182,6 +182,26 @@ class Spin {
   }
 };
 
+class SpinAny {
+ public:
+  void begin() { count_ = 0; }
+  template <class V>
+  void watch(const V* p, const V& seen) {
+    simt::Watch& watch = watches_[count_++];
+    watch.addr = p;
+    watch.size = sizeof(V);
+    std::memcpy(watch.seen, &seen, sizeof(V));
+  }
+  bool pause(const std::uint32_t* abort) {
+    simt::park_any(watches_, count_, abort);
+    return true;
+  }
+
+ private:
+  unsigned count_ = 0;
+  simt::Watch watches_[kMaxRanks];
+};
+
 inline std::uint64_t timer_ns() { return simt::timer_ns(); }
 inline void trap(const char* why) { simt::trap(why); }
 #undef RONDO_SEAM_PLACE

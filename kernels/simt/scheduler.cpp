@@ -38,6 +38,8 @@ struct Lane : LaneHead {
   uint32_t ready_pos = 0;  // index in the ready array
   int32_t parked_pos = -1;
   Watch w{};
+  const Watch* also = nullptr;  // park_any: more of them, on the lane's own stack
+  unsigned nalso = 0;
   const uint32_t* abort_flag = nullptr;
   const char* file = nullptr;
   unsigned line = 0;
@@ -148,12 +150,23 @@ struct Sched::Impl {
   }
   static bool changed(const Lane* l) {
     if (l->abort_flag && __atomic_load_n(l->abort_flag, __ATOMIC_RELAXED)) return true;
-    const Watch& w = l->w;
+    if (changed(l->w)) return true;
+    for (unsigned k = 0; k < l->nalso; k++)
+      if (changed(l->also[k])) return true;
+    return false;
+  }
+  static bool changed(const Watch& w) {
     for (uint32_t i = 0; i < w.size; i += 4) {
       uint32_t seen;
       memcpy(&seen, w.seen + i, 4);
       if (__atomic_load_n((const uint32_t*)((const char*)w.addr + i), __ATOMIC_RELAXED) != seen) return true;
     }
+    return false;
+  }
+  static bool watches(const Lane* l, uintptr_t ln) {  // any word of this 128-byte line
+    if (((uintptr_t)l->w.addr >> 7) == ln) return true;
+    for (unsigned k = 0; k < l->nalso; k++)
+      if (((uintptr_t)l->also[k].addr >> 7) == ln) return true;
     return false;
   }
   bool poll_parked() {
@@ -261,7 +274,7 @@ struct Sched::Impl {
     uintptr_t ln = (uintptr_t)addr >> 7;
     for (uint32_t i = 0; i < nparked;) {
       Lane* l = parked[i];
-      if (((uintptr_t)l->w.addr >> 7) == ln || l->abort_flag == addr)
+      if (watches(l, ln) || l->abort_flag == addr)
         unpark(l);
       else
         ++i;
@@ -438,6 +451,13 @@ void park(const void* addr, const void* seen, uint32_t size, const uint32_t* abo
   s->push_parked(l);
   s->resched(l);
   if (s->status != Status::Ok) s->abandon(l);
+}
+void park_any(const Watch* watches, unsigned count, const uint32_t* abort_flag) {
+  Lane* l = me();
+  l->also = watches + 1;
+  l->nalso = count - 1;
+  park(watches->addr, watches->seen, watches->size, abort_flag);
+  l->nalso = 0;
 }
 
 // ------------------------------------------------------------------ barriers

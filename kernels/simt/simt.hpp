@@ -33,7 +33,7 @@ struct Options {
   unsigned host_slice = 0;     // incremental: chance in 10000 of that at a scheduling point
   double watchdog_s = 30;      // external mode: give up after this long without progress
   size_t stack_bytes = 64 * 1024;
-  size_t static_shared = 4096;  // arena for __shared__ variables, a multiple of 128
+  size_t static_shared = 16384;  // arena for __shared__ variables, a multiple of 128
 };
 
 // 16 bytes of watched memory: a parked lane becomes ready when *addr != seen.
@@ -56,6 +56,7 @@ extern thread_local LaneHead* t_lane;  // null on the host side
 void yield_point();             // explore: maybe run somebody else
 void stored(const void* addr);  // explore: wake lanes watching this line
 void park(const void* addr, const void* seen, uint32_t size, const uint32_t* abort_flag);
+void park_any(const Watch* watches, unsigned count, const uint32_t* abort_flag);  // count >= 1; until one changes
 bool barrier(unsigned id, unsigned nthreads, bool pred, const char* file, unsigned line);  // or of all preds
 enum class Coll : uint8_t { Sync, Shfl, ShflXor, ShflDown, Ballot, Line128Store, Line128Load };
 uint64_t warp_collective(Coll, uint32_t mask, uint64_t value, uint32_t arg, const char* file, unsigned line);
