@@ -5,15 +5,9 @@
 #include <string>
 
 #include "kernels/cuda/declarations.hpp"
-#include "kernels/device/layout.hpp"
+#include "kernels/device/kernels.hpp"
 
 namespace rondo::cuda {
-
-// What LaunchKernel takes. Every kernel has one argument, a device::Launch by value.
-struct Kernels {
-  const void* fifo[kernels::device::kProtocolCount];  // by Protocol: rows of kAlgorithms, messages, barriers
-  const void* window;                                 // rows of kWindowAlgorithms
-};
 
 // Members bear the names and signatures of the runtime's functions, without "cuda".
 struct Api {

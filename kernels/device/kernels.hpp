@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The addresses of the kernels, one set per seam. Every kernel has one argument, a device::Launch by value; block b
+// is channel b. Threads: a multiple of 32, at most kMaxThreads.
+#pragma once
+#include "kernels/device/layout.hpp"
+
+namespace rondo::cuda {
+
+// What LaunchKernel takes.
+struct Kernels {
+  const void* fifo[kernels::device::kProtocolCount];  // by Protocol: rows of kAlgorithms, messages, barriers
+  const void* window;                                 // rows of kWindowAlgorithms
+};
+
+Kernels cuda_kernels();  // functions that nvcc compiled; only where it was found
+Kernels soft_kernels();  // addresses of soft::Kernel, for the host executor
+
+}  // namespace rondo::cuda

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// All ranks of a communicator on devices, in plain memory of this process: regions, teams, host pages, windows. What
+// comm does with IPC handles is done here with pointers, so that kernels can be tested by themselves.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/device/layout.hpp"
+#include "kernels/simt/simt.hpp"
+#include "kernels/soft/kernel.hpp"
+#include "tests/kernels/device/guarded_buffer.hpp"
+
+namespace rondo::test {
+
+namespace device = kernels::device;
+
+struct WorldShape {
+  int ranks = 2;
+  int blocks = 1;  // channels too
+  int threads = 64;
+  device::FifoShape fifo{4, 1024};  // of every protocol
+  std::size_t staging_bytes = 0;    // of window 0, at every rank
+};
+
+class DeviceWorld {
+ public:
+  explicit DeviceWorld(const WorldShape& shape) : shape_(shape), ranks_(static_cast<std::size_t>(shape.ranks)) {
+    layout_.world_size = shape.ranks;
+    layout_.channels = layout_.blocks = shape.blocks;
+    std::fill(std::begin(layout_.fifo), std::end(layout_.fifo), shape.fifo);
+    for (Rank& rank : ranks_) {
+      rank.region = allocate_aligned(layout_.bytes());
+      std::memset(rank.region.get(), 0, layout_.bytes());
+      rank.team = std::make_unique<device::Team>();
+      rank.page = std::make_unique<device::HostPage>();
+    }
+    for (int rank = 0; rank < shape.ranks; ++rank) fill_team(rank);
+    if (shape.staging_bytes != 0) add_window(0, shape.staging_bytes);
+  }
+
+  const WorldShape& shape() const { return shape_; }
+  const device::RegionLayout& layout() const { return layout_; }
+  device::Team& team(int rank) { return *at(rank).team; }
+  device::HostPage& page(int rank) { return *at(rank).page; }
+  std::byte* region(int rank) { return at(rank).region.get(); }
+  device::RegionHeader& header(int rank) { return *reinterpret_cast<device::RegionHeader*>(region(rank)); }
+  device::Mailbox& mailbox(int rank, int peer, int channel, device::Protocol protocol) {
+    return *reinterpret_cast<device::Mailbox*>(region(rank) + layout_.mailbox_offset(peer, channel, protocol));
+  }
+
+  // Symmetric memory: window `index` of every rank.
+  void add_window(int index, std::size_t bytes) {
+    for (Rank& rank : ranks_) rank.windows.push_back(allocate_aligned(bytes));
+    for (Rank& rank : ranks_) {
+      for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
+        rank.team->windows[index][peer] = ranks_[peer].windows.back().get();
+      }
+    }
+  }
+
+  // All links as if `step` steps had gone over each. Before the first launch.
+  void start_steps(std::uint64_t step) {
+    for (int rank = 0; rank < shape_.ranks; ++rank) {
+      for (int peer = 0; peer < shape_.ranks; ++peer) {
+        for (int channel = 0; channel < shape_.blocks; ++channel) {
+          for (int protocol = 0; protocol < device::kProtocolCount; ++protocol) {
+            auto& box = mailbox(rank, peer, channel, static_cast<device::Protocol>(protocol));
+            box.posted = box.freed = box.sent = box.received = step;
+          }
+        }
+      }
+    }
+  }
+
+  // A launch that does nothing yet, for `rank`.
+  device::Launch launch(int rank) {
+    device::Launch launch{};
+    launch.team = &team(rank);
+    launch.timeout_ns = 60'000'000'000;
+    return launch;
+  }
+
+  // One kernel per rank (launches[r].team says whose it is), all on this thread under one scheduler, to the end. What
+  // went wrong, or "". With options.explore every access is a scheduling point and a deadlock is exact.
+  std::string run(const void* kernel, std::vector<device::Launch>& launches, const simt::Options& options = {}) {
+    simt::Sched scheduler(options);
+    for (device::Launch& launch : launches) add_grid(scheduler, kernel, launch);
+    return scheduler.run() == simt::Status::Ok ? std::string() : scheduler.report();
+  }
+
+  // Every rank on a thread of its own, as in processes. `meanwhile` runs on this thread; a sentence per failed rank.
+  template <class F>
+  std::string run_on_threads(const void* kernel, std::vector<device::Launch>& launches, F&& meanwhile) {
+    std::vector<std::string> reports(launches.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < launches.size(); ++i) {
+      threads.emplace_back([&, i] {
+        simt::Options options;
+        options.external = true;
+        options.seed = i;
+        simt::Sched scheduler(options);
+        add_grid(scheduler, kernel, launches[i]);
+        if (scheduler.run() != simt::Status::Ok) reports[i] = scheduler.report();
+      });
+    }
+    meanwhile();
+    std::string report;
+    for (std::size_t i = 0; i < threads.size(); ++i) {
+      threads[i].join();
+      report += reports[i];
+    }
+    return report;
+  }
+  std::string run_on_threads(const void* kernel, std::vector<device::Launch>& launches) {
+    return run_on_threads(kernel, launches, [] {});
+  }
+
+ private:
+  struct Rank {
+    AlignedBytes region;
+    std::unique_ptr<device::Team> team;
+    std::unique_ptr<device::HostPage> page;
+    std::vector<AlignedBytes> windows;
+  };
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  void fill_team(int rank) {
+    device::Team& team = this->team(rank);
+    team.rank = rank;
+    team.world_size = shape_.ranks;
+    team.layout = layout_;
+    team.staging_bytes = shape_.staging_bytes;
+    team.page = &page(rank);
+    for (int peer = 0; peer < shape_.ranks; ++peer) {
+      team.mine[peer] = region(rank);
+      team.theirs[peer] = region(peer);
+    }
+  }
+
+  void add_grid(simt::Sched& scheduler, const void* kernel, device::Launch& launch) {
+    const auto& soft = *static_cast<const soft::Kernel*>(kernel);
+    const simt::Dim3 grid{static_cast<unsigned>(shape_.blocks), 1, 1};
+    scheduler.add_grid(soft.name, launch.team->rank, grid, {static_cast<unsigned>(shape_.threads), 1, 1}, 0, soft.run,
+                       &launch);
+  }
+
+  WorldShape shape_;
+  device::RegionLayout layout_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace rondo::test
