@@ -162,7 +162,7 @@ struct Operation {  // one collective
   std::int32_t send_counts, recv_counts;  // index of the first in Launch::counts, one per rank; or kNoCounts
   std::uint8_t dtype, op;                 // DataType, ReduceOp::Kind
   bool reduces;
-  std::uint8_t channels;  // the first that many blocks share it, equal on all ranks; further blocks of the launch skip it
+  std::uint8_t channels;  // the first blocks share it, so many on all ranks; further blocks of the launch skip it
   std::int32_t send_window, recv_window;   // window kernels: where input and output lie, -1: in none
   std::uint64_t send_offset, recv_offset;  // bytes from the window's start
 };
@@ -170,7 +170,8 @@ struct Operation {  // one collective
 struct Message {  // a send or a receive of a group; those of a launch progress together
   std::byte* data;
   std::uint64_t bytes;
-  std::uint64_t key;  // of its signature
+  std::uint64_t key;          // of its signature
+  std::uint64_t count, kind;  // its signature, for the slots' headers; sequence and shape are 0
   std::int32_t peer;
   bool sends;
   std::uint8_t channels;  // as Operation::channels, equal at both ends
