@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "kernels/device/layout.hpp"
-#include "kernels/simt/simt.hpp"
+#include "kernels/simt/lane_api.hpp"
 
 #define RONDO_DEVICE inline
 #define RONDO_DEVICE_CALL inline
@@ -14,54 +14,48 @@
 #define RONDO_KERNEL_ARGUMENT const
 #define RONDO_SHARED(T, name)       \
   static const char name##_key = 0; \
-  T& name = *static_cast<T*>(::rondo::simt::static_shared(&name##_key, sizeof(T), alignof(T)))
+  T& name = *static_cast<T*>(::rondo::simt::shared_variable(&name##_key, sizeof(T), alignof(T)))
 #define RONDO_UNROLL
 
 namespace rondo::kernels::device {
 
-// clang 14 has no std::source_location.
-#define RONDO_SEAM_PLACE const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
-
 inline const simt::LaneHead& lane_head() { return *simt::t_lane; }
-inline unsigned thread_index() { return lane_head().tid.x; }
-inline unsigned block_index() { return lane_head().bid.x; }
-inline unsigned block_threads() { return lane_head().bdim.x; }
-inline unsigned grid_blocks() { return lane_head().gdim.x; }
-inline unsigned lane_index() { return lane_head().linear_tid & 31; }
+inline unsigned thread_index() { return lane_head().thread; }
+inline unsigned block_index() { return lane_head().block; }
+inline unsigned block_threads() { return lane_head().block_threads; }
+inline unsigned grid_blocks() { return lane_head().grid_blocks; }
+inline unsigned lane_index() { return lane_head().thread & 31; }
 
-inline void block_sync(RONDO_SEAM_PLACE) { simt::barrier(0, 0, false, file, line); }
-inline bool block_or(bool value, RONDO_SEAM_PLACE) { return simt::barrier(0, 0, value, file, line); }
-inline void group_sync(unsigned id, unsigned threads, RONDO_SEAM_PLACE) {
-  simt::barrier(id, threads, false, file, line);
+using simt::Place;
+inline void block_sync(Place place = Place::here()) { simt::block_barrier(0, 0, false, place); }
+inline bool block_or(bool value, Place place = Place::here()) { return simt::block_barrier(0, 0, value, place); }
+inline void group_sync(unsigned id, unsigned threads, Place place = Place::here()) {
+  simt::block_barrier(id, threads, false, place);
 }
-inline std::uint64_t warp_meet(simt::Coll kind, std::uint64_t value, std::uint32_t argument, const char* file,
-                               unsigned line) {
-  return simt::warp_collective(kind, ~0u, value, argument, file, line);
+inline void warp_sync(Place place = Place::here()) { simt::warp_meet(simt::WarpOperation::sync, 0, 0, place); }
+inline std::uint32_t warp_ballot(bool value, Place place = Place::here()) {
+  return static_cast<std::uint32_t>(simt::warp_meet(simt::WarpOperation::ballot, value ? 1 : 0, 0, place));
 }
-inline void warp_sync(RONDO_SEAM_PLACE) { warp_meet(simt::Coll::Sync, 0, 0, file, line); }
-inline std::uint32_t warp_ballot(bool value, RONDO_SEAM_PLACE) {
-  return static_cast<std::uint32_t>(warp_meet(simt::Coll::Ballot, value ? 1 : 0, 0, file, line));
-}
-inline bool warp_any(bool value, RONDO_SEAM_PLACE) {
-  return warp_meet(simt::Coll::Ballot, value ? 1 : 0, 0, file, line) != 0;
+inline bool warp_any(bool value, Place place = Place::here()) {
+  return simt::warp_meet(simt::WarpOperation::ballot, value ? 1 : 0, 0, place) != 0;
 }
 template <class T>
-T shuffle(T value, unsigned lane, RONDO_SEAM_PLACE) {
+T shuffle(T value, unsigned lane, Place place = Place::here()) {
   static_assert(sizeof(T) <= 8);
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
-  bits = warp_meet(simt::Coll::Shfl, bits, lane, file, line);
+  bits = simt::warp_meet(simt::WarpOperation::shuffle, bits, lane, place);
   std::memcpy(&value, &bits, sizeof(T));
   return value;
 }
 
 inline void scheduling_point() {
-  if (__builtin_expect(lane_head().explore, 0)) simt::yield_point();
+  if (__builtin_expect(lane_head().explore, 0)) simt::scheduling_point();
 }
 inline void stored(const void* p) {
   if (__builtin_expect(lane_head().explore, 0)) {
     simt::stored(p);
-    simt::yield_point();
+    simt::scheduling_point();
   }
 }
 template <class U>
@@ -122,7 +116,7 @@ void store(void* p, std::type_identity_t<W> value) {
 }
 
 // 8-byte words are whole, lines are not: while exploring, another lane may run between the halves, in either order.
-inline bool second_half_first() { return __builtin_expect(lane_head().explore, 0) && (simt::rng() & 1) != 0; }
+inline bool second_half_first() { return __builtin_expect(lane_head().explore, 0) && (simt::random_bits() & 1) != 0; }
 inline u64x2 ll_load(const void* p) {
   auto* words = static_cast<const std::uint64_t*>(p);
   u64x2 value;
@@ -148,24 +142,24 @@ inline void ll_store(void* p, u64x2 value) {
 }
 // The warp meets; the flag words (the second of every eighth lane) are stored last and loaded first. That is what the
 // hardware promises, and no more.
-inline void ll128_store(void* p, u64x2 value, RONDO_SEAM_PLACE) {
+inline void ll128_store(void* p, u64x2 value, Place place = Place::here()) {
   auto* words = static_cast<std::uint64_t*>(p);
   const bool has_flag = (lane_index() & 7) == 7;
-  warp_meet(simt::Coll::Line128Store, 0, 0, file, line);
+  simt::warp_meet(simt::WarpOperation::line128_store, 0, 0, place);
   __atomic_store_n(words, value.x, __ATOMIC_RELAXED);
   if (!has_flag) __atomic_store_n(words + 1, value.y, __ATOMIC_RELAXED);
-  warp_meet(simt::Coll::Line128Store, 1, 0, file, line);
+  simt::warp_meet(simt::WarpOperation::line128_store, 1, 0, place);
   if (!has_flag) return;
   __atomic_store_n(words + 1, value.y, __ATOMIC_RELEASE);
   stored(p);
 }
-inline u64x2 ll128_load(const void* p, RONDO_SEAM_PLACE) {
+inline u64x2 ll128_load(const void* p, Place place = Place::here()) {
   auto* words = static_cast<const std::uint64_t*>(p);
   const bool has_flag = (lane_index() & 7) == 7;
   u64x2 value{};
-  warp_meet(simt::Coll::Line128Load, 0, 0, file, line);
+  simt::warp_meet(simt::WarpOperation::line128_load, 0, 0, place);
   if (has_flag) value.y = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
-  warp_meet(simt::Coll::Line128Load, 1, 0, file, line);
+  simt::warp_meet(simt::WarpOperation::line128_load, 1, 0, place);
   value.x = __atomic_load_n(words, __ATOMIC_RELAXED);
   if (!has_flag) value.y = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
   return value;
@@ -188,8 +182,8 @@ class SpinAny {
   template <class V>
   void watch(const V* p, const V& seen) {
     simt::Watch& watch = watches_[count_++];
-    watch.addr = p;
-    watch.size = sizeof(V);
+    watch.word = p;
+    watch.bytes = sizeof(V);
     std::memcpy(watch.seen, &seen, sizeof(V));
   }
   bool pause(const std::uint32_t* abort) {
@@ -204,6 +198,5 @@ class SpinAny {
 
 inline std::uint64_t timer_ns() { return simt::timer_ns(); }
 inline void trap(const char* why) { simt::trap(why); }
-#undef RONDO_SEAM_PLACE
 
 }  // namespace rondo::kernels::device

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // simt.cpp -- the executor.  Compile WITHOUT -fsanitize=thread (define RONDO_SIMT_TSAN=1 for TSan builds):
 // its own bookkeeping is shared by all lanes of one OS thread and must not be seen as racing.
+#include "kernels/simt/scheduler.hpp"
 #include <sched.h>
 #include <time.h>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include "kernels/simt/fiber.hpp"
-#include "kernels/simt/simt.hpp"
+#include "kernels/simt/lane_api.hpp"
 
 namespace rondo::simt {
 
-thread_local LaneHead* t_lane = nullptr;
+constinit thread_local LaneHead* t_lane = nullptr;
 
 enum class St : uint8_t { Ready, Running, Parked, Barrier, Warp, Done };
 static const char* st_name[] = {"ready", "running", "parked", "barrier", "warp", "done"};
@@ -44,7 +45,7 @@ struct Lane : LaneHead {
   const char* file = nullptr;
   unsigned line = 0;
   unsigned bar_id = 0;
-  Coll coll{};
+  WarpOperation coll{};
   uint32_t cmask = 0;
   uint64_t cval = 0, cres = 0;
   uint32_t carg = 0;
@@ -97,7 +98,8 @@ struct Grid {
   unsigned alive;
 };
 
-struct Sched::Impl {
+class Machine {
+ public:
   Options o;
   Fiber main;
   Grid* grids = nullptr;
@@ -110,7 +112,7 @@ struct Sched::Impl {
   uint64_t steps = 0, switches = 0;
   uint64_t next_change = 0;
   unsigned changes_left = 0;
-  Status status = Status::Ok;
+  Status status = Status::ok;
   char why[512] = {0};
   Lane* culprit = nullptr;
   bool event = false, stuck = false;
@@ -124,7 +126,7 @@ struct Sched::Impl {
     return r;
   }
   uint64_t below(uint64_t n) { return (uint64_t)(((unsigned __int128)rnd() * n) >> 64); }
-  bool pct() const { return o.policy >= Policy::PctLane; }
+  bool pct() const { return o.policy >= Policy::pct_lane; }
 
   void push_ready(Lane* l) {
     l->st = St::Ready;
@@ -156,17 +158,17 @@ struct Sched::Impl {
     return false;
   }
   static bool changed(const Watch& w) {
-    for (uint32_t i = 0; i < w.size; i += 4) {
+    for (uint32_t i = 0; i < w.bytes; i += 4) {
       uint32_t seen;
       memcpy(&seen, w.seen + i, 4);
-      if (__atomic_load_n((const uint32_t*)((const char*)w.addr + i), __ATOMIC_RELAXED) != seen) return true;
+      if (__atomic_load_n((const uint32_t*)((const char*)w.word + i), __ATOMIC_RELAXED) != seen) return true;
     }
     return false;
   }
   static bool watches(const Lane* l, uintptr_t ln) {  // any word of this 128-byte line
-    if (((uintptr_t)l->w.addr >> 7) == ln) return true;
+    if (((uintptr_t)l->w.word >> 7) == ln) return true;
     for (unsigned k = 0; k < l->nalso; k++)
-      if (((uintptr_t)l->also[k].addr >> 7) == ln) return true;
+      if (((uintptr_t)l->also[k].word >> 7) == ln) return true;
     return false;
   }
   bool poll_parked() {
@@ -183,11 +185,11 @@ struct Sched::Impl {
   }
   uint64_t unit_prio(Lane* l) {  // PCT priority unit
     switch (o.policy) {
-      case Policy::PctLane:
+      case Policy::pct_lane:
         return l->prio;
-      case Policy::PctWarp:
+      case Policy::pct_warp:
         return l->warp->lanes[0]->prio;
-      case Policy::PctBlock:
+      case Policy::pct_block:
         return l->blk->lanes[0].prio;
       default:
         return l->blk->grid->blocks[0].lanes[0].prio;
@@ -195,13 +197,13 @@ struct Sched::Impl {
   }
   void set_unit_prio(Lane* l, uint64_t v) {
     switch (o.policy) {
-      case Policy::PctLane:
+      case Policy::pct_lane:
         l->prio = v;
         break;
-      case Policy::PctWarp:
+      case Policy::pct_warp:
         l->warp->lanes[0]->prio = v;
         break;
-      case Policy::PctBlock:
+      case Policy::pct_block:
         l->blk->lanes[0].prio = v;
         break;
       default:
@@ -210,11 +212,11 @@ struct Sched::Impl {
     }
   }
   Lane* choose() {  // from ready[], nready > 0
-    if (o.policy == Policy::RoundRobin) {
+    if (o.policy == Policy::round_robin) {
       if (rr >= nready) rr = 0;
       return ready[rr++];
     }
-    if (o.policy == Policy::Random) return ready[below(nready)];
+    if (o.policy == Policy::random) return ready[below(nready)];
     uint64_t best = 0;
     uint32_t ties = 0;
     Lane* b = nullptr;
@@ -230,7 +232,7 @@ struct Sched::Impl {
     return b;
   }
   void fail(Status st, Lane* who, const char* fmt, const char* a = "", long x = 0, long y = 0) {
-    if (status != Status::Ok) return;
+    if (status != Status::ok) return;
     status = st;
     culprit = who;
     snprintf(why, sizeof why, fmt, a, x, y);
@@ -282,7 +284,7 @@ struct Sched::Impl {
   }
 
   Fiber& pick() {  // whom to run next; main when finished or failed
-    if (status != Status::Ok || live == 0 || event) return main;
+    if (status != Status::ok || live == 0 || event) return main;
     if (nready == 0 && npend) drain_all();
     if (nready == 0) {
       if (!poll_parked()) {
@@ -291,7 +293,7 @@ struct Sched::Impl {
           return main;
         }
         if (!o.external) {
-          fail(Status::Deadlock, nullptr, "no lane can run: every live lane waits and no watched word changed");
+          fail(Status::deadlock, nullptr, "no lane can run: every live lane waits and no watched word changed");
           return main;
         }
         struct timespec t0, t;
@@ -312,7 +314,7 @@ struct Sched::Impl {
               break;
             }  // let them look at the clock
             if ((double)(t.tv_sec - t0.tv_sec) + 1e-9 * (double)(t.tv_nsec - t0.tv_nsec) > o.watchdog_s) {
-              fail(Status::Timeout, nullptr, "no progress within the watchdog time");
+              fail(Status::timeout, nullptr, "no progress within the watchdog time");
               return main;
             }
           }
@@ -339,10 +341,10 @@ struct Sched::Impl {
   }
 };
 
-static thread_local Sched::Impl* t_sched = nullptr;
+static thread_local Machine* t_sched = nullptr;
 static thread_local Fiber* t_cur = nullptr;
 
-void Sched::Impl::switch_from(Fiber& from, Fiber& to, bool dying) {
+void Machine::switch_from(Fiber& from, Fiber& to, bool dying) {
   ++switches;
   t_cur = &to;
   t_lane = &to == &main ? nullptr : (LaneHead*)(Lane*)((char*)&to - __builtin_offsetof(Lane, fiber));
@@ -351,14 +353,14 @@ void Sched::Impl::switch_from(Fiber& from, Fiber& to, bool dying) {
 
 static inline Lane* me() { return static_cast<Lane*>(t_lane); }
 
-void hb_release(const void* k) {
+static void hb_release(const void* k) {
 #ifdef RONDO_SIMT_TSAN
   __tsan_release(const_cast<void*>(k));
 #else
   (void)k;
 #endif
 }
-void hb_acquire(const void* k) {
+static void hb_acquire(const void* k) {
 #ifdef RONDO_SIMT_TSAN
   __tsan_acquire(const_cast<void*>(k));
 #else
@@ -366,7 +368,7 @@ void hb_acquire(const void* k) {
 #endif
 }
 
-uint64_t rng() { return t_sched->rnd(); }
+uint64_t random_bits() { return t_sched->rnd(); }
 uint64_t timer_ns() {
   if (t_sched->o.explore) return t_sched->steps;
   struct timespec t;
@@ -375,20 +377,20 @@ uint64_t timer_ns() {
 }
 
 // ------------------------------------------------------------------ scheduling points
-void yield_point() {
-  Sched::Impl* s = t_sched;
+void scheduling_point() {
+  Machine* s = t_sched;
   Lane* l = me();
   ++s->steps;
-  if (s->status != Status::Ok) s->abandon(l);
+  if (s->status != Status::ok) s->abandon(l);
   if (s->o.max_steps && s->steps > s->o.max_steps) {
-    s->fail(Status::StepLimit, l, "step limit");
+    s->fail(Status::step_limit, l, "step limit");
     s->abandon(l);
   }
   if (s->npend) {
     if (l->pend.n && s->below(8) == 0) s->emit(l->pend, (unsigned)s->below(l->pend.n));
     if (l->blk->pend.n && s->below(8) == 0) s->emit(l->blk->pend, (unsigned)s->below(l->blk->pend.n));
   }
-  if (s->o.host_slice && s->below(10000) < s->o.host_slice) {
+  if (s->o.pause_per_10000 && s->below(10000) < s->o.pause_per_10000) {
     s->event = true;
     s->push_ready(l);
     s->resched(l);
@@ -397,11 +399,11 @@ void yield_point() {
   if (s->pct()) {
     if (s->changes_left && s->steps >= s->next_change) {
       s->set_unit_prio(l, s->changes_left--);  // below every initial priority
-      s->next_change = s->steps + 1 + s->below(2 * s->o.pct_steps / (s->o.pct_depth + 1));
+      s->next_change = s->steps + 1 + s->below(2 * s->o.pct_steps / (s->o.pct_changes + 1));
     }
     if (!s->nready) return;
-  } else if (s->o.policy == Policy::Random) {
-    if (!s->nready || s->below(100) >= s->o.switch_pct) return;
+  } else if (s->o.policy == Policy::random) {
+    if (!s->nready || s->below(100) >= s->o.switch_percent) return;
   } else
     return;
   s->push_ready(l);
@@ -412,14 +414,14 @@ void stored(const void* addr) {
   if (t_sched->nparked) t_sched->wake(addr);
 }
 
-void weak_store(void* addr, uint32_t size, uint64_t v) {
-  Sched::Impl* s = t_sched;
+void weak_store(void* addr, size_t size, uint64_t v) {
+  Machine* s = t_sched;
   Lane* l = me();
-  s->put(l->pend, {addr, size, v});
+  s->put(l->pend, {addr, (uint32_t)size, v});
   ++s->npend;
   while (l->pend.n > 8) s->emit(l->pend, (unsigned)s->below(l->pend.n));
 }
-bool weak_forward(const void* addr, uint32_t size, uint64_t* v) {
+bool weak_forward(const void* addr, size_t size, uint64_t* v) {
   Lane* l = me();
   for (PendBuf* b : {&l->pend, &l->blk->pend})
     for (unsigned i = b->n; i-- > 0;)
@@ -430,38 +432,38 @@ bool weak_forward(const void* addr, uint32_t size, uint64_t* v) {
   return false;
 }
 void weak_release() {
-  Sched::Impl* s = t_sched;
+  Machine* s = t_sched;
   Lane* l = me();
   s->drain(l->blk->pend);
   s->drain(l->pend);
 }
-static void to_block(Sched::Impl* s, Lane* l) {  // barrier: visible to the block, not yet to the world
+static void to_block(Machine* s, Lane* l) {  // barrier: visible to the block, not yet to the world
   for (unsigned i = 0; i < l->pend.n; i++) s->put(l->blk->pend, l->pend.e[i]);
   l->pend.n = 0;
 }
 
-void park(const void* addr, const void* seen, uint32_t size, const uint32_t* abort_flag) {
-  Sched::Impl* s = t_sched;
+void park(const void* addr, const void* seen, size_t size, const uint32_t* abort_flag) {
+  Machine* s = t_sched;
   Lane* l = me();
-  l->w.addr = addr;
-  l->w.size = size;
+  l->w.word = addr;
+  l->w.bytes = (uint32_t)size;
   for (uint32_t i = 0; i < size; i++) l->w.seen[i] = ((const unsigned char*)seen)[i];
   l->abort_flag = abort_flag;
-  if (++s->steps, s->o.max_steps && s->steps > s->o.max_steps) s->fail(Status::StepLimit, l, "step limit");
+  if (++s->steps, s->o.max_steps && s->steps > s->o.max_steps) s->fail(Status::step_limit, l, "step limit");
   s->push_parked(l);
   s->resched(l);
-  if (s->status != Status::Ok) s->abandon(l);
+  if (s->status != Status::ok) s->abandon(l);
 }
 void park_any(const Watch* watches, unsigned count, const uint32_t* abort_flag) {
   Lane* l = me();
   l->also = watches + 1;
   l->nalso = count - 1;
-  park(watches->addr, watches->seen, watches->size, abort_flag);
+  park(watches->word, watches->seen, watches->bytes, abort_flag);
   l->nalso = 0;
 }
 
 // ------------------------------------------------------------------ barriers
-void Sched::Impl::finish_barrier(Block* b, Bar& r) {
+void Machine::finish_barrier(Block* b, Bar& r) {
   unsigned id = (unsigned)(&r - b->bar);
   r.arrived = 0;
   r.gen++;
@@ -472,14 +474,16 @@ void Sched::Impl::finish_barrier(Block* b, Bar& r) {
   }
 }
 
-bool barrier(unsigned id, unsigned n, bool pred, const char* file, unsigned line) {
-  Sched::Impl* s = t_sched;
+bool block_barrier(unsigned id, unsigned n, bool pred, Place place) {
+  const char* file = place.file;
+  const unsigned line = place.line;
+  Machine* s = t_sched;
   Lane* l = me();
   Block* b = l->blk;
   Bar& r = b->bar[id & 15];
-  if (s->o.explore) yield_point();
+  if (s->o.explore) scheduling_point();
   if (n && (n % 32 || n > b->n)) {
-    s->fail(Status::Misuse, l, "%s named barrier: %ld threads of %ld", "", (long)n, (long)b->n);
+    s->fail(Status::misuse, l, "%s named barrier: %ld threads of %ld", "", (long)n, (long)b->n);
     s->abandon(l);
   }
   if (r.arrived == 0) {
@@ -490,7 +494,7 @@ bool barrier(unsigned id, unsigned n, bool pred, const char* file, unsigned line
   } else if (r.line != line || r.expected != n || strcmp(r.file, file)) {
     l->file = file;
     l->line = line;
-    s->fail(Status::Misuse, l, "divergent barrier: others wait at %s:%ld, this lane at line %ld", r.file, (long)r.line,
+    s->fail(Status::misuse, l, "divergent barrier: others wait at %s:%ld, this lane at line %ld", r.file, (long)r.line,
             (long)line);
     s->abandon(l);
   }
@@ -506,33 +510,36 @@ bool barrier(unsigned id, unsigned n, bool pred, const char* file, unsigned line
   if (++r.arrived < want) {
     l->st = St::Barrier;
     s->resched(l);
-    if (s->status != Status::Ok) s->abandon(l);
+    if (s->status != Status::ok) s->abandon(l);
   } else {
     l->st = St::Running;
     s->finish_barrier(b, r);
   }
   hb_acquire(key);
   bool res = *orv;
-  if (s->o.explore) yield_point();
+  if (s->o.explore) scheduling_point();
   return res;
 }
 
 // ------------------------------------------------------------------ warp collectives
 static inline uint64_t rd8(const void* p) { return __atomic_load_n((const uint64_t*)p, __ATOMIC_RELAXED); }
 
-uint64_t warp_collective(Coll k, uint32_t mask, uint64_t v, uint32_t arg, const char* file, unsigned line) {
-  Sched::Impl* s = t_sched;
+uint64_t warp_meet(WarpOperation k, uint64_t v, unsigned arg, Place place) {
+  uint32_t mask = ~0u;
+  const char* file = place.file;
+  const unsigned line = place.line;
+  Machine* s = t_sched;
   Lane* l = me();
   Warp* w = l->warp;
-  if (s->o.explore) yield_point();
+  if (s->o.explore) scheduling_point();
   if (w->n < 32) mask &= (1u << w->n) - 1;
   if (!(mask >> l->lid & 1)) {
-    s->fail(Status::Misuse, l, "%s warp op: calling lane %ld is not in the mask", "", (long)l->lid);
+    s->fail(Status::misuse, l, "%s warp op: calling lane %ld is not in the mask", "", (long)l->lid);
     s->abandon(l);
   }
   unsigned leader = (unsigned)__builtin_ctz(mask);
   const char* key = &w->key[leader][w->gen[leader] & 1];
-  if (k == Coll::Sync) {
+  if (k == WarpOperation::sync) {
     hb_release(key);
     if (l->pend.n) to_block(s, l);
   }
@@ -548,7 +555,7 @@ uint64_t warp_collective(Coll k, uint32_t mask, uint64_t v, uint32_t arg, const 
     if (mask >> i & 1) {
       Lane* o = w->lanes[i];
       if (o->st == St::Done) {
-        s->fail(Status::Misuse, l, "warp op at %s:%ld waits for lane %ld, which has returned", file, (long)line,
+        s->fail(Status::misuse, l, "warp op at %s:%ld waits for lane %ld, which has returned", file, (long)line,
                 (long)i);
         s->abandon(l);
       }
@@ -557,18 +564,18 @@ uint64_t warp_collective(Coll k, uint32_t mask, uint64_t v, uint32_t arg, const 
         continue;
       }
       if (o->cmask != mask || o->coll != k || o->line != line) {
-        s->fail(Status::Misuse, l, "mismatched warp op at %s:%ld against line %ld", file, (long)line, (long)o->line);
+        s->fail(Status::misuse, l, "mismatched warp op at %s:%ld against line %ld", file, (long)line, (long)o->line);
         s->abandon(l);
       }
     }
   if (!all) {
     l->st = St::Warp;
     s->resched(l);
-    if (s->status != Status::Ok) s->abandon(l);
+    if (s->status != Status::ok) s->abandon(l);
   } else {
     w->gen[leader]++;
     uint32_t bal = 0;
-    if (k == Coll::Ballot)
+    if (k == WarpOperation::ballot)
       for (unsigned i = 0; i < w->n; i++)
         if ((mask >> i & 1) && w->lanes[i]->cval) bal |= 1u << i;
     for (unsigned i = 0; i < w->n; i++)
@@ -576,20 +583,14 @@ uint64_t warp_collective(Coll k, uint32_t mask, uint64_t v, uint32_t arg, const 
         Lane* o = w->lanes[i];
         unsigned src = i;
         switch (k) {
-          case Coll::Shfl:
+          case WarpOperation::shuffle:
             src = o->carg & 31;
-            break;
-          case Coll::ShflXor:
-            src = i ^ o->carg;
-            break;
-          case Coll::ShflDown:
-            src = i + o->carg;
             break;
           default:
             break;
         }
         if (src >= w->n || !(mask >> src & 1)) src = i;
-        o->cres = k == Coll::Ballot ? bal : w->lanes[src]->cval;
+        o->cres = k == WarpOperation::ballot ? bal : w->lanes[src]->cval;
       }
     for (unsigned i = 0; i < w->n; i++)
       if (mask >> i & 1) {
@@ -598,21 +599,21 @@ uint64_t warp_collective(Coll k, uint32_t mask, uint64_t v, uint32_t arg, const 
         if (o != l) s->push_ready(o);
       }
   }
-  if (k == Coll::Sync) hb_acquire(key);
+  if (k == WarpOperation::sync) hb_acquire(key);
   uint64_t r = l->cres;
-  if (s->o.explore) yield_point();
+  if (s->o.explore) scheduling_point();
   return r;
 }
 
 // ------------------------------------------------------------------ shared memory, trap
 // The arena is allocated by the launching context: under TSan an allocation made here would count as a
 // write by this lane.
-void* static_shared(const void* key, size_t size, size_t align) {
+void* shared_variable(const void* key, size_t size, size_t align) {
   Block* b = me()->blk;
   for (unsigned i = 0; i < b->nsv; i++)
     if (b->sv[i].key == key) return b->smem + b->sv[i].off;
   uint32_t off = (uint32_t)((b->used + align - 1) & ~(align - 1));
-  if (b->nsv == 32 || off + size > t_sched->o.static_shared) trap("too much __shared__ memory");
+  if (b->nsv == 32 || off + size > t_sched->o.shared_bytes) trap("too much __shared__ memory");
   b->sv[b->nsv++] = {key, off, (uint32_t)size};
   b->used = (uint32_t)(off + size + 16);  // 16: gap, poisoned under ASan
 #ifdef RONDO_SIMT_ASAN
@@ -620,10 +621,9 @@ void* static_shared(const void* key, size_t size, size_t align) {
 #endif
   return b->smem + off;
 }
-void* dyn_shared() { return me()->blk->dyn; }
 void trap(const char* why) {
   Lane* l = me();
-  t_sched->fail(Status::Misuse, l, "trap: %s", why);
+  t_sched->fail(Status::misuse, l, "trap: %s", why);
   t_sched->abandon(l);
 }
 
@@ -631,7 +631,7 @@ void trap(const char* why) {
 static void lane_entry() {
   Lane* l = (Lane*)((char*)t_cur - __builtin_offsetof(Lane, fiber));
   after_switch(l->fiber);
-  Sched::Impl* s = t_sched;
+  Machine* s = t_sched;
   Grid* g = l->blk->grid;
   hb_acquire(&g->key0);
   g->fn(g->arg);
@@ -712,10 +712,10 @@ static void release_fiber(Fiber& f, bool finished) {
   t_pool.v[t_pool.n++] = {f.stack, f.tsan};
 }
 
-Sched::Sched(const Options& o) : p_(new Impl) {
-  p_->o = o;
+Scheduler::Scheduler(const Options& o) : machine_(new Machine) {
+  machine_->o = o;
   uint64_t z = o.seed * 0x9E3779B97F4A7C15ull + 0x1234567;
-  for (uint64_t& x : p_->s) {
+  for (uint64_t& x : machine_->s) {
     z += 0x9E3779B97F4A7C15ull;
     uint64_t t = z;
     t = (t ^ (t >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -723,12 +723,18 @@ Sched::Sched(const Options& o) : p_(new Impl) {
     x = t ^ (t >> 31);
   }
 #ifdef RONDO_SIMT_ASAN
-  p_->o.stack_bytes *= 2;
+  machine_->o.stack_bytes *= 2;
 #endif
 }
 
-int Sched::add_grid(const char* name, int rank, Dim3 gd, Dim3 bd, size_t shmem, void (*fn)(void*), void* arg) {
-  Impl* s = p_;
+int Scheduler::add_grid(const GridSpec& spec) {
+  const char* name = spec.name;
+  const int rank = spec.rank;
+  const unsigned bt = spec.threads;
+  const size_t shmem = 0;
+  auto fn = spec.body;
+  auto arg = spec.argument;
+  Machine* s = machine_.get();
   Grid* g = (Grid*)calloc(1, sizeof(Grid));
   g->name = name;
   g->rank = rank;
@@ -737,8 +743,7 @@ int Sched::add_grid(const char* name, int rank, Dim3 gd, Dim3 bd, size_t shmem, 
   g->shmem = shmem;
   g->next = s->grids;
   s->grids = g;
-  g->nblocks = gd.x * gd.y * gd.z;
-  unsigned bt = bd.x * bd.y * bd.z;
+  g->nblocks = spec.blocks;
   g->id = s->ngrids++;
   g->alive = g->nblocks * bt;
   g->blocks = (Block*)calloc(g->nblocks, sizeof(Block));
@@ -754,10 +759,10 @@ int Sched::add_grid(const char* name, int rank, Dim3 gd, Dim3 bd, size_t shmem, 
     void* lm = aligned_alloc(64, (sizeof(Lane) * bt + 63) & ~size_t(63));
     memset(lm, 0, sizeof(Lane) * bt);
     blk->lanes = (Lane*)lm;
-    blk->smem = (char*)aligned_alloc(128, s->o.static_shared);
-    memset(blk->smem, 0xA5, s->o.static_shared);  // CUDA: undefined
+    blk->smem = (char*)aligned_alloc(128, s->o.shared_bytes);
+    memset(blk->smem, 0xA5, s->o.shared_bytes);  // CUDA: undefined
 #ifdef RONDO_SIMT_ASAN
-    __asan_poison_memory_region(blk->smem, s->o.static_shared);
+    __asan_poison_memory_region(blk->smem, s->o.shared_bytes);
 #endif
     if (shmem) {
       blk->dyn = aligned_alloc(128, (shmem + 127) & ~size_t(127));
@@ -765,11 +770,10 @@ int Sched::add_grid(const char* name, int rank, Dim3 gd, Dim3 bd, size_t shmem, 
     }
     for (unsigned t = 0; t < bt; t++) {
       Lane* l = new (&blk->lanes[t]) Lane;
-      l->tid = {t % bd.x, t / bd.x % bd.y, t / (bd.x * bd.y)};
-      l->linear_tid = t;
-      l->bid = {b % gd.x, b / gd.x % gd.y, b / (gd.x * gd.y)};
-      l->bdim = bd;
-      l->gdim = gd;
+      l->thread = t;
+      l->block = b;
+      l->block_threads = bt;
+      l->grid_blocks = spec.blocks;
       l->rank = rank;
       l->explore = s->o.explore;
       l->weak = s->o.explore && s->o.weak;
@@ -790,8 +794,8 @@ int Sched::add_grid(const char* name, int rank, Dim3 gd, Dim3 bd, size_t shmem, 
   return g->id;
 }
 
-bool Sched::done(int id) const {
-  for (Grid* g = p_->grids; g; g = g->next)
+bool Scheduler::is_done(int id) const {
+  for (Grid* g = machine_->grids; g; g = g->next)
     if (g->id == id) {
       if (g->alive) return false;
       hb_acquire(&g->key1);
@@ -800,12 +804,12 @@ bool Sched::done(int id) const {
   return false;
 }
 
-Status Sched::run() {
-  Impl* s = p_;
+Status Scheduler::run() {
+  Machine* s = machine_.get();
   if (!s->live) return s->status;
   if (!s->next_change)
-    s->changes_left = s->o.pct_depth, s->next_change = 1 + s->below(2 * s->o.pct_steps / (s->o.pct_depth + 1));
-  Impl* outer = t_sched;
+    s->changes_left = s->o.pct_changes, s->next_change = 1 + s->below(2 * s->o.pct_steps / (s->o.pct_changes + 1));
+  Machine* outer = t_sched;
   t_sched = s;
 #ifdef RONDO_SIMT_TSAN
   s->main.tsan = __tsan_get_current_fiber();
@@ -814,13 +818,13 @@ Status Sched::run() {
   if (&f != &s->main) s->switch_from(s->main, f);
   t_sched = outer;
   t_lane = nullptr;
-  if (s->status == Status::Ok && s->live) {
+  if (s->status == Status::ok && s->live) {
     bool st = s->stuck;
     s->event = s->stuck = false;
-    return st ? Status::Deadlock : Status::Yield;
+    return st ? Status::deadlock : Status::paused;
   }
 #ifdef RONDO_SIMT_TSAN
-  if (s->status != Status::Ok)  // abandoned lanes: order their accesses before the caller's clean-up
+  if (s->status != Status::ok)  // abandoned lanes: order their accesses before the caller's clean-up
     for (Grid* g = s->grids; g; g = g->next)
       for (unsigned b = 0; b < g->nblocks; b++)
         for (unsigned t = 0; t < g->blocks[b].n; t++) {
@@ -833,8 +837,8 @@ Status Sched::run() {
   return s->status;
 }
 
-Sched::~Sched() {
-  Impl* s = p_;
+Scheduler::~Scheduler() {
+  Machine* s = machine_.get();
   for (Grid* g = s->grids; g;) {
     for (unsigned b = 0; b < g->nblocks; b++) {
       Block* k = &g->blocks[b];
@@ -844,7 +848,7 @@ Sched::~Sched() {
       }
       free(k->pend.e);
 #ifdef RONDO_SIMT_ASAN
-      __asan_unpoison_memory_region(k->smem, s->o.static_shared);
+      __asan_unpoison_memory_region(k->smem, s->o.shared_bytes);
 #endif
       free(k->smem);
       free(k->dyn);
@@ -858,30 +862,29 @@ Sched::~Sched() {
   }
   free(s->ready);
   free(s->parked);
-  delete s;
 }
 
-uint64_t Sched::steps() const { return p_->steps; }
-uint64_t Sched::switches() const { return p_->switches; }
-const char* to_string(Status s) {
+uint64_t Scheduler::steps() const { return machine_->steps; }
+uint64_t Scheduler::switches() const { return machine_->switches; }
+const char* name_of(Status s) {
   static const char* n[] = {"ok", "deadlock", "timeout", "step-limit", "misuse", "yield"};
   return n[(int)s];
 }
-const char* to_string(Policy s) {
+const char* name_of(Policy s) {
   static const char* n[] = {"rr", "random", "pct-lane", "pct-warp", "pct-block", "pct-rank"};
   return n[(int)s];
 }
 
-std::string Sched::report() const {
-  Impl* s = p_;
+std::string Scheduler::report() const {
+  Machine* s = machine_.get();
   char b[512];
   std::string r;
-  snprintf(b, sizeof b, "simt: %s: %s [policy=%s seed=%llu step=%llu]\n", to_string(s->status), s->why,
-           to_string(s->o.policy), (unsigned long long)s->o.seed, (unsigned long long)s->steps);
+  snprintf(b, sizeof b, "simt: %s: %s [policy=%s seed=%llu step=%llu]\n", name_of(s->status), s->why,
+           name_of(s->o.policy), (unsigned long long)s->o.seed, (unsigned long long)s->steps);
   r += b;
   if (s->culprit) {
     Lane* l = s->culprit;
-    snprintf(b, sizeof b, "  at rank %d block %u thread %u %s:%u\n", l->rank, l->bid.x, l->linear_tid,
+    snprintf(b, sizeof b, "  at rank %d block %u thread %u %s:%u\n", l->rank, l->block, l->thread,
              l->file ? l->file : "?", l->line);
     r += b;
   }
@@ -893,16 +896,16 @@ std::string Sched::report() const {
         unsigned e = t + 1;
         auto same = [](Lane* a, Lane* c) {
           return a->st == c->st &&
-                 (a->st == St::Parked ? a->w.addr == c->w.addr
+                 (a->st == St::Parked ? a->w.word == c->w.word
                                       : a->st == St::Done || (a->line == c->line && a->file == c->file));
         };
         while (e < blk->n && same(l, &blk->lanes[e])) ++e;
         if (l->st == St::Parked) {
           unsigned long long seen = 0, now = 0;
-          memcpy(&seen, l->w.seen, l->w.size < 8 ? l->w.size : 8);
-          memcpy(&now, l->w.addr, l->w.size < 8 ? l->w.size : 8);
+          memcpy(&seen, l->w.seen, l->w.bytes < 8 ? l->w.bytes : 8);
+          memcpy(&now, l->w.word, l->w.bytes < 8 ? l->w.bytes : 8);
           snprintf(b, sizeof b, "  rank %d %s block %u threads %u-%u: parked on %p seen=%llu now=%llu\n", g->rank,
-                   g->name, k, t, e - 1, l->w.addr, seen, now);
+                   g->name, k, t, e - 1, l->w.word, seen, now);
         } else
           snprintf(b, sizeof b, "  rank %d %s block %u threads %u-%u: %s %s:%u\n", g->rank, g->name, k, t, e - 1,
                    st_name[(int)l->st],

@@ -40,7 +40,7 @@ struct Library {
 };
 inline const std::vector<Library>& libraries() {
   static const std::vector<Library> table = {
-      {"boost/", {"comm/transport/", "rendezvous/", "tools/", "bench/", "tests/"}},
+      {"boost/", {"kernels/simt/", "comm/transport/", "rendezvous/", "tools/", "bench/", "tests/"}},
       {"catch2/", {"tests/"}},
       {"CLI/", {"tools/", "bench/", "examples/"}},
       {"cuda", {}},

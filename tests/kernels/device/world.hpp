@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/device/layout.hpp"
-#include "kernels/simt/simt.hpp"
+#include "kernels/simt/scheduler.hpp"
 #include "kernels/soft/kernel.hpp"
 #include "tests/kernels/device/guarded_buffer.hpp"
 
@@ -87,9 +87,9 @@ class DeviceWorld {
   // One kernel per rank (launches[r].team says whose it is), all on this thread under one scheduler, to the end. What
   // went wrong, or "". With options.explore every access is a scheduling point and a deadlock is exact.
   std::string run(const void* kernel, std::vector<device::Launch>& launches, const simt::Options& options = {}) {
-    simt::Sched scheduler(options);
+    simt::Scheduler scheduler(options);
     for (device::Launch& launch : launches) add_grid(scheduler, kernel, launch);
-    return scheduler.run() == simt::Status::Ok ? std::string() : scheduler.report();
+    return scheduler.run() == simt::Status::ok ? std::string() : scheduler.report();
   }
 
   // Every rank on a thread of its own, as in processes. `meanwhile` runs on this thread; a sentence per failed rank.
@@ -102,9 +102,9 @@ class DeviceWorld {
         simt::Options options;
         options.external = true;
         options.seed = i;
-        simt::Sched scheduler(options);
+        simt::Scheduler scheduler(options);
         add_grid(scheduler, kernel, launches[i]);
-        if (scheduler.run() != simt::Status::Ok) reports[i] = scheduler.report();
+        if (scheduler.run() != simt::Status::ok) reports[i] = scheduler.report();
       });
     }
     meanwhile();
@@ -141,11 +141,14 @@ class DeviceWorld {
     }
   }
 
-  void add_grid(simt::Sched& scheduler, const void* kernel, device::Launch& launch) {
+  void add_grid(simt::Scheduler& scheduler, const void* kernel, device::Launch& launch) {
     const auto& soft = *static_cast<const soft::Kernel*>(kernel);
-    const simt::Dim3 grid{static_cast<unsigned>(shape_.blocks), 1, 1};
-    scheduler.add_grid(soft.name, launch.team->rank, grid, {static_cast<unsigned>(shape_.threads), 1, 1}, 0, soft.run,
-                       &launch);
+    scheduler.add_grid({.name = soft.name,
+                        .rank = launch.team->rank,
+                        .blocks = static_cast<unsigned>(shape_.blocks),
+                        .threads = static_cast<unsigned>(shape_.threads),
+                        .body = soft.run,
+                        .argument = &launch});
   }
 
   WorldShape shape_;
