@@ -7,6 +7,8 @@
 #include <map>
 #include <string_view>
 
+#include "tools/rondorun/gpus.hpp"
+
 namespace rondo::launcher {
 namespace {
 
@@ -48,6 +50,8 @@ Variables own_variables(const Options& options, const Placement& at) {
 std::vector<std::string> rank_environment(const Options& options, const Placement& placement, int local_rank) {
   Variables variables = torchrun_variables(options, placement, local_rank);
   variables.merge(own_variables(options, placement));
+  if (options.gpus_per_rank > 0)
+    variables["CUDA_VISIBLE_DEVICES"] = gpus_of_rank(options.gpus, local_rank, options.gpus_per_rank);
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);

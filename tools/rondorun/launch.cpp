@@ -21,6 +21,7 @@
 #include "runtime/process/event_loop.hpp"
 #include "tools/rondorun/environment.hpp"
 #include "tools/rondorun/free_port.hpp"
+#include "tools/rondorun/gpus.hpp"
 #include "tools/rondorun/nodes.hpp"
 #include "tools/rondorun/output.hpp"
 #include "tools/rondorun/ranks.hpp"
@@ -140,6 +141,8 @@ void Launch::start_alone() {
 void Launch::start_ranks(const Placement& placement) {
   if (end_signal_ != 0) return;  // told to end while the other nodes were being met
   Placement at = placement;
+  const std::string sharing = sharing_sentence(at.local_size, options_.gpus.size(), options_.gpus_per_rank);
+  if (!sharing.empty()) say(sharing);
   if (secret_) secret_fd_ = secret_->to_memfd();
   at.secret_fd = secret_fd_.get();
   Ranks::Setup setup{.command = options_.command,

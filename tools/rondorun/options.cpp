@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "comm/base/env.hpp"
+#include "tools/rondorun/gpus.hpp"
 
 namespace rondo::launcher {
 namespace {
@@ -64,11 +64,21 @@ int usable_cores() {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-int local_size(const std::string& text) {
+// Ranks on this node, of which each gets options.gpus_per_rank GPUs if that is not 0.
+int local_size(const std::string& text, const Options& options) {
   if (text == "auto" || text == "cpu") return usable_cores();
-  if (text == "gpu" || text == "cuda" || text == "xpu")
-    refuse(fmt::format("--nproc-per-node {} is not supported yet: give the number of ranks", text));
-  return number(text, "--nproc-per-node", 1, 65536);
+  if (text != "gpu" && text != "cuda") return number(text, "--nproc-per-node", 1, 65536);
+  if (options.gpus.empty())
+    refuse(fmt::format("--nproc-per-node {}: no GPU is found on this node; give the number of ranks", text));
+  return std::max(1, static_cast<int>(options.gpus.size()) / std::max(1, options.gpus_per_rank));
+}
+
+void set_gpus(Options& options) {
+  options.gpus = visible_gpus();
+  const int most = static_cast<int>(options.gpus.size());
+  if (options.gpus_per_rank > most)
+    refuse(fmt::format("--gpus-per-rank {}: this node has {} GPU{} to give", options.gpus_per_rank,
+                       most == 0 ? "no" : std::to_string(most), most == 1 ? "" : "s"));
 }
 
 int node_count(const std::string& text) {
@@ -125,7 +135,8 @@ std::chrono::milliseconds seconds(double value, const char* flag) {
 }
 
 void add_torchrun_flags(CLI::App& app, Words& words, Options& options) {
-  app.add_option("--nproc-per-node,--nproc_per_node", words.nproc, "ranks on this node: a number, auto or cpu (1)");
+  app.add_option("--nproc-per-node,--nproc_per_node", words.nproc,
+                 "ranks on this node: a number, auto, cpu or gpu (1)");
   app.add_option("--nnodes", words.nnodes, "nodes of the job (1)");
   app.add_option("--node-rank,--node_rank", words.node_rank, "which node this is, from 0; left out: by arrival");
   app.add_option("--master-addr,--master_addr", options.master_address, "address of node 0");
@@ -164,6 +175,9 @@ void add_own_flags(CLI::App& app, Words& words, Options& options) {
   app.add_flag("--no-secret,--no_secret", options.no_secret, "several nodes without one: anybody may join");
   app.add_option("--interface", options.interface, "network interface or address for connections between ranks");
   app.add_option("--port-range,--port_range", options.port_range, "FIRST-LAST: ports of connections between ranks");
+  app.add_option("--gpus-per-rank,--gpus_per_rank", options.gpus_per_rank,
+                 "sets CUDA_VISIBLE_DEVICES: so many GPUs for each rank, shared where there are fewer (left alone)")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--grace-period,--grace_period", words.grace_period_s, "seconds until what must end is killed (5)");
   app.add_option("--join-timeout,--join_timeout", words.join_timeout_s, "seconds to wait for the other nodes (300)");
   app.add_option("--prefix", words.prefix, "rank: [rank] before every line; none: ranks write for themselves");
@@ -171,7 +185,8 @@ void add_own_flags(CLI::App& app, Words& words, Options& options) {
 
 Options finish(const Words& words, Options options) {
   if (!options.new_secret.empty()) return options;
-  options.local_size = local_size(words.nproc);
+  set_gpus(options);
+  options.local_size = local_size(words.nproc, options);
   check_backend(words.rdzv_backend);
   if (words.max_restarts != "0") refuse("--max-restarts is not supported yet: a failed job is not restarted");
   set_nodes(words, options);

@@ -11,7 +11,9 @@
 namespace rondo::launcher {
 
 struct Options {
-  int local_size = 1;  // ranks on this node
+  int local_size = 1;             // ranks on this node
+  int gpus_per_rank = 0;          // 0: CUDA_VISIBLE_DEVICES stays as it is
+  std::vector<std::string> gpus;  // of this node, as CUDA_VISIBLE_DEVICES names them
   int nodes = 1;
   int node = -1;  // -1: by order of arrival
   std::string master_address;
