@@ -57,7 +57,7 @@ struct RegionHeader {
 };
 
 struct FifoShape {
-  std::uint32_t slots = 0;       // a power of two, 2 or more; see LinkLayout::is_sound
+  std::uint32_t slots = 0;       // a power of two, 2 or more; see LinkLayout::is_sound. 0: the protocol is left out
   std::uint32_t slot_bytes = 0;  // memory of one slot, header and flags included; a multiple of 512
 };
 
@@ -140,6 +140,9 @@ struct Team {
   // regions. Otherwise two areas of pinned memory, the other side of which is a proxy's.
   std::byte* mine[kMaxRanks];
   std::byte* theirs[kMaxRanks];
+  // Of every rank; mine and theirs of this rank itself are its region. Null for ranks of other nodes: their links are
+  // reached at the offsets of a region, but there is no header and there are no arrivals around them.
+  RegionHeader* headers[kMaxRanks];
   std::byte* windows[kMaxWindows][kMaxRanks];  // as mapped here; null: none
   std::size_t staging_bytes;                   // of window 0
   HostPage* page;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every knob of a communicator on devices, read from the environment once per communicator; rank 0's are everybody's.
+#pragma once
+#include <cstdint>
+
+#include <rondo/communicator.hpp>
+
+#include "kernels/device/layout.hpp"
+
+namespace rondo::comm::device {
+
+struct Settings {
+  int channels = 2;  // RONDO_DEVICE_CHANNELS, 1 to kMaxBlocks: links per pair of ranks, and blocks of FIFO kernels
+  int blocks = 2;    // RONDO_DEVICE_BLOCKS, channels to kMaxBlocks: of window kernels; see Budget
+  int threads = 64;  // RONDO_DEVICE_THREADS: of a block, whole warps
+  // By Protocol. RONDO_DEVICE_SLOTS (a power of two) and RONDO_DEVICE_SLOT_BYTES are Simple's.
+  kernels::device::FifoShape fifo[kernels::device::kProtocolCount] = {};
+  std::uint64_t device_bytes = 16 << 20;   // RONDO_DEVICE_BYTES: bound of region and staging area, per rank
+  std::uint64_t staging_bytes = 64 << 10;  // RONDO_DEVICE_STAGING_BYTES: window 0; at most a quarter of device_bytes
+
+  static Settings from_environment(rondo::Device::Kind kind);
+};
+
+}  // namespace rondo::comm::device
