@@ -151,22 +151,11 @@ void combine(void* out, const void* a, const void* b, std::size_t count) {
 // ---- scaling ----
 
 template <class T>
-[[gnu::always_inline]] inline T saturate(double value) {  // towards zero; NaN becomes 0
-  constexpr T kLowest = T(-1) < T(0) ? static_cast<T>(std::uint64_t{1} << (8 * sizeof(T) - 1)) : T(0);
-  constexpr T kHighest = static_cast<T>(~kLowest);
-  // Exact, a power of two. NOLINTNEXTLINE(bugprone-integer-division)
-  constexpr double kLimit = 2.0 * static_cast<double>(kHighest / 2 + 1);
-  if (!(value < kLimit)) return value >= kLimit ? kHighest : T(0);
-  return value <= static_cast<double>(kLowest) ? kLowest : static_cast<T>(value);
-}
-
-// A whole factor multiplies integers exactly (wrapping); any other goes through double.
-template <class T>
 void multiply_integers(T* out, const T* in, std::size_t count, double factor) {
-  if (factor >= -0x1p62 && factor <= 0x1p62 && factor == static_cast<double>(static_cast<std::int64_t>(factor))) {
+  if (is_whole(factor)) {
     const auto whole = static_cast<std::uint64_t>(static_cast<std::int64_t>(factor));
     RONDO_INDEPENDENT
-    for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<T>(static_cast<std::uint64_t>(in[i]) * whole);
+    for (std::size_t i = 0; i < count; ++i) out[i] = multiply_whole(in[i], whole);
   } else {
     for (std::size_t i = 0; i < count; ++i) out[i] = saturate<T>(static_cast<double>(in[i]) * factor);
   }
@@ -178,16 +167,10 @@ template <bool kDivide, class Value>
     const auto by = static_cast<Value>(factor);
     RONDO_INDEPENDENT
     for (std::size_t i = 0; i < count; ++i) out[i] = kDivide ? in[i] / by : in[i] * by;
-  } else if constexpr (kDivide) {  // by a number of ranks: 1 or more
+  } else if constexpr (kDivide) {
     const auto by = static_cast<std::int64_t>(factor);
     if (by == 1 && out == in) return;
-    for (std::size_t i = 0; i < count; ++i) {
-      if constexpr (sizeof(Value) == 8) {
-        out[i] = in[i] / static_cast<Value>(by);
-      } else {
-        out[i] = static_cast<Value>(static_cast<std::int64_t>(in[i]) / by);
-      }
-    }
+    for (std::size_t i = 0; i < count; ++i) out[i] = divide_whole(in[i], by);
   } else {
     multiply_integers(out, in, count, factor);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of the reduction loops. Commutative bit for bit (NaN payloads excepted), since two ranks may combine
-// the same pair in either order. Internal linkage: see kernels/reduce_loops.hpp.
+// The operators of the reduction loops and of the device kernels (constexpr, so that nvcc takes them too). Commutative
+// bit for bit (NaN payloads excepted), since two ranks may combine the same pair in either order. Internal linkage: see
+// kernels/reduce_loops.hpp.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -26,7 +27,7 @@ struct BitsOf<double> {
 
 struct Sum {
   template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
+  [[gnu::always_inline]] static constexpr T apply(T a, T b) {
     if constexpr (kFloating<T>) {
       return a + b;
     } else {
@@ -37,7 +38,7 @@ struct Sum {
 };
 struct Product {
   template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
+  [[gnu::always_inline]] static constexpr T apply(T a, T b) {
     if constexpr (kFloating<T>) {
       return a * b;
     } else {
@@ -50,7 +51,7 @@ struct Product {
 template <bool kLess>
 struct Extreme {
   template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
+  [[gnu::always_inline]] static constexpr T apply(T a, T b) {
     const T picked = (kLess ? a < b : b < a) ? a : b;
     if constexpr (kFloating<T>) {
       using Bits = typename BitsOf<T>::Type;
@@ -68,22 +69,51 @@ using Min = Extreme<true>;
 using Max = Extreme<false>;
 struct And {
   template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
+  [[gnu::always_inline]] static constexpr T apply(T a, T b) {
     return static_cast<T>(a & b);
   }
 };
 struct Or {
   template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
+  [[gnu::always_inline]] static constexpr T apply(T a, T b) {
     return static_cast<T>(a | b);
   }
 };
 struct Xor {
   template <class T>
-  [[gnu::always_inline]] static T apply(T a, T b) {
+  [[gnu::always_inline]] static constexpr T apply(T a, T b) {
     return static_cast<T>(a ^ b);
   }
 };
+
+// ---- scaling of integers ----
+
+template <class T>
+[[gnu::always_inline]] constexpr T saturate(double value) {  // towards zero; NaN becomes 0
+  constexpr T kLowest = T(-1) < T(0) ? static_cast<T>(std::uint64_t{1} << (8 * sizeof(T) - 1)) : T(0);
+  constexpr T kHighest = static_cast<T>(~kLowest);
+  // Exact, a power of two. NOLINTNEXTLINE(bugprone-integer-division)
+  constexpr double kLimit = 2.0 * static_cast<double>(kHighest / 2 + 1);
+  if (!(value < kLimit)) return value >= kLimit ? kHighest : T(0);
+  return value <= static_cast<double>(kLowest) ? kLowest : static_cast<T>(value);
+}
+
+// A whole factor multiplies integers exactly (wrapping); any other goes through double.
+[[gnu::always_inline]] constexpr bool is_whole(double factor) {
+  return factor >= -0x1p62 && factor <= 0x1p62 && factor == static_cast<double>(static_cast<std::int64_t>(factor));
+}
+template <class T>
+[[gnu::always_inline]] constexpr T multiply_whole(T value, std::uint64_t factor) {
+  return static_cast<T>(static_cast<std::uint64_t>(value) * factor);
+}
+template <class T>
+[[gnu::always_inline]] constexpr T divide_whole(T value, std::int64_t by) {  // by a number of ranks: 1 or more
+  if constexpr (sizeof(T) == 8) {
+    return value / static_cast<T>(by);
+  } else {
+    return static_cast<T>(static_cast<std::int64_t>(value) / by);
+  }
+}
 
 }  // namespace
 }  // namespace rondo::kernels

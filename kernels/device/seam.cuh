@@ -34,4 +34,5 @@ struct alignas(16) u64x2 {
 //          when it is time to look at the abort word and the clock
 //          SpinAny: the same for one thread that waits for any of several words: in each round begin(), watch(p, seen)
 //          for each (1 to kMaxRanks), pause(abort)
+// Numbers: widen_f16(bits), narrow_f16_pair narrow_bf16_pair(low, high): as kernels/convert.hpp, NaN payloads excepted
 // Other:   timer_ns() of one clock for the whole machine, trap(why)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device seam for nvcc: one line of PTX per function. Never included by itself: see seam.cuh.
 #pragma once
+#include "kernels/convert.hpp"
 #include "kernels/device/layout.hpp"
 
 #define RONDO_DEVICE __device__ __forceinline__
@@ -128,6 +129,34 @@ class SpinAny : public Spin {
   RONDO_DEVICE void watch(const V*, const V&) {}
   RONDO_DEVICE bool pause(const std::uint32_t* abort) { return Spin::pause(nullptr, 0, abort); }
 };
+
+// The hardware rounds as kernels/convert.hpp does; only the payload of a NaN differs.
+RONDO_DEVICE float widen_f16(std::uint32_t bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<std::uint16_t>(bits)));
+  return value;
+}
+RONDO_DEVICE std::uint32_t narrow_f16_pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+  std::uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  std::uint16_t first, second;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(first) : "f"(low));
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(second) : "f"(high));
+  return first | static_cast<std::uint32_t>(second) << 16;
+#endif
+}
+RONDO_DEVICE std::uint32_t narrow_bf16_pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return (Bfloat::narrow(low) & 0xffffu) | Bfloat::narrow(high) << 16;
+#endif
+}
 
 RONDO_DEVICE std::uint64_t timer_ns() {
   std::uint64_t now;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/convert.hpp"
 #include "kernels/device/layout.hpp"
 #include "kernels/simt/lane_api.hpp"
 
@@ -195,6 +196,14 @@ class SpinAny {
   unsigned count_ = 0;
   simt::Watch watches_[kMaxRanks];
 };
+
+inline float widen_f16(std::uint32_t bits) { return Half::widen(bits); }
+inline std::uint32_t narrow_f16_pair(float low, float high) {
+  return (Half::narrow(low) & 0xffffu) | Half::narrow(high) << 16;
+}
+inline std::uint32_t narrow_bf16_pair(float low, float high) {
+  return (Bfloat::narrow(low) & 0xffffu) | Bfloat::narrow(high) << 16;
+}
 
 inline std::uint64_t timer_ns() { return simt::timer_ns(); }
 inline void trap(const char* why) { simt::trap(why); }

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arithmetic on elements inside kernels, with the bits of kernels/reduce.hpp (NaN payloads excepted). A word W (an
+// unsigned integer of 1, 2, 4 or 8 bytes, or u64x2) carries sizeof(W) / size_of(dtype) elements; dtype and operator are
+// run-time values, equal for the whole block, and are looked at once per batch of words.
+#pragma once
+#include <rondo/dtype.hpp>
+#include <rondo/reduce_op.hpp>
+
+#include "kernels/convert.hpp"
+#include "kernels/device/seam.cuh"
+#include "kernels/reduce_operators.hpp"
+
+namespace rondo::kernels::device {
+
+// ---- elements: how bits become what is computed in, and back ----
+
+template <class T>
+struct PlainElement {  // computed in as it is
+  using Bits = typename BitsOf<T>::Type;
+  using Value = T;
+  static constexpr bool kSmall = false;
+  RONDO_DEVICE static Value widen(std::uint64_t bits) { return __builtin_bit_cast(Value, static_cast<Bits>(bits)); }
+  RONDO_DEVICE static std::uint64_t narrow(Value value) { return __builtin_bit_cast(Bits, value); }
+};
+template <class Format>
+struct Fp8Element {  // computed in float, like the next two
+  using Bits = std::uint8_t;
+  using Value = float;
+  static constexpr bool kSmall = true;
+  RONDO_DEVICE static float widen(std::uint64_t bits) {
+    return Format::widen(static_cast<std::uint32_t>(bits) & 0xffu);
+  }
+  RONDO_DEVICE static std::uint64_t narrow(float value) { return Format::narrow(value) & 0xffu; }
+};
+struct F16Element {
+  using Bits = std::uint16_t;
+  using Value = float;
+  static constexpr bool kSmall = true;
+  RONDO_DEVICE static float widen(std::uint64_t bits) { return widen_f16(static_cast<std::uint32_t>(bits) & 0xffffu); }
+  RONDO_DEVICE static std::uint64_t narrow(float value) { return narrow_f16_pair(value, 0) & 0xffffu; }
+  RONDO_DEVICE static std::uint32_t narrow_pair(float low, float high) { return narrow_f16_pair(low, high); }
+};
+struct Bf16Element {
+  using Bits = std::uint16_t;
+  using Value = float;
+  static constexpr bool kSmall = true;
+  RONDO_DEVICE static float widen(std::uint64_t bits) {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
+  }
+  RONDO_DEVICE static std::uint64_t narrow(float value) { return narrow_bf16_pair(value, 0) & 0xffffu; }
+  RONDO_DEVICE static std::uint32_t narrow_pair(float low, float high) { return narrow_bf16_pair(low, high); }
+};
+
+// ---- the values that a word carries ----
+
+template <class E, class W>
+struct Values {
+  using Value = typename E::Value;
+  using Bits = typename E::Bits;
+  static constexpr int kCount = static_cast<int>(sizeof(W) / sizeof(Bits));
+  static_assert(kCount > 0);
+  Value value[kCount];
+
+  RONDO_DEVICE static Values of(W word) {
+    Values all;
+    RONDO_UNROLL
+    for (int i = 0; i < kCount; ++i) all.value[i] = E::widen(part(word, i));
+    return all;
+  }
+  RONDO_DEVICE void multiply(double factor) {
+    const bool whole = is_whole(factor);
+    const auto by = static_cast<std::uint64_t>(static_cast<std::int64_t>(whole ? factor : 0));
+    RONDO_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if constexpr (kFloating<Value>) {
+        value[i] = value[i] * static_cast<Value>(factor);
+      } else if (whole) {
+        value[i] = multiply_whole(value[i], by);
+      } else {
+        value[i] = saturate<Value>(static_cast<double>(value[i]) * factor);
+      }
+    }
+  }
+  RONDO_DEVICE void divide(double divisor) {
+    RONDO_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if constexpr (kFloating<Value>) {
+        value[i] = value[i] / static_cast<Value>(divisor);
+      } else {
+        value[i] = divide_whole(value[i], static_cast<std::int64_t>(divisor));
+      }
+    }
+  }
+  RONDO_DEVICE W bits() const {
+    if constexpr (__is_same(W, u64x2)) {
+      return {half(0), half(kCount / 2)};
+    } else {
+      return static_cast<W>(half(0));
+    }
+  }
+
+ private:
+  static constexpr int kPerHalf = kCount > 8 / static_cast<int>(sizeof(Bits)) ? 8 / static_cast<int>(sizeof(Bits))
+                                                                              : kCount;
+  // The bits of element i, and above them anything.
+  RONDO_DEVICE static std::uint64_t part(W word, int i) {
+    std::uint64_t bits = 0;
+    if constexpr (__is_same(W, u64x2)) {
+      bits = i < kPerHalf ? word.x : word.y;
+      i %= kPerHalf;
+    } else {
+      bits = word;
+    }
+    if constexpr (sizeof(Bits) <= 4 && sizeof(W) >= 8) {  // registers are of 32 bits
+      const int per_register = 4 / static_cast<int>(sizeof(Bits));
+      const auto lower = static_cast<std::uint32_t>(i < per_register ? bits : bits >> 32);
+      return lower >> (8 * static_cast<int>(sizeof(Bits)) * (i % per_register));
+    } else {
+      return bits >> (8 * static_cast<int>(sizeof(Bits)) * i);
+    }
+  }
+  // At most 8 bytes of elements, from `first` on.
+  RONDO_DEVICE std::uint64_t half(int first) const {
+    if constexpr (sizeof(Bits) == 8) {
+      return E::narrow(value[first]);
+    } else if constexpr (sizeof(Bits) * kPerHalf == 8) {
+      return quarter(first) | static_cast<std::uint64_t>(quarter(first + kPerHalf / 2)) << 32;
+    } else {
+      std::uint64_t all = 0;
+      RONDO_UNROLL
+      for (int i = 0; i < kPerHalf; ++i) all |= E::narrow(value[first + i]) << (8 * static_cast<int>(sizeof(Bits)) * i);
+      return all;
+    }
+  }
+  RONDO_DEVICE std::uint32_t quarter(int first) const {  // 4 bytes
+    if constexpr (E::kSmall && sizeof(Bits) == 2) {
+      return E::narrow_pair(value[first], value[first + 1]);
+    } else {
+      std::uint32_t all = 0;
+      RONDO_UNROLL
+      for (int i = 0; i < 4 / static_cast<int>(sizeof(Bits)); ++i) {
+        all |= static_cast<std::uint32_t>(E::narrow(value[first + i])) << (8 * static_cast<int>(sizeof(Bits)) * i);
+      }
+      return all;
+    }
+  }
+};
+
+// The left fold of words, in the order they come in; small types in float, rounded once. Keep one in registers.
+template <class E, class Op, class W>
+class Accumulator {
+ public:
+  RONDO_DEVICE void start(W word) { sum_ = Values<E, W>::of(word); }
+  RONDO_DEVICE void add(W word) {
+    const auto next = Values<E, W>::of(word);
+    RONDO_UNROLL
+    for (int i = 0; i < Values<E, W>::kCount; ++i) sum_.value[i] = Op::apply(sum_.value[i], next.value[i]);
+  }
+  RONDO_DEVICE void divide(double divisor) { sum_.divide(divisor); }  // average: before the rounding
+  RONDO_DEVICE W bits() const { return sum_.bits(); }
+
+ private:
+  Values<E, W> sum_;
+};
+
+// a op b, rounded: what a ring does at each step.
+template <class E, class Op, class W>
+RONDO_DEVICE W combine(W a, W b) {
+  Accumulator<E, Op, W> sum;
+  sum.start(a);
+  sum.add(b);
+  return sum.bits();
+}
+
+// ---- dtype and operator as run-time values ----
+
+// f(E{}) for the element type of `dtype`.
+template <class F>
+RONDO_DEVICE void with_element(DataType dtype, F&& f) {
+  switch (dtype) {
+    case DataType::i8:
+      return f(PlainElement<std::int8_t>{});
+    case DataType::u8:
+      return f(PlainElement<std::uint8_t>{});
+    case DataType::i32:
+      return f(PlainElement<std::int32_t>{});
+    case DataType::u32:
+      return f(PlainElement<std::uint32_t>{});
+    case DataType::i64:
+      return f(PlainElement<std::int64_t>{});
+    case DataType::u64:
+      return f(PlainElement<std::uint64_t>{});
+    case DataType::f16:
+      return f(F16Element{});
+    case DataType::bf16:
+      return f(Bf16Element{});
+    case DataType::f32:
+      return f(PlainElement<float>{});
+    case DataType::f64:
+      return f(PlainElement<double>{});
+    case DataType::f8e4m3:
+      return f(Fp8Element<E4m3>{});
+    case DataType::f8e5m2:
+      return f(Fp8Element<E5m2>{});
+  }
+}
+
+// The operators' first and last touch of a word: premultiplied_sum multiplies, average divides. Rounded to the dtype.
+template <class W>
+RONDO_DEVICE_CALL W multiply(DataType dtype, W word, double factor) {
+  with_element(dtype, [&](auto element) {
+    using E = decltype(element);
+    if constexpr (sizeof(typename E::Bits) <= sizeof(W)) {
+      auto values = Values<E, W>::of(word);
+      values.multiply(factor);
+      word = values.bits();
+    }
+  });
+  return word;
+}
+template <class W>
+RONDO_DEVICE_CALL W divide(DataType dtype, W word, double divisor) {
+  with_element(dtype, [&](auto element) {
+    using E = decltype(element);
+    if constexpr (sizeof(typename E::Bits) <= sizeof(W)) {
+      auto values = Values<E, W>::of(word);
+      values.divide(divisor);
+      word = values.bits();
+    }
+  });
+  return word;
+}
+
+// f(E{}, Op{}). average and premultiplied_sum give Sum: their first and last touch are the caller's. Signed integers
+// come as unsigned ones where that makes no difference.
+template <class F>
+RONDO_DEVICE void with_element(DataType dtype, ReduceOp::Kind op, F&& f) {
+  const auto integer = [&](auto element) {
+    using E = decltype(element);
+    using U = PlainElement<typename E::Bits>;
+    constexpr bool kSigned = !__is_same(E, U);
+    if (op == ReduceOp::min) return f(E{}, Min{});
+    if (op == ReduceOp::max) return f(E{}, Max{});
+    if constexpr (!kSigned) {
+      if (op == ReduceOp::product) return f(U{}, Product{});
+      if (op == ReduceOp::bit_and) return f(U{}, And{});
+      if (op == ReduceOp::bit_or) return f(U{}, Or{});
+      if (op == ReduceOp::bit_xor) return f(U{}, Xor{});
+      f(U{}, Sum{});
+    }
+  };
+  const auto extreme = op == ReduceOp::min || op == ReduceOp::max;
+  if (!extreme && dtype == DataType::i8) dtype = DataType::u8;
+  if (!extreme && dtype == DataType::i32) dtype = DataType::u32;
+  if (!extreme && dtype == DataType::i64) dtype = DataType::u64;
+  with_element(dtype, [&](auto element) {
+    using E = decltype(element);
+    if constexpr (!kFloating<typename E::Value>) {
+      integer(element);
+    } else {
+      if (op == ReduceOp::min) return f(E{}, Min{});
+      if (op == ReduceOp::max) return f(E{}, Max{});
+      if (op == ReduceOp::product) return f(E{}, Product{});
+      f(E{}, Sum{});
+    }
+  });
+}
+
+// a[i] = a[i] op b[i], rounded, for words in registers.
+template <int kWords, class W>
+RONDO_DEVICE void combine(DataType dtype, ReduceOp::Kind op, W (&a)[kWords], const W (&b)[kWords]) {
+  with_element(dtype, op, [&](auto element, auto by) {
+    using E = decltype(element);
+    if constexpr (sizeof(typename E::Bits) <= sizeof(W)) {
+      RONDO_UNROLL
+      for (int i = 0; i < kWords; ++i) a[i] = combine<E, decltype(by)>(a[i], b[i]);
+    }
+  });
+}
+
+}  // namespace rondo::kernels::device
