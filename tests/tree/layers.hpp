@@ -43,7 +43,7 @@ inline const std::vector<Library>& libraries() {
       {"boost/", {"kernels/simt/", "comm/transport/", "rendezvous/", "tools/", "bench/", "tests/"}},
       {"catch2/", {"tests/"}},
       {"CLI/", {"tools/", "bench/", "examples/"}},
-      {"cuda", {}},
+      {"cuda", {"kernels/cuda/declarations.hpp", "kernels/device/"}},
       {"fmt/", {"comm/", "rendezvous/", "runtime/", "trainer/", "tools/", "bench/", "examples/", "tests/"}},
       {"google/protobuf/", {"rendezvous/", "tests/"}},
       {"nlohmann/", {"tools/", "bench/", "tests/"}},
