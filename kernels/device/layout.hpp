@@ -50,8 +50,8 @@ struct Arrival {
 
 // At the start of a region. Private words are the owner's alone, carried from one kernel to the next.
 struct RegionHeader {
-  alignas(kLine) std::uint64_t sequence;                    // private: of the latest collective, by block 0
-  alignas(kLine) std::uint64_t block_sequence[kMaxBlocks];  // private: collectives that the block took part in
+  alignas(kLine) std::uint64_t failed;                      // private: not 0: a kernel gave up; later ones do nothing
+  alignas(kLine) std::uint64_t block_sequence[kMaxBlocks];  // private: of the latest collective; see sequence.cuh
   alignas(kLine) std::uint64_t block_epoch[kMaxBlocks];     // private: arrivals of the block
   alignas(kLine) Signature history[kHistory];               // by block 0, sequence last and release; peers read
 };
@@ -123,11 +123,13 @@ struct Fault {
 };
 
 struct HostPage {
-  alignas(kLine) std::uint32_t abort;  // the host writes 1; kernels drain: they stop waiting and moving, and end
-  alignas(kLine) Fault fault;          // the first block of all that fails
+  // The host writes 1, or the block that wrote `fault`; kernels drain: they stop waiting and moving, and end.
+  alignas(kLine) std::uint32_t abort;
+  alignas(kLine) Fault fault;  // the first block of all that fails
   // Block 0 writes it after 10 ms of waiting, `changes` last and release; the host tells who is missing.
   alignas(kLine) std::uint64_t changes;
-  std::int32_t waiting_for, reserved;
+  std::int32_t waiting_for;
+  std::uint32_t waiting_lock;  // of the thread that writes
   Signature waiting;
 };
 

@@ -138,6 +138,7 @@ class DeviceWorld {
     for (int peer = 0; peer < shape_.ranks; ++peer) {
       team.mine[peer] = region(rank);
       team.theirs[peer] = region(peer);
+      team.headers[peer] = &header(peer);
     }
   }
 

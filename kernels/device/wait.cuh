@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// How kernels wait and give up: every wait looks at the abort word and the clock, names its peer to the host after
+// 10 ms, and compares histories with it. Whoever gives up writes the host's fault record, the first of the rank wins;
+// then all blocks of the rank drain.
+#pragma once
+#include "kernels/device/sequence.cuh"
+
+namespace rondo::kernels::device {
+
+struct Patience {  // of a block, in shared memory; constant during an operation
+  const Team* team;
+  std::uint64_t start_ns, timeout_ns;  // of the kernel
+  Signature operation;                 // in progress; sequence 0: none, the kernel exchanges messages
+  Protocol protocol;
+  bool window;
+};
+inline constexpr std::uint64_t kLongWaitNs = 10'000'000;
+
+RONDO_DEVICE const std::uint32_t* abort_word(const Patience& patience) { return &patience.team->page->abort; }
+
+// step: of the link, or the epoch of an arrival.
+RONDO_DEVICE_CALL void give_up(const Patience& patience, FaultKind kind, int peer, std::uint64_t step,
+                               const Signature& mine, const Signature& theirs) {
+  HostPage& page = *patience.team->page;
+  if (exchange_if(&page.fault.state, 0, 1)) {
+    Fault& fault = page.fault;
+    fault.kind = kind;
+    fault.peer = peer;
+    fault.channel = static_cast<std::int32_t>(block_index());
+    fault.step = step;
+    fault.protocol = patience.protocol;
+    fault.window = patience.window;
+    fault.mine = mine;
+    fault.theirs = theirs;
+    store_release(&fault.state, 2);
+  }
+  store_release(&page.abort, 1);
+}
+
+// The peer sent what `mine` does not expect; `theirs` is what came with it, sequence 0: not known. What the two
+// disagree on is what both did under the smaller of the two sequence numbers.
+RONDO_DEVICE_CALL void give_up_mismatch(const Patience& patience, int peer, std::uint64_t step, Signature mine,
+                                        Signature theirs) {
+  const Team& team = *patience.team;
+  Signature past{};
+  if (mine.sequence != 0 && theirs.sequence == 0) {
+    Signature own{};
+    if (find_difference(team, peer, mine.sequence, own, past)) {
+      mine = own;
+      theirs = past;
+    }
+  } else if (theirs.sequence > mine.sequence && mine.sequence != 0) {
+    if (read_history(team.headers[peer], mine.sequence, past) && !(past == mine)) theirs = past;
+  } else if (theirs.sequence < mine.sequence && theirs.sequence != 0) {
+    if (read_history(team.headers[team.rank], theirs.sequence, past) && !(past == theirs)) mine = past;
+  }
+  give_up(patience, FaultKind::mismatch, peer, step, mine, theirs);
+}
+
+// Block 0 tells the host for whom it waits.
+RONDO_DEVICE void publish_waiting(const Patience& patience, int peer, const Signature& mine) {
+  HostPage& page = *patience.team->page;
+  if (block_index() != 0 || !exchange_if(&page.waiting_lock, 0, 1)) return;
+  page.waiting_for = peer;
+  page.waiting = mine;
+  store_release(&page.changes, load_relaxed(&page.changes) + 1);
+  store_release(&page.waiting_lock, 0);
+}
+
+// When Spin says it is time to look up. `began` is 0 at first, then what the last call returned; 0 means to give up.
+inline constexpr std::uint64_t kGaveUp = 0;
+RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std::uint64_t step, const Signature& mine,
+                                        std::uint64_t began) {
+  constexpr std::uint64_t kPublished = 1;
+  Signature theirs{};
+  if (load_relaxed(abort_word(patience)) != 0) {
+    give_up(patience, FaultKind::aborted, peer, step, mine, theirs);
+    return kGaveUp;
+  }
+  const std::uint64_t now = timer_ns();
+  if (now - patience.start_ns > patience.timeout_ns) {
+    give_up(patience, FaultKind::timeout, peer, step, mine, theirs);
+    return kGaveUp;
+  }
+  if (began == 0) return (now | 2) & ~kPublished;  // never 0; a nanosecond or three do not matter
+  if (now - began < kLongWaitNs) return began;
+  const Signature& operation = patience.operation;
+  if (read_history(patience.team->headers[peer], operation.sequence, theirs) && !(theirs == operation)) {
+    give_up(patience, FaultKind::mismatch, peer, step, operation, theirs);
+    return kGaveUp;
+  }
+  if ((began & kPublished) == 0) publish_waiting(patience, peer, mine);
+  return began | kPublished;
+}
+
+// Until ready(word) of the word at p, loaded with acquire; false: gave up.
+template <class Ready>
+RONDO_DEVICE bool wait_for(const Patience& patience, const std::uint64_t* p, int peer, std::uint64_t step,
+                           const Signature& mine, Ready&& ready) {
+  Spin spin;
+  std::uint64_t began = 0;
+  for (;;) {
+    const std::uint64_t word = load_acquire(p);
+    if (ready(word)) return true;
+    if (!spin.pause(p, word, abort_word(patience))) continue;
+    began = look_up(patience, peer, step, mine, began);
+    if (began == kGaveUp) return false;
+  }
+}
+
+}  // namespace rondo::kernels::device
