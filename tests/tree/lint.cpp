@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "tests/tree/layers.hpp"
+#include "tests/tree/words.hpp"
 
 namespace rondo::tree {
 namespace {
@@ -101,11 +102,12 @@ class Checker {
     if (!is_cpp(source.path)) return;
     const Layer* layer = layer_of(source.path);
     if (layer == nullptr) return say(source, 1, "lies in a folder that tests/tree/layers.hpp does not know");
-    if (source.path.ends_with(".hpp") && source.text.find("#pragma once") == std::string::npos) {
+    if ((source.path.ends_with(".hpp") || source.path.ends_with(".cuh")) &&
+        source.text.find("#pragma once") == std::string::npos) {
       say(source, 1, "is a header without #pragma once");
     }
     for (const Include& include : includes_of(source)) check_include(source, *layer, include);
-    check_reserved(source);
+    for (std::string& violation : word_violations(source)) violations_.push_back(std::move(violation));
   }
 
   void check_licence(const Source& source) {
@@ -116,16 +118,6 @@ class Checker {
     if (line != "// SPDX-License-Identifier: Apache-2.0" && line != "# SPDX-License-Identifier: Apache-2.0") {
       say(source, 1, "does not open with its SPDX line");
     }
-  }
-
-  void check_reserved(const Source& source) {
-    if (source.path.starts_with("tests/")) return;
-    for_each_line(strip(source.text, false), [&](int number, const std::string& line) {
-      for (const Reserved& reserved : kReserved) {
-        if (source.path == reserved.file || line.find(reserved.word) == std::string::npos) continue;
-        say(source, number, fmt::format("{} is not for this file: {}", reserved.word, reserved.instead));
-      }
-    });
   }
 
   void check_include(const Source& source, const Layer& layer, const Include& include) {

@@ -17,10 +17,10 @@ const std::string kSpdx = "// SPDX-License-Identifier: Apache-2.0\n";
 std::vector<std::string> check(const std::string& path, const std::string& lines) {
   std::vector<Source> sources;
   for (const char* header :
-       {"kernels/reduce.hpp", "kernels/include/rondo/export.hpp", "comm/base/env.hpp", "comm/engine.hpp",
-        "comm/include/rondo/error.hpp", "comm/include/rondo/store.hpp", "comm/include/rondo/communicator.hpp",
-        "comm/authenticator.hpp", "comm/transport/link.hpp", "rendezvous/client.hpp", "trainer/include/rondo/t.hpp",
-        "bench/table.hpp", "tests/support/catch.hpp"}) {
+       {"kernels/reduce.hpp", "kernels/cuda/api.hpp", "kernels/simt/lane_api.hpp", "kernels/include/rondo/export.hpp",
+        "comm/base/env.hpp", "comm/engine.hpp", "comm/include/rondo/error.hpp", "comm/include/rondo/store.hpp",
+        "comm/include/rondo/communicator.hpp", "comm/authenticator.hpp", "comm/transport/link.hpp",
+        "rendezvous/client.hpp", "trainer/include/rondo/t.hpp", "bench/table.hpp", "tests/support/catch.hpp"}) {
     if (path != header) sources.push_back({header, kSpdx + "#pragma once\n"});
   }
   sources.push_back({"proto/frame.proto", kSpdx});
@@ -63,14 +63,19 @@ TEST_CASE("a public header includes only public headers and the standard library
   CHECK(accepted("comm/include/rondo/a.hpp", "#include <span>\n#include <rondo/error.hpp>"));
 }
 
-TEST_CASE("getenv, spdlog and detached threads are kept where they belong") {
-  CHECK(refused("comm/a.cpp", "const char* a = std::getenv(\"A\");"));
-  CHECK(refused("tools/a.cpp", "auto a = secure_getenv(\"A\");"));
-  CHECK(accepted("comm/base/env.cpp", "const char* a = std::getenv(\"A\");"));
-  CHECK(accepted("comm/a.cpp", "// getenv is not for us\nconst char* a = \"getenv\"; /* spdlog */"));
-  CHECK(refused("comm/a.cpp", "thread.detach();"));
+TEST_CASE("spdlog, fibers and CUDA's headers are kept where they belong") {
   CHECK(refused("comm/base/a.cpp", "#include <spdlog/spdlog.h>"));
   CHECK(accepted("comm/base/log.cpp", "#include <spdlog/spdlog.h>"));
+  CHECK(refused("kernels/a.cpp", "#include <boost/context/fiber.hpp>"));
+  CHECK(refused("kernels/simt/a.cpp", "#include <boost/asio.hpp>"));
+  CHECK(accepted("kernels/simt/a.cpp", "#include <boost/context/detail/fcontext.hpp>"));
+  CHECK(refused("kernels/simt/a.cpp", "#include \"kernels/reduce.hpp\""));
+  CHECK(refused("comm/a.cpp", "#include \"kernels/simt/lane_api.hpp\""));
+  CHECK(accepted("kernels/a.cpp", "#include \"kernels/simt/lane_api.hpp\""));
+  CHECK(refused("comm/a.cpp", "#include <cuda_runtime_api.h>"));
+  CHECK(refused("kernels/cuda/api.hpp", "#include <cuda.h>"));
+  CHECK(accepted("kernels/cuda/declarations.hpp", "#include <cuda_runtime_api.h>"));
+  CHECK(accepted("comm/a.cpp", "#include \"kernels/cuda/api.hpp\""));
 }
 
 TEST_CASE("an include that leads back to its own file is found") {
@@ -88,6 +93,7 @@ TEST_CASE("files without licence, include guard, row or target are found") {
   CHECK(rondo::tree::violations({{"tools/check", "#!/usr/bin/env bash\necho\n"}}).size() == 1);
   CHECK(rondo::tree::violations({{"tools/check", "#!/bin/bash\n# SPDX-License-Identifier: Apache-2.0\n"}}).empty());
   CHECK(rondo::tree::violations({{"comm/a.hpp", kSpdx + "int a;\n"}}).size() == 1);
+  CHECK(rondo::tree::violations({{"kernels/a.cuh", kSpdx + "int a;\n"}}).size() == 1);
   CHECK(rondo::tree::violations({{"attic/a.cpp", kSpdx}}).size() == 1);
   CHECK(refused("comm/a.cpp", "#include \"comm/absent.hpp\""));
 }
