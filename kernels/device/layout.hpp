@@ -46,7 +46,10 @@ struct Arrival {
   std::uint64_t key;        // of the operation's signature
   std::uint64_t send_offset, recv_offset;
   std::int32_t send_window, recv_window;  // -1: the buffer is in no window
+  double factor;                          // of premultiplied_sum: readers of the input multiply
+  std::uint64_t rounds;                   // that this rank's blocks need where some rank's buffer is in no window
 };
+static_assert(sizeof(Arrival) == 64);
 
 // At the start of a region. Private words are the owner's alone, carried from one kernel to the next.
 struct RegionHeader {
