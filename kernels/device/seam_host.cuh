@@ -166,13 +166,22 @@ inline u64x2 ll128_load(const void* p, Place place = Place::here()) {
   return value;
 }
 
+template <class V>
+simt::Watch watch_for(const void* p, const V& seen) {
+  static_assert(sizeof(V) % 4 == 0 && sizeof(V) <= sizeof(simt::Watch::seen));
+  simt::Watch watch{.word = p, .bytes = sizeof(V)};
+  std::memcpy(watch.seen, &seen, sizeof(V));
+  return watch;
+}
+
 // Parks the lane until the word at p is not `seen` any more, the abort word is set, or the executor wants the lane to
 // look at the clock.
 class Spin {
  public:
   template <class V>
-  bool pause(const void* p, const V& seen, const std::uint32_t* abort) {
-    simt::park(p, &seen, sizeof(V), abort);
+  bool pause(const void* p, const V& seen, const std::uint32_t* abort, Place place = Place::here()) {
+    const simt::Watch watch = watch_for(p, seen);
+    simt::park(&watch, 1, abort, place);
     return true;
   }
 };
@@ -182,13 +191,10 @@ class SpinAny {
   void begin() { count_ = 0; }
   template <class V>
   void watch(const V* p, const V& seen) {
-    simt::Watch& watch = watches_[count_++];
-    watch.word = p;
-    watch.bytes = sizeof(V);
-    std::memcpy(watch.seen, &seen, sizeof(V));
+    watches_[count_++] = watch_for(p, seen);
   }
-  bool pause(const std::uint32_t* abort) {
-    simt::park_any(watches_, count_, abort);
+  bool pause(const std::uint32_t* abort, Place place = Place::here()) {
+    simt::park(watches_, count_, abort, place);
     return true;
   }
 

@@ -27,12 +27,11 @@ void stored(const void* word);  // explore: wakes who watches this line
 struct Watch {  // a word and the value of it that a lane did not like
   const void* word = nullptr;
   std::uint32_t bytes = 0;  // 4, 8 or 16
-  alignas(16) unsigned char seen[16]{};
+  std::uint32_t seen[4]{};
 };
-// Waits until one of the words is not as seen any more, until *abort (unless null) is not 0, or until the lane should
-// look at the clock. Compares values, so no wake-up is lost.
-void park(const void* word, const void* seen, std::size_t bytes, const std::uint32_t* abort);
-void park_any(const Watch* watches, unsigned count, const std::uint32_t* abort);
+// Waits until one of the words (1 or more) is not as seen any more, until *abort (unless null) is not 0, or until the
+// lane should look at the clock. Compares values, so no wake-up is lost.
+void park(const Watch* watches, unsigned count, const std::uint32_t* abort, Place place);
 
 // All live threads of the block, or the first `threads` to come at barrier `id`. True when a vote of theirs was.
 bool block_barrier(unsigned id, unsigned threads, bool vote, Place place);

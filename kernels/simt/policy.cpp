@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/simt/policy.hpp"
+
+namespace rondo::simt {
+
+Chooser::Chooser(const Options& options, Random& random)
+    : options_(options), random_(random), changes_left_(options.pct_changes), next_change_(next_gap()) {}
+
+std::uint64_t Chooser::next_gap() { return 1 + random_.below(2 * options_.pct_steps / (options_.pct_changes + 1)); }
+
+// Above all that a change point gives.
+std::uint64_t Chooser::initial_priority() { return options_.pct_changes + 1 + (random_.bits() >> 8); }
+
+void Chooser::prioritise(Grid& grid) { grid.priority = initial_priority(); }
+
+void Chooser::prioritise(Block& block) {
+  block.priority = initial_priority();
+  for (unsigned t = 0; t < block.lane_count; ++t) {
+    Lane& lane = block.lanes[t];
+    if (t % kWarpLanes == 0) lane.warp->priority = initial_priority();
+    lane.own_priority = initial_priority();
+    switch (options_.policy) {
+      case Policy::pct_warp:
+        lane.priority = &lane.warp->priority;
+        break;
+      case Policy::pct_block:
+        lane.priority = &block.priority;
+        break;
+      case Policy::pct_rank:
+        lane.priority = &block.grid->priority;
+        break;
+      default:
+        lane.priority = &lane.own_priority;
+    }
+  }
+}
+
+Lane& Chooser::choose(const LaneList& ready) {
+  if (options_.policy == Policy::random) return ready[random_.below(ready.size())];
+  if (has_priorities()) return highest(ready);
+  if (turn_ >= ready.size()) turn_ = 0;
+  return ready[turn_++];
+}
+
+// Lanes of one unit have one priority: any of them.
+Lane& Chooser::highest(const LaneList& ready) {
+  Lane* best = &ready[0];
+  std::uint64_t equals = 1;
+  for (std::size_t i = 1; i < ready.size(); ++i) {
+    Lane& lane = ready[i];
+    if (*lane.priority > *best->priority) {
+      best = &lane;
+      equals = 1;
+    } else if (*lane.priority == *best->priority && random_.one_in(++equals)) {
+      best = &lane;
+    }
+  }
+  newly_ready_ = false;
+  return *best;
+}
+
+Lane* Chooser::replacement(const Lane& running, const LaneList& ready, std::uint64_t step) {
+  if (has_priorities()) change_priorities(running, step);
+  if (ready.empty()) return nullptr;
+  if (has_priorities()) return higher(running, ready);
+  if (options_.policy == Policy::random && random_.below(100) < options_.switch_percent) {
+    return &ready[random_.below(ready.size())];
+  }
+  return nullptr;
+}
+
+void Chooser::change_priorities(const Lane& running, std::uint64_t step) {
+  if (changes_left_ == 0 || step < next_change_) return;
+  *running.priority = changes_left_--;
+  next_change_ = step + next_gap();
+  newly_ready_ = true;
+}
+
+Lane* Chooser::higher(const Lane& running, const LaneList& ready) {
+  // The running one was the highest, so without a new one only its equals are to be considered.
+  Lane& candidate = newly_ready_ ? highest(ready) : ready[random_.below(ready.size())];
+  if (*candidate.priority > *running.priority) return &candidate;
+  return *candidate.priority == *running.priority && random_.one_in(2) ? &candidate : nullptr;
+}
+
+}  // namespace rondo::simt
