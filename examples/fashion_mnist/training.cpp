@@ -61,7 +61,7 @@ std::vector<rondo::trainer::Parameter> parameters(Network& network) {
 
 class Trainer {
  public:
-  Trainer(rondo::Communicator& communicator, const Settings& settings);
+  Trainer(rondo::Communicator& gradients, rondo::Communicator& host, const Settings& settings);
   bool run();
 
  private:
@@ -111,15 +111,15 @@ void check_division(std::size_t images, const Settings& settings, std::size_t wo
 }
 
 // Each rank starts from other numbers: only the broadcast from rank 0 makes the replicas equal.
-Trainer::Trainer(rondo::Communicator& communicator, const Settings& settings)
-    : communicator_(communicator),
+Trainer::Trainer(rondo::Communicator& gradients, rondo::Communicator& host, const Settings& settings)
+    : communicator_(host),
       settings_(settings),
       train_set_(load(settings.data, "train", settings.limit)),
       test_set_(load(settings.data, "t10k", 0)),
-      network_(settings.seed + static_cast<std::uint32_t>(communicator.rank())),
-      sampler_(train_set_.size(), communicator.rank(), communicator.world_size(), {.seed = settings.seed}),
-      synchronizer_(communicator, parameters(network_), {.first_bucket_bytes = kFirstBucketBytes}) {
-  check_division(train_set_.size(), settings, world(communicator));
+      network_(settings.seed + static_cast<std::uint32_t>(host.rank())),
+      sampler_(train_set_.size(), host.rank(), host.world_size(), {.seed = settings.seed}),
+      synchronizer_(gradients, parameters(network_), {.first_bucket_bytes = kFirstBucketBytes}) {
+  check_division(train_set_.size(), settings, world(host));
   network_.round_values();  // the synchronizer has brought rank 0's
 }
 
@@ -191,32 +191,33 @@ bool Trainer::print_claims(bool covered, bool identical, double percent) {
 }
 
 bool Trainer::run() {
-  print("# {} ranks, global batch {} ({} a rank), {} training and {} test images\n", communicator_.world_size(),
-        settings_.global_batch, settings_.global_batch / world(communicator_), train_set_.size(), test_set_.size());
+  print("# {} ranks, gradients on {}, global batch {} ({} a rank), {} training and {} test images\n",
+        communicator_.world_size(), settings_.label, settings_.global_batch,
+        settings_.global_batch / world(communicator_), train_set_.size(), test_set_.size());
   Epoch first, last;
   bool covered = true;
   for (int epoch = 0; epoch < settings_.epochs; ++epoch) {
     last = train_epoch(epoch);
     if (epoch == 0) first = last;
     covered &= last.covered;
-    print("epoch {}: loss {:.5f}, test accuracy {:.2f} %, {:.0f} images/s\n", epoch + 1, last.loss, last.accuracy,
-          last.images_per_second);
+    print("epoch {}: loss {:.5f}, test accuracy {:.2f} %, {:.0f} images/s ({})\n", epoch + 1, last.loss, last.accuracy,
+          last.images_per_second, settings_.label);
   }
   const bool identical = replicas_identical();
   const bool all = print_claims(covered, identical, last.accuracy);
   print(
       "result world={} epochs={} first_epoch_loss={:.9g} loss={:.9g} accuracy={:.2f} images_per_second={:.0f} "
-      "parameters={:016x} replicas={} shards={}\n",
+      "parameters={:016x} replicas={} shards={} device={}\n",
       communicator_.world_size(), settings_.epochs, first.loss, last.loss, last.accuracy, last.images_per_second,
-      hash(network_), identical ? "identical" : "different", covered ? "exact" : "wrong");
+      hash(network_), identical ? "identical" : "different", covered ? "exact" : "wrong", settings_.label);
   communicator_.barrier();  // a launcher may stop the others when one fails; rank 0 has printed by now
   return all;
 }
 
 }  // namespace
 
-bool train(rondo::Communicator& communicator, const Settings& settings) {
-  return Trainer(communicator, settings).run();
+bool train(rondo::Communicator& gradients, rondo::Communicator& host, const Settings& settings) {
+  return Trainer(gradients, host, settings).run();
 }
 
 }  // namespace fashion_mnist

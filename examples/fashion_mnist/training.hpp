@@ -19,10 +19,12 @@ struct Settings {
   std::size_t limit = 0;        // images of the training set to use; 0: all
   double minimum_accuracy = 0;  // percent, claimed after the last epoch; 0: not claimed
   bool synchronise = true;      // false leaves every all_reduce out, and every claim must then fail
+  std::string label = "cpu";    // of the device that gradients go through, printed in every line that holds a time
 };
 
 // Collective. Trains, prints on rank 0 a line per epoch, one per claim, and a last one that starts with "result".
-// Returns whether all claims hold. std::runtime_error when the settings or the data do not allow it.
-bool train(rondo::Communicator& communicator, const Settings& settings);
+// Gradients are averaged by `gradients`, on its device; sums of the host go over `host`, of the same ranks, which may
+// be the same communicator. Returns whether all claims hold. std::runtime_error when settings or data do not allow it.
+bool train(rondo::Communicator& gradients, rondo::Communicator& host, const Settings& settings);
 
 }  // namespace fashion_mnist

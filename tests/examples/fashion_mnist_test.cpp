@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer as processes, on a small data set of the test's own. What it claims must hold, and must fail when the
 // all_reduce is left out.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -100,9 +101,10 @@ TEST_CASE("what cannot be trained is refused in a sentence") {
   CHECK(indivisible.code == 1);
   CHECK(
       contains(indivisible.err + indivisible.out, "2399 images in global batches of 240 do not divide among 3 ranks"));
-  const Ended device = run({tool("fashion_mnist"), "--device", "cuda", "--data", data.path()});
+  const Ended device = run({tool("fashion_mnist"), "--device", "cuda", "--data", data.path()},
+                           {.environment = {"CUDA_VISIBLE_DEVICES="}});
   CHECK(device.code == 1);
-  CHECK(contains(device.err, "--device cuda is not in this build"));
+  CHECK(std::count(device.err.begin(), device.err.end(), '\n') == 1);
   const Ended flag = run({tool("fashion_mnist"), "--epoch", "3"});
   CHECK(flag.code == 2);
   CHECK(contains(flag.err, "--epoch"));
