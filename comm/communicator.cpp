@@ -128,4 +128,6 @@ std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t by
 }
 void* Communicator::window_data(const detail::WindowState& state) { return state.memory.get(); }
 
+detail::CommunicatorImpl& detail::impl_of(Communicator& communicator) { return *communicator.impl_; }
+
 }  // namespace rondo

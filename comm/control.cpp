@@ -36,6 +36,7 @@ void Control::announce_waiting(const Signature& signature) {
   send_all({.kind = Kind::waiting, .signature = signature});
 }
 void Control::announce_departure() { send_all({.kind = Kind::departure}); }
+void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
 
 // A message is far smaller than a socket's buffer and there are few of them: one that does not fit whole is a peer
 // that has read nothing for long, and its connection is given up, which tells it as much.
@@ -80,6 +81,9 @@ void Control::deliver(Peer& peer) {
     case Kind::departure:
       peer.departed = true;
       events_.departed(peer.rank);
+      return;
+    case Kind::unmapped:
+      events_.unmapped(peer.rank);
       return;
   }
   events_.failed(peer.rank, ErrorCode::corrupt_message, peer.rank,

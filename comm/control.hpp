@@ -26,6 +26,7 @@ class Control {
     std::function<void(int peer, ErrorCode code, int culprit, std::string_view sentence)> failed;
     std::function<void(int peer, const Signature& signature)> waiting;
     std::function<void(int peer)> departed;
+    std::function<void(int peer)> unmapped;
     std::function<void(int peer, std::string_view reason)> lost;  // end of stream without a goodbye
   };
 
@@ -41,9 +42,10 @@ class Control {
   void announce_failure(ErrorCode code, int culprit, std::string_view sentence);
   void announce_waiting(const Signature& signature);
   void announce_departure();
+  void announce_unmapped();
 
  private:
-  enum class Kind : std::uint32_t { failure = 1, waiting = 2, departure = 3 };
+  enum class Kind : std::uint32_t { failure = 1, waiting = 2, departure = 3, unmapped = 4 };
   struct Message {
     Kind kind{};
     std::int32_t code = 0;

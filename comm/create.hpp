@@ -13,6 +13,7 @@ namespace rondo::comm {
 
 std::vector<Communicator> make_local(int world_size, const Options& options);
 Communicator split(detail::CommunicatorImpl& parent, int color, int key);
+Communicator split(detail::CommunicatorImpl& parent, int color, int key, const Options& options);
 Communicator shrink(detail::CommunicatorImpl& failed);
 
 // Meets the other ranks at `place`: kExchanges calls of exchange(), whatever happens short of an error.

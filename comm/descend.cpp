@@ -52,10 +52,10 @@ std::vector<T> gather_all(detail::CommunicatorImpl& impl, const T& value) {
 }
 
 // Threads share a pointer: the group's first rank makes what they share, and keeps it until all have it.
-Communicator split_threads(detail::CommunicatorImpl& parent, const std::vector<int>& group) {
+Communicator split_threads(detail::CommunicatorImpl& parent, const std::vector<int>& group, const Options& options) {
   std::shared_ptr<LocalGroup> shared;
   if (!group.empty() && group.front() == parent.rank()) {
-    shared = make_local_group(static_cast<int>(group.size()), parent.options());
+    shared = make_local_group(static_cast<int>(group.size()), options);
   }
   const auto pointers = gather_all(parent, reinterpret_cast<std::uintptr_t>(&shared));
   if (!group.empty()) {
@@ -67,7 +67,8 @@ Communicator split_threads(detail::CommunicatorImpl& parent, const std::vector<i
   return join_local_group(shared, static_cast<int>(own - group.begin()));
 }
 
-Communicator split_processes(detail::CommunicatorImpl& parent, int color, const std::vector<int>& group) {
+Communicator split_processes(detail::CommunicatorImpl& parent, int color, const std::vector<int>& group,
+                             const Options& options) {
   const int child = parent.next_child();
   if (group.empty()) {
     for (int i = 0; i < kExchanges; ++i) parent.all_gather_bytes({});
@@ -82,7 +83,7 @@ Communicator split_processes(detail::CommunicatorImpl& parent, int color, const 
   bootstrap.job_ranks.clear();
   for (const int r : group) bootstrap.job_ranks.push_back(job_ranks[static_cast<std::size_t>(r)]);
   ParentStore place(parent, group);
-  return connect(std::move(bootstrap), place, parent.options(), parent.team().monitor());
+  return connect(std::move(bootstrap), place, options, parent.team().monitor());
 }
 
 Communicator shrink_threads(detail::CommunicatorImpl& failed, Store& place, const std::string& name, int rank, int size,
@@ -99,14 +100,18 @@ Communicator shrink_threads(detail::CommunicatorImpl& failed, Store& place, cons
 }  // namespace
 
 Communicator split(detail::CommunicatorImpl& parent, int color, int key) {
+  return split(parent, color, key, parent.options());
+}
+
+Communicator split(detail::CommunicatorImpl& parent, int color, int key, const Options& options) {
   auto members = gather_all(parent, Member{color, key, parent.rank()});
   std::erase_if(members, [&](const Member& m) { return m.color != color || color < 0; });
   std::sort(members.begin(), members.end(),
             [](const Member& a, const Member& b) { return std::tie(a.key, a.rank) < std::tie(b.key, b.rank); });
   std::vector<int> group;
   for (const Member& m : members) group.push_back(m.rank);
-  if (!parent.team().monitor()) return split_threads(parent, group);
-  return split_processes(parent, color, group);
+  if (!parent.team().monitor()) return split_threads(parent, group, options);
+  return split_processes(parent, color, group, options);
 }
 
 Communicator shrink(detail::CommunicatorImpl& failed) {

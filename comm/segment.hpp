@@ -33,6 +33,7 @@ struct RankLine {
   alignas(kLine) std::atomic<std::uint32_t> sleeping;  // the rank: 1 before it sleeps on its doorbell; peers read
   std::atomic<std::uint32_t> departed;                 // the rank, once: it has destroyed its communicator
   std::atomic<std::uint32_t> lost;                     // any monitor, once: its process is gone
+  std::atomic<std::uint32_t> unmapped;                 // the rank, once: it maps no peer's device memory any more
   alignas(kLine) std::atomic<std::uint64_t> arrived;   // the rank: sequence of the latest collective it has entered
   std::array<HistoryEntry, kHistory> history;
 };

@@ -13,7 +13,7 @@
 namespace rondo::comm {
 
 struct Team::Remote {
-  std::atomic<bool> departed{false}, lost{false};
+  std::atomic<bool> departed{false}, lost{false}, unmapped{false};
   mutable std::mutex mutex;
   Signature waiting{};
 };
@@ -41,6 +41,10 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   };
   events.departed = [this, remote](int peer) {
     remote(peer).departed = true;
+    parts_.bells.ring(own_index());
+  };
+  events.unmapped = [this, remote](int peer) {
+    remote(peer).unmapped = true;
     parts_.bells.ring(own_index());
   };
   events.lost = [this, remote](int peer, std::string_view reason) {
@@ -111,13 +115,35 @@ void Team::fail(ErrorCode code, int culprit, std::string_view sentence) {
 void Team::await_verdict(int peer) const {
   constexpr auto kPatience = std::chrono::milliseconds(250);
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (!failure_.raised() && !departed(peer) && !lost(peer)) {
-    const auto left = until - std::chrono::steady_clock::now();
-    if (left <= std::chrono::steady_clock::duration::zero()) return;
-    pollfd bell{parts_.bells.fd(own_index()), POLLIN, 0};
-    ::poll(&bell, 1, 1 + static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()));
-    parts_.bells.drain(own_index());
+  while (!failure_.raised() && !departed(peer) && !lost(peer) && sleep_until(until)) {
   }
+}
+
+bool Team::sleep_until(std::chrono::steady_clock::time_point until) const {
+  const auto left = until - std::chrono::steady_clock::now();
+  if (left <= std::chrono::steady_clock::duration::zero()) return false;
+  pollfd bell{parts_.bells.fd(own_index()), POLLIN, 0};
+  ::poll(&bell, 1, 1 + static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()));
+  parts_.bells.drain(own_index());
+  return true;
+}
+
+void Team::announce_unmapped() {
+  own_line().unmapped.store(1, std::memory_order_seq_cst);
+  parts_.bells.ring_all();
+  if (control_) control_->announce_unmapped();
+}
+
+bool Team::await_unmapped(int peer, std::chrono::steady_clock::time_point until) const {
+  while (!unmapped(peer) && !departed(peer) && !lost(peer)) {
+    if (!sleep_until(until)) return false;
+  }
+  return true;
+}
+
+bool Team::unmapped(int peer) const {
+  if (!shares_memory(peer)) return remotes_[static_cast<std::size_t>(peer)]->unmapped;
+  return parts_.segment.line(placement(peer).segment_index).unmapped.load(std::memory_order_acquire) != 0;
 }
 
 bool Team::departed(int peer) const {

@@ -3,6 +3,7 @@
 // failure they share. Built by connect.cpp or local.cpp; the collectives run on it.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -65,6 +66,9 @@ class Team {
   void await_verdict(int peer) const;
   bool departed(int peer) const;  // it destroyed its communicator; what it had sent is still here
   bool lost(int peer) const;      // its process is gone
+  // Devices: a rank frees what it exported once its importers have let go of it, or are gone. False: not by then.
+  void announce_unmapped();
+  bool await_unmapped(int peer, std::chrono::steady_clock::time_point until) const;
   // The latest collective the peer is known to be in: its history in shared memory, or what it announced while waiting.
   std::uint64_t arrived(int peer) const;
   // The peer's signature of that sequence number, when it is known.
@@ -74,6 +78,8 @@ class Team {
  private:
   struct Remote;  // what the monitor learns of a rank of another node
   void on_exit(int peer);
+  bool unmapped(int peer) const;
+  bool sleep_until(std::chrono::steady_clock::time_point until) const;  // or the doorbell; false: it is too late
 
   Parts parts_;
   Failure failure_;

@@ -48,9 +48,11 @@ struct Card {
 
 class Cards {
  public:
-  // Collective. Error(mismatch) when ranks asked for different kinds of device; `cards` as exchanged, in rank order.
-  static Cards exchange(const HostWorld& world, const Card& own);
-  Cards(int rank, std::vector<Card> cards);
+  // Collective. `own`: this rank's settings, which give way to rank 0's. Error(mismatch), on every rank, when ranks
+  // asked for different kinds of device.
+  static Cards exchange(const HostWorld& world, const cuda::Api& api, rondo::Device::Kind kind, int device,
+                        const Settings& own);
+  Cards(int rank, std::vector<Card> cards) : rank_(rank), cards_(std::move(cards)) {}  // in rank order
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(cards_.size()); }
@@ -60,7 +62,6 @@ class Cards {
   std::uint64_t communicator() const { return of(0).token; }
 
   bool same_process(int a, int b) const { return of(a).process == of(b).process && of(a).node == of(b).node; }
-  bool same_device(int a, int b) const { return of(a).uuid == of(b).uuid && of(a).node == of(b).node; }
   std::vector<int> on_device_of(int rank) const;  // ascending
   // Several processes use this rank's device: they are time-sliced unless something like MPS runs.
   bool time_sliced() const;
@@ -71,8 +72,5 @@ class Cards {
   int rank_;
   std::vector<Card> cards_;
 };
-
-// This rank's card. `held`: see Budget.
-Card make_card(const cuda::Api& api, int device, const HostWorld& world, const Settings& settings);
 
 }  // namespace rondo::comm::device

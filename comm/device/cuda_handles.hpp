@@ -26,7 +26,7 @@ class DeviceScope {
   int before_ = -1;
 };
 
-namespace detail {
+namespace owners {
 // What all owners have in common: a raw handle of a device, given back by Close(api, handle).
 template <class Raw, auto Close>
 class Owner {
@@ -62,14 +62,14 @@ void close_registration(const cuda::Api&, int device, std::byte* raw) noexcept;
 void close_import(const cuda::Api&, int device, std::byte* raw) noexcept;
 void close_stream(const cuda::Api&, int device, cudaStream_t raw) noexcept;
 void close_event(const cuda::Api&, int device, cudaEvent_t raw) noexcept;
-}  // namespace detail
+}  // namespace owners
 
-using DeviceMemory = detail::Owner<std::byte*, detail::close_memory>;
-using PinnedMemory = detail::Owner<std::byte*, detail::close_pinned>;            // HostAlloc: portable, mapped
-using HostRegistration = detail::Owner<std::byte*, detail::close_registration>;  // of memory that others own
-using ImportedMemory = detail::Owner<std::byte*, detail::close_import>;
-using Stream = detail::Owner<cudaStream_t, detail::close_stream>;
-using Event = detail::Owner<cudaEvent_t, detail::close_event>;
+using DeviceMemory = owners::Owner<std::byte*, owners::close_memory>;
+using PinnedMemory = owners::Owner<std::byte*, owners::close_pinned>;            // HostAlloc: portable, mapped
+using HostRegistration = owners::Owner<std::byte*, owners::close_registration>;  // of memory that others own
+using ImportedMemory = owners::Owner<std::byte*, owners::close_import>;
+using Stream = owners::Owner<cudaStream_t, owners::close_stream>;
+using Event = owners::Owner<cudaEvent_t, owners::close_event>;
 
 DeviceMemory allocate_device(const cuda::Api& api, int device, std::size_t bytes);  // contents: anything
 PinnedMemory allocate_pinned(const cuda::Api& api, int device, std::size_t bytes);  // zeroed

@@ -27,9 +27,9 @@ struct HostWorld {
   std::chrono::milliseconds join_timeout{300'000};
   // Collective: a value from every rank, in rank order. Throws the communicator's failure.
   std::function<std::vector<Bytes>(std::span<const std::byte>)> exchange;
-  // This rank maps nothing of its peers any more; and whether `peer` has said so, or is gone.
+  // This rank maps nothing of its peers any more; and whether `peer` has said so by then, or is gone.
   std::function<void()> announce_unmapped;
-  std::function<bool(int peer)> unmapped;
+  std::function<bool(int peer, std::chrono::steady_clock::time_point until)> await_unmapped;
 
   int local_rank() const;  // among the ranks of this node
 };

@@ -11,6 +11,7 @@
 #include "comm/device/budget.hpp"
 #include "comm/device/cards.hpp"
 #include "comm/device/cuda_handles.hpp"
+#include "comm/device/exports.hpp"
 #include "comm/device/host_world.hpp"
 
 namespace rondo::comm::device {
@@ -18,11 +19,11 @@ namespace rondo::comm::device {
 // Where everything lies, from what rank 0 asks for: slots shrink first, then channels, until region and staging area
 // fit into settings.device_bytes. `one_island`: false leaves Simple alone, whose slots a proxy can move.
 // Error(invalid_argument) when the least layout does not fit.
-struct Plan {
+struct RegionPlan {
   kernels::device::RegionLayout layout;
   std::size_t staging_bytes = 0;
 };
-Plan plan_regions(int world_size, const Settings& settings, BlockShare share, bool one_island);
+RegionPlan plan_regions(int world_size, const Settings& settings, BlockShare share, bool one_island);
 // A FIFO that the layout leaves out has no slots.
 inline bool has_protocol(const kernels::device::RegionLayout& layout, kernels::device::Protocol protocol) {
   return layout.fifo[static_cast<int>(protocol)].slots != 0;
@@ -36,9 +37,6 @@ enum class Reach : unsigned char {
   host,    // this node, but devices without access to each other: host memory that both map
   proxy    // another node
 };
-
-// Memory that ranks of one process share: freed by the last of them that lets go of it.
-using SharedMemory = std::shared_ptr<DeviceMemory>;
 
 // A rank's allocation as others can open it, and as opened here.
 struct Exported {
@@ -77,8 +75,12 @@ class Regions {
   };
   LinkEnds link_ends(int peer) const;
 
-  // Puts a row into the kernels' table of windows; kernels that are enqueued after it returned see it.
+  // Zeroes device memory, and puts a row into the kernels' table of windows: neither waits for any kernel, and kernels
+  // that are enqueued after it returned see it.
+  void zero(std::byte* memory, std::size_t bytes);
   void set_window(int window, std::span<std::byte* const> by_rank);
+  // Frees memory that other processes may still map once they have said that they do not: at destruction.
+  void keep(SharedMemory memory);
 
   const cuda::Api& api() const { return api_; }
   int device() const { return device_; }
@@ -87,11 +89,23 @@ class Regions {
 
  private:
   struct Parts;
+  void find_reach();
+  void allocate_links();
+  void share_device_memory();
+  void share_host_memory();
+  void fill_team();
+  std::vector<int> neighbours() const;   // ranks of this node, this one included
+  std::string find_denial() const;       // of access between two of them; empty: none is known
+  std::byte* region_of(int rank) const;  // as kernels reach it; null: on another node
+  std::size_t staging_offset() const;
+  std::size_t link_area_bytes() const;
+  void copy_in(const void* from, std::byte* to, std::size_t bytes);
+
   const cuda::Api& api_;
   int device_;
   HostWorld world_;
   Cards cards_;
-  Plan plan_;
+  RegionPlan plan_;
   std::vector<Reach> reach_;
   bool in_host_memory_ = false;
   std::unique_ptr<Parts> parts_;

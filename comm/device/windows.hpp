@@ -50,8 +50,17 @@ class Windows {
 
  private:
   struct Entry;
-  struct Request;
-  Allocation add(const Request& request);
+  struct Arrival;
+  using Set = std::uint64_t;  // a bit per window
+
+  Allocation arrive(Arrival mine, std::byte* data);
+  Set retired() const;
+  int find_reusable(Set collected, std::size_t bytes) const;
+  void discard(Set collected);
+  Allocation renew(int window, std::size_t bytes);
+  Allocation add(const Arrival& wish, std::byte* data);
+  Export prepare(Entry& entry, bool allocates);
+  void connect(int window, const std::vector<Bytes>& exports);
 
   Regions& regions_;
   std::vector<std::unique_ptr<Entry>> entries_;  // by window; null: free

@@ -46,10 +46,13 @@ struct Rendezvous {
   Store* store = nullptr;
 };
 
+class Communicator;
+
 namespace detail {
 class CommunicatorImpl;
 struct WorkState;
 struct WindowState;
+CommunicatorImpl& impl_of(Communicator& communicator);
 }  // namespace detail
 
 // An asynchronous call. Dropping a Work does not cancel it; the buffers must live until it is done.
@@ -169,6 +172,7 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   void submit(const Call& call);
 
  private:
+  friend detail::CommunicatorImpl& detail::impl_of(Communicator& communicator);
   std::shared_ptr<detail::WindowState> allocate_bytes(std::size_t bytes);
   static void* window_data(const detail::WindowState& state);
   std::unique_ptr<detail::CommunicatorImpl> impl_;
