@@ -76,7 +76,11 @@ TEST_CASE("simt: an abort word wakes who waits") {
   std::uint32_t abort_word = 0, word = 0;
   Tally drained;
   const Outcome outcome = run(exploring(simt::Policy::random, 2), {.threads = 33}, [&] {
-    if (thread_index() == 32) return store_release(&abort_word, 1);
+    if (thread_index() == 32) {
+      store_release(&abort_word, 1);
+      while (drained < 32) load_relaxed(&word);  // never leaves the others to be polled
+      return;
+    }
     Spin spin;
     while (load_acquire(&word) == 0 && load_relaxed(&abort_word) == 0) spin.pause(&word, 0u, &abort_word);
     ++drained;

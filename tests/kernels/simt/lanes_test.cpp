@@ -45,6 +45,7 @@ TEST_CASE("simt: block_or tells all lanes of one vote") {
     const Outcome outcome = run(exploring(simt::Policy::random, voter), {.threads = 64}, [&] {
       if (block_or(thread_index() == voter)) ++yes;
       if (block_or(false)) ++late;  // a vote does not outlive its barrier
+      if (block_or(false)) ++late;
     });
     CHECK(outcome.status == Status::ok);
     CHECK(yes == (voter < 64 ? 64u : 0u));

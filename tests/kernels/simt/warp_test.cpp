@@ -55,14 +55,23 @@ TEST_CASE("simt: different operations of one warp are named") {
 }
 
 TEST_CASE("simt: a warp operation without a lane that has returned is named") {
-  for (const unsigned leaver : {0u, 31u}) {  // before the others come, and after
+  for (const bool others_wait_first : {false, true}) {
+    std::uint32_t flag = 0;
     const Outcome outcome = run({}, {}, [&] {
-      if (lane_index() != leaver) warp_sync();
+      if (lane_index() != 7) {
+        store_relaxed(&flag, 1);
+        if (!others_wait_first) block_sync();
+        warp_sync();
+      } else if (others_wait_first) {
+        Spin spin;  // it looks only when nobody else can run
+        while (load_relaxed(&flag) == 0) spin.pause(&flag, 0u, nullptr);
+      }
     });
     INFO(outcome.report);
     CHECK(outcome.status == Status::misuse);
     CHECK(outcome.says("has returned"));
     CHECK(outcome.says("warp_test.cpp:"));
+    CHECK(outcome.says("waits for all of it") == others_wait_first);
   }
 }
 
