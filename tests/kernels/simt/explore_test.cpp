@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules: repeatable by their seed, adversarial enough to find an order bug, and weak where CUDA's memory is.
+#include <set>
+#include <vector>
+
 #include "tests/kernels/simt/run.hpp"
 
 using namespace rondo;
@@ -182,6 +185,51 @@ TEST_CASE("simt: of an ll line each word is whole, the line is not") {
   }
   CHECK(torn_lines > 0);
   CHECK(torn_words == 0);
+}
+
+TEST_CASE("simt: the words of an ll line are stored and loaded in either order") {
+  unsigned loaded_second_first = 0, stored_second_first = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    alignas(16) std::uint64_t line[2] = {}, other[2] = {};
+    const Outcome outcome = run(exploring(Policy::random, seed), {.blocks = 2, .threads = 1}, [&] {
+      if (block_index() == 0) {
+        store_relaxed(&line[1], 1);
+        store_relaxed(&line[0], 1);
+        ll_store(other, {1, 1});
+      } else {
+        const u64x2 value = ll_load(line);
+        loaded_second_first += value.x == 1 && value.y == 0;
+        const std::uint64_t second = load_relaxed(&other[1]);
+        stored_second_first += second == 1 && load_relaxed(&other[0]) == 0;
+      }
+    });
+    CHECK(outcome.status == Status::ok);
+  }
+  CHECK(loaded_second_first > 0);
+  CHECK(stored_second_first > 0);
+}
+
+TEST_CASE("simt: pct runs the unit of the highest priority, in all orders") {
+  for (const Policy policy : {Policy::pct_lane, Policy::pct_warp, Policy::pct_block}) {
+    std::set<std::vector<unsigned>> orders;
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+      std::vector<unsigned> turns;  // of units, repetitions left out
+      simt::Options options = exploring(policy, seed);
+      options.pct_changes = 0;
+      const unsigned threads = policy == Policy::pct_lane ? 1 : 32;
+      std::uint64_t word = 0;
+      const Outcome outcome = run(options, {.blocks = 4, .threads = threads}, [&] {
+        for (int i = 0; i < 4; ++i) {
+          load_relaxed(&word);
+          if (turns.empty() || turns.back() != block_index()) turns.push_back(block_index());
+        }
+      });
+      CHECK(outcome.status == Status::ok);
+      CHECK(turns.size() == 4);
+      orders.insert(turns);
+    }
+    CHECK(orders.size() > 15);
+  }
 }
 
 TEST_CASE("simt: an incremental run pauses, ends grid by grid and can be fed") {

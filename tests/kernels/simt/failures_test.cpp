@@ -73,7 +73,8 @@ TEST_CASE("simt: before a deadlock the clock may jump, so that deadlines are see
 }
 
 TEST_CASE("simt: an abort word wakes who waits") {
-  std::uint32_t abort_word = 0, word = 0;
+  alignas(128) std::uint32_t abort_word = 0;
+  alignas(128) std::uint32_t word = 0;
   Tally drained;
   const Outcome outcome = run(exploring(simt::Policy::random, 2), {.threads = 33}, [&] {
     if (thread_index() == 32) {

@@ -120,7 +120,7 @@ struct Line128 {
 
 TEST_CASE("simt: an ll128 line is whole once its flag is there") {
   for (const bool weak : {false, true}) {
-    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    for (std::uint64_t seed = 0; seed < 400; ++seed) {
       Line128 line;
       const auto policy = static_cast<simt::Policy>(1 + seed % (simt::kPolicyCount - 1));
       const Outcome outcome = run(exploring(policy, seed, weak), {.blocks = 2}, [&] {
