@@ -2,7 +2,7 @@
 # librondo.so, made of the layers, and what `cmake --install` puts where. Include it after the layers.
 include(CMakePackageConfigHelpers)
 
-set(layers base kernels comm proto rendezvous runtime trainer)
+set(layers base kernels simt comm proto rendezvous runtime trainer)
 set(parts "")
 set(header_dirs "")
 foreach(layer IN LISTS layers)

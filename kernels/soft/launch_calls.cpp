@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels, run by the host executor on the stream's thread.
+#include <cstring>
+
+#include "kernels/simt/scheduler.hpp"
+#include "kernels/soft/call.hpp"
+#include "kernels/soft/devices.hpp"
+#include "kernels/soft/kernel.hpp"
+#include "kernels/soft/submit.hpp"
+
+namespace rondo::soft {
+namespace {
+
+struct Launch {
+  const Kernel* kernel;
+  unsigned blocks, threads;
+  Device* device;
+  std::vector<std::byte> argument;  // lanes only read it
+};
+
+cudaError_t code_of(simt::Status status) {
+  return status == simt::Status::misuse ? cudaErrorLaunchFailure : cudaErrorLaunchTimeout;
+}
+
+void run_blocks(Process& here, const Launch& launch, unsigned resident, unsigned watchdog_s) {
+  simt::Options options;
+  options.external = true;
+  options.resident_blocks = resident;
+  options.watchdog_s = watchdog_s;
+  simt::Scheduler scheduler(options);
+  scheduler.add_grid({.name = launch.kernel->name,
+                      .rank = launch.device->number,
+                      .blocks = launch.blocks,
+                      .threads = launch.threads,
+                      .body = launch.kernel->run,
+                      .argument = const_cast<std::byte*>(launch.argument.data())});
+  const simt::Status status = scheduler.run();
+  if (status == simt::Status::ok || here.cancel.load()) return;
+  launch.device->fail(code_of(status));
+  here.report(scheduler.report());
+}
+
+void run(Process& here, const Launch& launch) {
+  unsigned resident = 0;
+  unsigned watchdog_s = 0;
+  {
+    const std::lock_guard lock(here.mutex);
+    resident = static_cast<unsigned>(std::max(here.settings.resident_blocks, 1));
+    watchdog_s = static_cast<unsigned>(here.settings.kernel_timeout.count());
+  }
+  const unsigned taken = std::min(launch.blocks, resident);
+  if (!launch.device->budget.take(taken, here.cancel)) return;
+  run_blocks(here, launch, resident, watchdog_s);
+  launch.device->budget.give_back(taken);
+}
+
+const Kernel* kernel_of(const void* function) {
+  const auto* const kernel = static_cast<const Kernel*>(function);
+  return kernel == nullptr || kernel->magic != kKernelMagic ? nullptr : kernel;
+}
+
+cudaError_t launch_kernel(const void* function, dim3 grid, dim3 block, void** arguments, std::size_t shared_bytes,
+                          cudaStream_t handle) {
+  return device_call([&](Process& here) {
+    const Kernel* const kernel = kernel_of(function);
+    if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    if (arguments == nullptr || arguments[0] == nullptr) return cudaErrorInvalidValue;
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0 ||
+        block.x > kMaxThreadsPerBlock) {
+      return cudaErrorInvalidConfiguration;
+    }
+    const bool flat = grid.y == 1 && grid.z == 1 && block.y == 1 && block.z == 1;
+    if (!flat || shared_bytes != 0) return cudaErrorNotSupported;  // the device seam has neither
+    const std::lock_guard lock(here.mutex);
+    const auto stream = here.stream(handle);
+    if (stream == nullptr || &stream->device() != &here.current()) return cudaErrorInvalidResourceHandle;
+    const auto* const argument = static_cast<const std::byte*>(arguments[0]);
+    auto launch = std::make_shared<const Launch>(
+        Launch{kernel, grid.x, block.x, &stream->device(), {argument, argument + kernel->argument_bytes}});
+    return submit(here, *stream, [&here, launch] { run(here, *launch); });
+  });
+}
+
+cudaError_t attributes(cudaFuncAttributes* out, const void* function) {
+  return device_call([&](Process&) {
+    if (out == nullptr) return cudaErrorInvalidValue;
+    if (kernel_of(function) == nullptr) return cudaErrorInvalidDeviceFunction;
+    *out = {};
+    out->maxThreadsPerBlock = kMaxThreadsPerBlock;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t max_active_blocks(int* out, const void* function, int threads, std::size_t shared_bytes) {
+  return device_call([&](Process& here) {
+    if (out == nullptr || threads <= 0 || threads > kMaxThreadsPerBlock) return cudaErrorInvalidValue;
+    if (kernel_of(function) == nullptr) return cudaErrorInvalidDeviceFunction;
+    if (shared_bytes != 0) return cudaErrorNotSupported;
+    const std::lock_guard lock(here.mutex);
+    *out = blocks_per_multiprocessor(here.settings, threads);
+    return cudaSuccess;
+  });
+}
+
+}  // namespace
+
+void add_launch_calls(cuda::Api& api) {
+  api.LaunchKernel = &launch_kernel;
+  api.FuncGetAttributes = &attributes;
+  api.OccupancyMaxActiveBlocksPerMultiprocessor = &max_active_blocks;
+}
+
+}  // namespace rondo::soft

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/soft/stream.hpp"
+
+#include <csignal>
+
+#include "kernels/soft/device.hpp"
+
+namespace rondo::soft {
+namespace {
+
+// The process's signals are for its own threads to handle.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+Stream::~Stream() {
+  drop();
+  join();
+}
+
+void Stream::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+Ticket Stream::push(Operation operation) {
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this] { work(); });
+  }
+  queue_.push_back(std::move(operation));
+  more_.notify_one();
+  return {timeline_, ++pushed_};
+}
+
+Ticket Stream::tail() const {
+  const std::lock_guard lock(mutex_);
+  return {timeline_, pushed_};
+}
+
+void Stream::finish() {
+  const std::lock_guard lock(mutex_);
+  finishing_ = true;
+  more_.notify_one();
+}
+
+void Stream::drop() {
+  timeline_->close();
+  const std::lock_guard lock(mutex_);
+  dropping_ = true;
+  more_.notify_one();
+}
+
+bool Stream::has_finished() const {
+  const std::lock_guard lock(mutex_);
+  return ended_ || !thread_.joinable();
+}
+
+bool Stream::is_dropping() const {
+  const std::lock_guard lock(mutex_);
+  return dropping_;
+}
+
+bool Stream::take(Operation& operation) {
+  std::deque<Operation> dropped;  // destroyed without the lock: an operation may hold a stream, or the user's object
+  std::unique_lock lock(mutex_);
+  more_.wait(lock, [&] { return dropping_ || finishing_ || !queue_.empty(); });
+  if (dropping_ || queue_.empty()) {
+    dropped.swap(queue_);
+    ended_ = true;
+    lock.unlock();
+    return false;
+  }
+  operation = std::move(queue_.front());
+  queue_.pop_front();
+  return true;
+}
+
+void Stream::work() {
+  Operation operation;
+  for (std::uint64_t number = 1; take(operation); ++number) {
+    for (const Ticket& ticket : operation.after) ticket.wait();
+    if (operation.run && !device_.has_failed() && !is_dropping()) operation.run();
+    operation = {};  // before anybody hears of it: what it held is gone by then
+    timeline_->finish(number);
+  }
+}
+
+}  // namespace rondo::soft

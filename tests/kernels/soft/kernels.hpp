@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of the tests.
+#pragma once
+#include "kernels/device/seam.cuh"
+#include "kernels/soft/kernel.hpp"
+
+namespace rondo::soft::testing {
+
+// Adds a number to each element; an element that is not even touched shows.
+struct Add {
+  std::uint32_t* data;
+  std::uint32_t count, value;
+};
+inline void add_body(const Add& add) {
+  using namespace kernels::device;
+  for (unsigned i = block_index() * block_threads() + thread_index(); i < add.count;
+       i += grid_blocks() * block_threads()) {
+    store<std::uint32_t>(add.data + i, load<std::uint32_t>(add.data + i) + add.value);
+  }
+}
+inline constexpr Kernel kAdd = kernel<add_body, Add>("add");
+
+// Waits until *gate is `open`; then *passed becomes 1.
+struct Gate {
+  const std::uint32_t* gate;
+  std::uint32_t open;
+  std::uint32_t* passed;
+};
+inline void gate_body(const Gate& gate) {
+  using namespace kernels::device;
+  Spin spin;
+  for (;;) {
+    const std::uint32_t seen = load_acquire(gate.gate);
+    if (seen == gate.open) break;
+    spin.pause(gate.gate, seen, nullptr);
+  }
+  if (thread_index() == 0 && block_index() == 0) store_release(gate.passed, 1);
+}
+inline constexpr Kernel kGate = kernel<gate_body, Gate>("gate");
+
+struct Nothing {
+  std::uint32_t unused;
+};
+inline void trap_body(const Nothing&) { kernels::device::trap("the test's trap"); }
+inline constexpr Kernel kTrap = kernel<trap_body, Nothing>("trap");
+
+}  // namespace rondo::soft::testing
