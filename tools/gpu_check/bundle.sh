@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# The bundle: programs, the shared libraries they need but the C library's, data, the kernels' sources and the script.
+
+# Of the C library: what every machine has, in its own version. The programs need one no older than this machine's.
+of_the_system='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnsl|libanl)\.so'
+
+make_bundle() { # file
+  local file=$1 build=$root/build/bundle stage program
+  # shellcheck source=tools/support.sh
+  source "$here/support.sh"
+  make_log_dir gpu-check
+  cd "$root" || return 1
+  step 'bundle: configure' cmake --preset bundle -DRONDO_TESTS=ON || return 1
+  step 'bundle: build' cmake --build --preset bundle --parallel "$(jobs_count)" --target gpu_check || return 1
+  stage=$(mktemp --directory)/rondo-gpu-check
+  mkdir -p "$stage"/{bin,lib/stdc++,data,sources,gpu_check}
+
+  cp "$build"/bin/gpu_*.txt "$stage/bin/"
+  while read -r program; do strip --strip-all -o "$stage/bin/$program" "$build/bin/$program"; done <"$build/bin/gpu_programs.txt"
+  copy_libraries "$stage" "$build"
+  copy_sources "$stage"
+  copy_data "$stage/data"
+  cp "$here/gpu-check" "$stage/"
+  cp "$here"/gpu_check/{common,stages,report}.sh "$stage/gpu_check/"
+  git describe --always --dirty >"$stage/gpu_check/BUNDLE" 2>/dev/null || echo unknown >"$stage/gpu_check/BUNDLE"
+
+  tar --create --owner=0 --group=0 --directory "$(dirname "$stage")" rondo-gpu-check | gzip -9 >"$file"
+  rm -rf "$(dirname "$stage")"
+  local bytes
+  bytes=$(stat --format=%s "$file")
+  echo "$file: $((bytes / 1000000)) MB; needs glibc $(ldd --version | sed --quiet '1s/.* //p') or newer and an NVIDIA driver"
+  ((bytes < 60000000)) || die 1 "$file is $bytes bytes, and 60 MB is the limit."
+}
+
+copy_libraries() { # folder, build folder
+  local path name
+  ldd "$1"/bin/* "$2"/librondo*.so 2>/dev/null | sed --quiet 's/.* => \(\/[^ ]*\) .*/\1/p' | sort --unique |
+    while read -r path; do
+      name=${path##*/}
+      if [[ $name =~ $of_the_system ]]; then continue; fi
+      case $name in
+        # Only for a machine whose own is missing or older: what the driver loads may want a newer one.
+        libstdc++.so.* | libgcc_s.so.*) cp --dereference "$path" "$1/lib/stdc++/$name" ;;
+        *) strip --strip-unneeded -o "$1/lib/$name" "$path" ;;
+      esac
+    done
+  for path in "$2"/librondo*.so; do
+    [[ ! -L $path ]] || path=$(readlink --canonicalize "$path")
+    name=$(objdump --private-headers "$path" | sed --quiet 's/^ *SONAME *//p')
+    strip --strip-unneeded -o "$1/lib/$name" "$path"
+  done
+}
+
+copy_sources() { # folder: what nvcc needs to build librondo_cuda.so anew
+  cd "$root" || return 1
+  cp --parents kernels/*.hpp kernels/algorithms/*.hpp kernels/device/* kernels/cuda/* kernels/include/rondo/*.hpp "$1/sources/"
+  echo '-std=c++20 --expt-relaxed-constexpr -fmad=false -O3 -DRONDO_CUDA_TOOLKIT' >"$1/sources/flags"
+}
+
+# The first images of Fashion-MNIST, in the same format: a header of big-endian numbers, the second of which counts.
+copy_data() { # folder
+  local images=10000 tests=2000
+  if [[ ! -r $data/train-images-idx3-ubyte.gz ]]; then
+    echo "no training data in the bundle: the package dataset-fashion-mnist is not installed"
+    return
+  fi
+  first_items train-images-idx3-ubyte.gz 16 784 "$images" "$1"
+  first_items train-labels-idx1-ubyte.gz 8 1 "$images" "$1"
+  first_items t10k-images-idx3-ubyte.gz 16 784 "$tests" "$1"
+  first_items t10k-labels-idx1-ubyte.gz 8 1 "$tests" "$1"
+}
+first_items() { # file, bytes of its header, bytes of an item, items, folder
+  local count
+  count=$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $(($4 >> 24)) $(($4 >> 16 & 255)) $(($4 >> 8 & 255)) $(($4 & 255)))
+  {
+    zcat "$data/$1" 2>/dev/null | head --bytes=4
+    # shellcheck disable=SC2059 # the count is the format
+    printf "$count"
+    zcat "$data/$1" 2>/dev/null | tail --bytes=+9 | head --bytes=$(($2 - 8 + $3 * $4))
+  } | gzip -9 >"$5/$1"
+}

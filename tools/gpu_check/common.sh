@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# What the stages of gpu-check share: where the programs are, one run with its limit and its log, the counts.
+
+rehearse=false out='' built='' obstacle='' where=checkout device=cuda gpu='' architecture=''
+passed=0 failed=0 skipped=0
+stage_seconds=450 # of a stage; what has no time left is skipped and said to be
+root=$(dirname "$here")
+bin=$root/build/cuda/bin data=/usr/share/datasets/fashion-mnist
+if [[ -f $here/gpu_check/BUNDLE ]]; then
+  where=bundle root=$here bin=$here/bin data=$here/data
+fi
+
+die() { # code, sentence
+  echo "${0##*/}: $2" >&2
+  exit "$1"
+}
+
+# Sets device, gpu and architecture; or obstacle.
+find_device() {
+  if $rehearse; then
+    device=sim gpu=simulated
+    [[ $where == bundle ]] || bin=$root/build/release/bin
+    return 0
+  fi
+  command -v nvidia-smi >/dev/null || { obstacle='no nvidia-smi, so no NVIDIA driver'; return 1; }
+  local line
+  line=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null | head -n 1) || line=''
+  [[ $line == *,* ]] || { obstacle='nvidia-smi finds no GPU'; return 1; }
+  gpu=${line%%,*} architecture=${line##*, }
+  gpu=$(tr ' /' '--' <<<"${gpu#NVIDIA }")
+}
+
+# Programs that can run: built in a checkout; in a bundle looked at, and the kernels rebuilt where none fits the GPU.
+prepare() {
+  if [[ -n $built ]]; then
+    bin=$built
+  elif [[ $where == checkout ]]; then
+    prepare_checkout
+  else
+    prepare_bundle
+  fi
+}
+
+prepare_checkout() {
+  # shellcheck source=tools/support.sh
+  source "$here/support.sh"
+  make_log_dir gpu-check
+  cd "$root" || return 1
+  local preset=cuda flags=(-DRONDO_TESTS=ON)
+  if $rehearse; then preset=release; else flags+=("-DRONDO_CUDA_ARCHITECTURES=${architecture/./}-real"); fi
+  step "$preset: configure" cmake --preset "$preset" "${flags[@]}" || return 1
+  step "$preset: build" cmake --build --preset "$preset" --parallel "$(jobs_count)" --target gpu_check
+}
+
+prepare_bundle() {
+  local said
+  if ! said=$("$bin/on_gpu" --help 2>&1); then
+    # The C++ library of this machine is missing or too old.
+    export LD_LIBRARY_PATH=$root/lib/stdc++
+    said=$("$bin/on_gpu" --help 2>&1) || { echo "the bundle does not run here: $said"; return 1; }
+  fi
+  $rehearse && return 0
+  "$bin/on_gpu" --describe >/dev/null 2>&1 && return 0
+  echo "no prebuilt code for this GPU ($("$bin/on_gpu" --describe 2>&1 | tail -n 1)); building it with this machine's nvcc"
+  rebuild_kernels
+}
+
+rebuild_kernels() {
+  local nvcc
+  nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || { echo 'nvcc is not found'; return 1; }
+  mkdir -p "$root/lib/prebuilt" && mv "$root/lib/librondo_cuda.so" "$root/lib/prebuilt/"
+  # The words after the quoted name are flags, one a word.
+  # shellcheck disable=SC2046
+  "$nvcc" $(cat "$root/sources/flags") -gencode "arch=compute_${architecture/./},code=sm_${architecture/./}" \
+    -shared -Xcompiler=-fPIC -I "$root/sources" -I "$root/sources/kernels/include" -cudart static \
+    "$root/sources/kernels/device/kernels.cu" "$root/sources/kernels/cuda/libcudart.cpp" \
+    -o "$root/lib/librondo_cuda.so" || return 1
+  "$bin/on_gpu" --describe
+}
+
+open_report() {
+  if [[ -z $out ]]; then
+    if ! $rehearse; then
+      out=$root/bench/results/$(date +%F)-$gpu
+    elif [[ $where == checkout ]]; then
+      out=$root/build/gpu-check-rehearsal
+    else
+      out=$root/rehearsal
+    fi
+  fi
+  mkdir -p "$out"
+  out=$(cd "$out" && pwd)
+}
+
+run_stage() { # name
+  stage=$1
+  stage_dir=$out/raw/$stage
+  stage_end=$((SECONDS + stage_seconds))
+  rm -rf "$stage_dir"
+  mkdir -p "$stage_dir"
+  : >"$stage_dir/results.tsv"
+  printf '%s\n' "== $stage"
+  "stage_${stage//-/_}"
+}
+
+seconds_left() { echo $((stage_end - SECONDS)); }
+
+record() { # name, pass|fail|skip, seconds, note
+  printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$stage_dir/results.tsv"
+  case $2 in
+    pass) passed=$((passed + 1)) ;;
+    fail) failed=$((failed + 1)) ;;
+    skip) skipped=$((skipped + 1)) ;;
+  esac
+  [[ $2 == pass && -z $4 ]] || printf '  %-4s %s: %s\n' "$2" "$1" "$4"
+}
+
+# A run with a limit; output and all into raw/STAGE/NAME.log. Status 77: it said why it was skipped.
+run() { # name, limit in seconds, command...
+  local name=$1 limit=$2 start=$SECONDS status=0 log note='' left
+  shift 2
+  log=$stage_dir/$name.log
+  left=$(seconds_left)
+  if ((left < 5)); then
+    record "$name" skip 0 'the time of this stage was up'
+    return 77
+  fi
+  ((limit < left)) || limit=$left
+  printf '$ %s\n' "$*" >"$log"
+  timeout --kill-after=10 "$limit" "$@" >>"$log" 2>&1 </dev/null || status=$?
+  case $status in
+    0) record "$name" pass $((SECONDS - start)) '' ;;
+    77)
+      note=$(grep --only-matching 'skipped: .*' "$log" | head -n 1) || note='skipped without a reason'
+      record "$name" skip $((SECONDS - start)) "${note#skipped: }"
+      ;;
+    124 | 137) record "$name" fail $((SECONDS - start)) "still running after $limit s; see ${log#"$out"/}" ;;
+    *) record "$name" fail $((SECONDS - start)) "exit status $status; see ${log#"$out"/}" ;;
+  esac
+  return "$status"
+}
+
+# MPS lets processes share the GPU without time slices. Ours lives in a folder of its own and ends with this script.
+mps_dir=''
+start_mps() {
+  command -v nvidia-cuda-mps-control >/dev/null || { obstacle='no nvidia-cuda-mps-control'; return 1; }
+  mps_dir=$(mktemp --directory)
+  export CUDA_MPS_PIPE_DIRECTORY=$mps_dir/pipe CUDA_MPS_LOG_DIRECTORY=$mps_dir/log
+  mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
+  if ! timeout 20 nvidia-cuda-mps-control -d >"$stage_dir/mps.log" 2>&1; then
+    obstacle="MPS does not start: $(tail -n 1 "$stage_dir/mps.log")"
+    stop_mps
+    return 1
+  fi
+}
+stop_mps() {
+  [[ -n $mps_dir ]] || return 0
+  echo quit | timeout 20 nvidia-cuda-mps-control >/dev/null 2>&1 || true
+  local pid_file=$mps_dir/pipe/nvidia-cuda-mps-control.pid pid=''
+  [[ ! -r $pid_file ]] || pid=$(<"$pid_file")
+  for _ in {1..20}; do
+    [[ -n $pid ]] && kill -0 "$pid" 2>/dev/null || break
+    sleep 0.5
+  done
+  if [[ -n $pid ]] && kill -0 "$pid" 2>/dev/null; then
+    pkill -KILL --parent "$pid" || true # its server
+    kill -KILL "$pid"
+  fi
+  rm -rf "$mps_dir"
+  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+  mps_dir=''
+}

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# The stages of gpu-check: what is run, with which sizes. `run` and `record` count and log; see common.sh.
+
+list_stages() {
+  cat <<'END'
+environment        driver, GPU, toolkit, peer access, IPC, MPS
+tests              every test that has the label gpu
+sanitizer          compute-sanitizer: memcheck and racecheck, small sizes
+bench-threads      every program and protocol, 1, 2, 4 and 8 ranks as threads; the goals first
+bench-graphs       the same from CUDA graphs
+bench-processes    2 and 4 processes, and again under MPS
+refusal-and-abort  mismatches, missing, aborted and killed ranks; what must be refused is
+training           the example on two ranks of one GPU
+nccl               NCCL beside ours
+END
+}
+is_stage() { list_stages | grep --quiet "^$1 "; }
+
+programs=(all_reduce all_gather reduce_scatter broadcast reduce gather scatter alltoall sendrecv barrier)
+protocols=(window simple ll ll128)
+
+# ---- environment ----
+
+stage_environment() {
+  local tool
+  run system 10 uname -a || true
+  for tool in nvidia-smi nvcc cmake compute-sanitizer nvidia-cuda-mps-control; do
+    if command -v "$tool" >/dev/null; then
+      record "$tool" pass 0 "$(command -v "$tool")"
+    else
+      record "$tool" skip 0 'not in PATH'
+    fi
+  done
+  ! command -v nvidia-smi >/dev/null || run nvidia-smi-q 30 nvidia-smi -q || true
+  ! command -v nvcc >/dev/null || run nvcc-version 10 nvcc --version || true
+  run describe 60 "$bin/on_gpu" $($rehearse && echo --sim) --describe || true
+  if $rehearse; then return; fi
+  if start_mps; then
+    run mps-describe 60 "$bin/on_gpu" --describe || true
+    stop_mps
+  else
+    record mps skip 0 "$obstacle"
+  fi
+}
+
+# ---- tests ----
+
+stage_tests() {
+  local name program arguments
+  while read -r name program arguments; do
+    # shellcheck disable=SC2086 # arguments are words
+    run "$name" 240 "$bin/on_gpu" $($rehearse && echo --sim) "$bin/$program" $arguments || true
+  done <"$bin/gpu_tests.txt"
+}
+
+# ---- compute-sanitizer ----
+
+stage_sanitizer() {
+  local sanitizer=(compute-sanitizer --error-exitcode 9) tool ranks protocol program
+  if $rehearse; then
+    sanitizer=(env)
+  elif ! command -v compute-sanitizer >/dev/null; then
+    record sanitizer skip 0 'compute-sanitizer is not in PATH'
+    return
+  elif ! run probe 60 "${sanitizer[@]}" --tool memcheck "$bin/on_gpu" --describe; then
+    if grep --quiet --ignore-case 'device not supported' "$stage_dir/probe.log"; then
+      record sanitizer skip 0 'compute-sanitizer does not support this device'
+      return
+    fi
+  fi
+  for tool in memcheck racecheck; do
+    for ranks in 1 2; do
+      for protocol in "${protocols[@]}"; do
+        sanitize all_reduce
+      done
+    done
+    for program in "${programs[@]:1}"; do
+      ranks=2 protocol=window
+      sanitize "$program"
+      protocol=simple
+      sanitize "$program"
+    done
+  done
+}
+sanitize() { # program; of stage_sanitizer: sanitizer, tool, ranks, protocol
+  local tool_flags=(--tool "$tool")
+  ! $rehearse || tool_flags=()
+  run "$tool-$1-$protocol-$ranks" 60 "${sanitizer[@]}" "${tool_flags[@]}" "$bin/${1}_perf" --device "$device" -g "$ranks" \
+    --protocol "$protocol" -b 8 -e 64K -f 64 -n 1 -w 0 --batches 1 -c 1 --sets 1 -T 50 || true
+}
+
+# ---- benchmarks ----
+
+# A program under `launcher`; its rows go into rows.csv with what they were run with in front.
+bench() { # how, ranks, program, protocol, replays, flags...
+  local how=$1 ranks=$2 program=$3 protocol=$4 replays=$5 name launcher=() limit=90
+  shift 5
+  name=$how-$program-$protocol-$ranks
+  local flags=(--device "$device" --csv --protocol "$protocol" -G "$replays" -T 60 "$@")
+  [[ $protocol == window ]] || ! has_ring "$program" || flags+=(--algorithm ring)
+  [[ $protocol != window ]] || flags+=(-R 1)
+  if [[ $how == threads || $how == graphs ]]; then
+    flags+=(-g "$ranks")
+  else
+    launcher=("$bin/rondorun" --nproc-per-node "$ranks" --)
+  fi
+  run "$name" "$limit" "${launcher[@]}" "$bin/${program}_perf" "${flags[@]}" || return 0
+  sed --quiet --regexp-extended "s/^(\[[^]]*\] *)?((cuda|simulated),.*)/$how,$protocol,\2/p" "$stage_dir/$name.log" \
+    >>"$stage_dir/rows.csv"
+}
+has_ring() { [[ ' all_reduce all_gather reduce_scatter broadcast reduce ' == *" $1 "* ]]; }
+
+sizes_flags() { # what: all, some, one; sets sizes
+  if $rehearse; then
+    sizes=(-b 8 -e 4K -f 512 -n 1 -w 0 --batches 1 --sets 1)
+  else
+    case $1 in
+      all) sizes=(-b 8 -e 256M -f 8 -n 20 -w 5 --batches 5) ;;
+      some) sizes=(-b 8 -e 64M -f 64 -n 20 -w 3 --batches 5) ;;
+    esac
+  fi
+}
+
+bench_all() { # how, replays, ranks...
+  local how=$1 replays=$2 ranks protocol program sizes
+  shift 2
+  sizes_flags all
+  for protocol in "${protocols[@]}"; do
+    for ranks in "$@"; do bench "$how" "$ranks" all_reduce "$protocol" "$replays" "${sizes[@]}"; done
+  done
+  sizes_flags some
+  for protocol in window simple ll ll128; do
+    for program in "${programs[@]:1}"; do
+      for ranks in "$@"; do bench "$how" "$ranks" "$program" "$protocol" "$replays" "${sizes[@]}"; done
+    done
+  done
+}
+
+stage_bench_threads() {
+  if $rehearse; then bench_all threads 0 2; else bench_all threads 0 4 8 2 1; fi
+}
+stage_bench_graphs() {
+  if $rehearse; then bench_all graphs 2 2; else bench_all graphs 10 4 8 2 1; fi
+}
+stage_bench_processes() {
+  local sizes ranks protocol how=processes
+  sizes_flags some
+  for how in processes mps; do
+    if [[ $how == mps ]] && { $rehearse || ! start_mps; }; then
+      record mps skip 0 "$($rehearse && echo 'there is no MPS on the simulated device' || echo "$obstacle")"
+      return
+    fi
+    for ranks in 2 4; do
+      for protocol in "${protocols[@]}"; do bench "$how" "$ranks" all_reduce "$protocol" 0 "${sizes[@]}"; done
+      for program in "${programs[@]:1}"; do bench "$how" "$ranks" "$program" window 0 "${sizes[@]}"; done
+    done
+  done
+  stop_mps
+}
+
+# ---- failures ----
+
+stage_refusal_and_abort() {
+  local name program arguments
+  if [[ ! -s $bin/gpu_failures.txt ]]; then
+    record failures skip 0 'this build has no such tests'
+    return
+  fi
+  while read -r name program arguments; do
+    # shellcheck disable=SC2086
+    run "$name" 240 "$bin/on_gpu" $($rehearse && echo --sim) "$bin/$program" $arguments || true
+  done <"$bin/gpu_failures.txt"
+}
+
+# ---- training ----
+
+stage_training() {
+  local flags=(--device "$device" --data "$data" --epochs 2)
+  if [[ ! -r $data/train-images-idx3-ubyte.gz ]]; then
+    record training skip 0 "no Fashion-MNIST in $data; install the package dataset-fashion-mnist"
+    return
+  fi
+  if $rehearse; then flags+=(--limit 1000 --epochs 1 --min-accuracy 0.1); fi
+  [[ $where == checkout ]] || flags+=(--min-accuracy 0.7) # a sixth of the images
+  run threads-2 240 "$bin/fashion_mnist" --threads 2 "${flags[@]}" || true
+  run processes-2 240 "$bin/rondorun" --nproc-per-node 2 -- "$bin/fashion_mnist" "${flags[@]}" || true
+  local name
+  for name in threads-2 processes-2; do
+    grep --no-filename '^\(\[[^]]*\] *\)\?result' "$stage_dir/$name.log" | sed "s/^/  $name: /" || true
+  done
+}
+
+# ---- NCCL ----
+
+nccl_candidates() {
+  ldconfig -p 2>/dev/null | sed --quiet 's/.*libnccl\.so\.2 .*=> //p'
+  ls /usr/local/cuda/lib64/libnccl.so.2 2>/dev/null
+  local python
+  for python in python3 python; do
+    command -v "$python" >/dev/null || continue
+    timeout 60 "$python" -c 'import glob, site, sys
+for folder in site.getsitepackages() + [site.getusersitepackages()] + sys.path:
+    for path in glob.glob(folder + "/nvidia/nccl/lib/libnccl.so.2"):
+        print(path)' 2>/dev/null
+  done
+}
+
+stage_nccl() {
+  local library sizes ranks found=false
+  if $rehearse; then
+    run nccl-own 60 "$bin/nccl_perf" --sim -g 2 -b 8 -e 4K -n 1 || true
+    return
+  fi
+  sizes_flags some
+  while read -r library; do
+    [[ -r $library ]] || continue
+    if run "version-$((++tried))" 30 "$bin/nccl_perf" --library "$library" --version; then
+      found=true
+      for ranks in 2 4 8; do
+        run "nccl-$ranks" 120 env NCCL_MULTI_RANK_GPU_ENABLE=1 "NCCL_MAX_CTAS=$((32 / ranks))" \
+          "$bin/nccl_perf" --library "$library" -g "$ranks" -b 8 -e 256M -G 10 || continue
+        sed --quiet 's/^nccl,/nccl,/p' "$stage_dir/nccl-$ranks.log" >>"$stage_dir/nccl.csv"
+      done
+      break
+    fi
+  done < <(nccl_candidates | sort --unique)
+  $found || record nccl skip 0 'no NCCL of version 2.30 or newer, which is the first to allow several ranks on a GPU'
+}
