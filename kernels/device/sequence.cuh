@@ -63,8 +63,8 @@ RONDO_DEVICE bool read_history(const RegionHeader* header, std::uint64_t sequenc
 }
 
 // The latest collective, up to number `sequence`, in which this rank and the peer differ.
-RONDO_DEVICE_CALL bool find_difference(const Team& team, int peer, std::uint64_t sequence, Signature& mine,
-                                       Signature& theirs) {
+RONDO_DEVICE bool find_difference(const Team& team, int peer, std::uint64_t sequence, Signature& mine,
+                                  Signature& theirs) {
   for (std::uint64_t back = 0; back < kHistory / 2 && back < sequence; ++back) {
     const bool both = read_history(team.headers[team.rank], sequence - back, mine) &&
                       read_history(team.headers[peer], sequence - back, theirs);

@@ -51,6 +51,28 @@ struct Bf16Element {
   RONDO_DEVICE static std::uint32_t narrow_pair(float low, float high) { return narrow_bf16_pair(low, high); }
 };
 
+RONDO_DEVICE unsigned element_bytes(DataType dtype) {
+  switch (dtype) {
+    case DataType::i8:
+    case DataType::u8:
+    case DataType::f8e4m3:
+    case DataType::f8e5m2:
+      return 1;
+    case DataType::f16:
+    case DataType::bf16:
+      return 2;
+    case DataType::i32:
+    case DataType::u32:
+    case DataType::f32:
+      return 4;
+    case DataType::i64:
+    case DataType::u64:
+    case DataType::f64:
+      return 8;
+  }
+  return 1;
+}
+
 // ---- the values that a word carries ----
 
 template <class E, class W>

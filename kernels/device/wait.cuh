@@ -19,8 +19,8 @@ inline constexpr std::uint64_t kLongWaitNs = 10'000'000;
 RONDO_DEVICE const std::uint32_t* abort_word(const Patience& patience) { return &patience.team->page->abort; }
 
 // step: of the link, or the epoch of an arrival.
-RONDO_DEVICE_CALL void give_up(const Patience& patience, FaultKind kind, int peer, std::uint64_t step,
-                               const Signature& mine, const Signature& theirs) {
+RONDO_DEVICE void give_up(const Patience& patience, FaultKind kind, int peer, std::uint64_t step, const Signature& mine,
+                          const Signature& theirs) {
   HostPage& page = *patience.team->page;
   if (exchange_if(&page.fault.state, 0, 1)) {
     Fault& fault = page.fault;

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels as nvcc compiles them.
+#include "kernels/device/fifo_kernel.cuh"
+#include "kernels/device/kernels.hpp"
+
+namespace rondo::cuda {
+
+namespace device = kernels::device;
+
+Kernels cuda_kernels() {
+  return {{reinterpret_cast<const void*>(&device::fifo_kernel<device::Simple>),
+           reinterpret_cast<const void*>(&device::fifo_kernel<device::LL>),
+           reinterpret_cast<const void*>(&device::fifo_kernel<device::LL128>)},
+          nullptr};
+}
+
+}  // namespace rondo::cuda

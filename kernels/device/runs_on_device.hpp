@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which algorithms the FIFO kernels run, for who chooses.
+#pragma once
+#include "kernels/algorithms/table.hpp"
+
+namespace rondo::kernels::device {
+
+// There is no scratch memory on devices but for what a barrier moves, which nobody reads.
+constexpr bool runs_on_device(const AlgorithmRow& row) {
+  return row.pattern == Pattern::barrier || row.scratch_count(Work{.count = 1}, 1) == 0;
+}
+
+}  // namespace rondo::kernels::device
