@@ -13,23 +13,43 @@ namespace {
 using kernels::device::FifoShape;
 using kernels::device::RegionLayout;
 
-constexpr std::uint32_t kLeastSlotBytes = 1024;
-constexpr std::uint32_t kLeastSlots = 2;  // with fewer a fused ring stands still
 constexpr std::uint32_t kSlotUnit = 512;
 
-// One step down: the longest slots are halved, then the most slots, then the channels. False: there is nothing left.
+// What gives way first, from top to bottom: slots down to where a block still has a vector or two per thread and FIFOs
+// still pipeline, then channels, then whatever is left. With one slot a fused ring stands still.
+struct Rung {
+  std::uint32_t FifoShape::*field;
+  std::uint32_t least;
+  int first, last;  // protocols
+};
+constexpr std::uint32_t FifoShape::*kSlots = &FifoShape::slots;
+constexpr std::uint32_t FifoShape::*kBytes = &FifoShape::slot_bytes;
+constexpr Rung kLadder[] = {{kSlots, 4, 0, 0}, {kBytes, 16384, 0, 0}, {kBytes, 4096, 1, 2}};
+constexpr int kPipelinedChannels = 8;
+constexpr Rung kLastRungs[] = {{kBytes, 1024, 0, 2}, {kSlots, 2, 0, 2}};
+
+// Halves the largest of the rung's that is above its least.
+bool descend(RegionLayout& layout, const Rung& rung) {
+  FifoShape* const largest =
+      std::max_element(layout.fifo + rung.first, layout.fifo + rung.last + 1,
+                       [&](const FifoShape& a, const FifoShape& b) { return a.*rung.field < b.*rung.field; });
+  std::uint32_t& field = largest->*rung.field;
+  if (field <= rung.least) return false;
+  const std::uint32_t unit = rung.field == kBytes ? kSlotUnit : 1;
+  field = std::max(rung.least, (field / 2 + unit - 1) / unit * unit);
+  return true;
+}
+
 bool shrink(RegionLayout& layout) {
-  const auto longest = std::max_element(std::begin(layout.fifo), std::end(layout.fifo),
-                                        [](const auto& a, const auto& b) { return a.slot_bytes < b.slot_bytes; });
-  if (longest->slot_bytes > kLeastSlotBytes) {
-    longest->slot_bytes = std::max(kLeastSlotBytes, (longest->slot_bytes / 2 + kSlotUnit - 1) / kSlotUnit * kSlotUnit);
+  for (const Rung& rung : kLadder) {
+    if (descend(layout, rung)) return true;
+  }
+  if (layout.channels > kPipelinedChannels) {
+    layout.channels /= 2;
     return true;
   }
-  const auto most = std::max_element(std::begin(layout.fifo), std::end(layout.fifo),
-                                     [](const auto& a, const auto& b) { return a.slots < b.slots; });
-  if (most->slots > kLeastSlots) {
-    most->slots /= 2;
-    return true;
+  for (const Rung& rung : kLastRungs) {
+    if (descend(layout, rung)) return true;
   }
   if (layout.channels == 1) return false;
   layout.channels /= 2;

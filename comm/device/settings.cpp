@@ -33,8 +33,8 @@ Settings defaults(rondo::Device::Kind kind) {
   s.blocks = 32;
   s.threads = kMaxThreads;
   s.fifo[0] = {.slots = 8, .slot_bytes = 32 * kKiB};
-  s.fifo[1] = {.slots = 8, .slot_bytes = 8 * kKiB};
-  s.fifo[2] = {.slots = 8, .slot_bytes = 8 * kKiB};
+  s.fifo[1] = {.slots = 4, .slot_bytes = 8 * kKiB};
+  s.fifo[2] = {.slots = 4, .slot_bytes = 8 * kKiB};
   s.staging_bytes = 4096 * kKiB;
   return s;
 }

@@ -36,6 +36,16 @@ void on_ranks(int world_size, Body body, const Options& options = {}) {
   }
 }
 
+template <class Body>
+std::exception_ptr thrown_by(Body body) {
+  try {
+    body();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 inline ErrorCode code_of(const std::exception_ptr& error) {
   if (!error) return {};
   try {

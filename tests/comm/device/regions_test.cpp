@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regions of ranks that are threads: who reaches whose memory and how, and that all of it is given back.
+#include "comm/device/regions.hpp"
+
+#include "tests/comm/device/reachability.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/ranks.hpp"
+
+using namespace rondo;
+using namespace rondo::comm::device;
+using kernels::device::Protocol;
+using test::expect;
+using test::Machine;
+using test::on_ranks;
+using test::SimRank;
+
+TEST_CASE("threads reach each other's regions, on one device and on several") {
+  const int devices = GENERATE(1, 2);
+  const int world_size = GENERATE(1, 2, 5);
+  CAPTURE(devices, world_size);
+  on_ranks(world_size, [&](Communicator& comm) {
+    const int device = comm.rank() % devices;
+    SimRank rank(comm, device);
+    expect(rank.regions().one_island(), "one island");
+    expect(!rank.regions().in_host_memory(), "in device memory");
+    for (int peer = 0; peer < world_size; ++peer) {
+      expect(rank.regions().reach(peer) == (peer == comm.rank() ? Reach::own : Reach::thread), "its reach");
+    }
+    test::expect_regions_meet(rank, device);
+  });
+}
+
+TEST_CASE("devices without access to each other meet in host memory") {
+  const bool some = GENERATE(false, true);
+  soft::Settings settings{.devices = 3};
+  if (some) {
+    settings.denied_peers = {{0, 2}};
+  } else {
+    settings.peer_access = false;
+  }
+  const Machine machine(settings);
+  on_ranks(3, [&](Communicator& comm) {
+    SimRank rank(comm, comm.rank());
+    expect(rank.regions().in_host_memory(), "in host memory");
+    expect(rank.regions().reach((comm.rank() + 1) % 3) == Reach::host, "its reach");
+    test::expect_regions_meet(rank, comm.rank());
+    const auto own = rank.windows().allocate(4096);
+    expect(rank.windows().find(own.data, 8).window == kNoWindow, "no windows without access");
+    test::expect_word(own.data + 4088, 0, comm.rank(), "fresh memory");
+  });
+}
+
+TEST_CASE("a machine without access is no matter to ranks on one device") {
+  const Machine machine({.devices = 2, .peer_access = false});
+  on_ranks(2, [&](Communicator& comm) {
+    SimRank rank(comm, 1);
+    expect(!rank.regions().in_host_memory(), "in device memory");
+    test::expect_regions_meet(rank, 1);
+  });
+}
+
+TEST_CASE("ranks of another node have links in pinned memory, and no region") {
+  on_ranks(4, [&](Communicator& comm) {
+    SimRank rank(comm, 0, std::vector<int>{0, 0, 1, 1});
+    Regions& regions = rank.regions();
+    const auto team = rank.team();
+    const int self = comm.rank(), remote = self ^ 2;
+    expect(!regions.one_island(), "two islands");
+    expect(!has_protocol(regions.layout(), Protocol::ll), "no LL over a proxy");
+    expect(!has_protocol(regions.layout(), Protocol::ll128), "no LL128 over a proxy");
+    expect(regions.reach(self ^ 1) == Reach::thread && regions.reach(remote) == Reach::proxy, "its reach");
+    expect(team->headers[remote] == nullptr && team->windows[0][remote] == nullptr, "nothing of it is mapped");
+    expect(team->theirs[remote] == regions.link_ends(remote).theirs, "its end of the link");
+    expect(team->mine[remote] == regions.link_ends(remote).mine, "my end of the link");
+    test::expect_regions_meet(rank, 0);
+    // The whole of both ends is there, and they do not overlap.
+    const auto& layout = regions.layout();
+    const std::size_t bytes = layout.channel_bytes() * static_cast<std::size_t>(layout.channels);
+    std::memset(regions.link_ends(remote).mine + layout.mailbox_offset(remote, 0, Protocol::simple), 1, bytes);
+    std::memset(regions.link_ends(remote).theirs + layout.mailbox_offset(self, 0, Protocol::simple), 2, bytes);
+    expect(
+        regions.link_ends(remote).mine[layout.mailbox_offset(remote, 0, Protocol::simple) + bytes - 1] == std::byte{1},
+        "the ends do not overlap");
+  });
+}
+
+TEST_CASE("a device that is full is every rank's error, and leaves nothing behind") {
+  const Machine machine({.devices = 2, .memory_bytes = 1 << 20});
+  const std::size_t before[] = {test::free_bytes(0), test::free_bytes(1)};
+  {
+    const DeviceMemory hog = allocate_device(cuda::soft_api(), 1, test::free_bytes(1) - 4096);
+    const auto errors = test::run_ranks(3, {}, [&](Communicator& comm) { SimRank rank(comm, comm.rank() == 2); });
+    for (const auto& error : errors) {
+      CHECK(test::code_of(error) == ErrorCode::cuda);
+      CHECK(test::sentence_of(error).starts_with("rank 2 cannot have its device memory: sim device 1: allocating "));
+    }
+  }
+  CHECK(test::free_bytes(0) == before[0]);
+  CHECK(test::free_bytes(1) == before[1]);
+}
+
+TEST_CASE("regions come and go without growth, and say what they take") {
+  const std::size_t before = test::free_bytes(0);
+  on_ranks(3, [&](Communicator& comm) {
+    for (int i = 0; i < 20; ++i) {
+      SimRank rank(comm, 0);
+      comm.barrier();
+      if (comm.rank() == 0) expect(before - test::free_bytes(0) == 3 * rank.regions().device_bytes(), "what it says");
+      comm.barrier();
+    }
+  });
+  CHECK(test::free_bytes(0) == before);
+}
+
+TEST_CASE("rank 0's settings are everybody's") {
+  on_ranks(2, [&](Communicator& comm) {
+    Settings settings = Settings::from_environment(Device::Kind::sim);
+    settings.channels = settings.blocks = comm.rank() == 0 ? 3 : 7;
+    SimRank rank(comm, 0, {}, settings);
+    expect(rank.regions().layout().channels == 3, "three channels");
+    test::expect_regions_meet(rank, 0);
+  });
+}
+
+TEST_CASE("more ranks than a device can run are refused at once") {
+  const Machine machine({.devices = 1, .multiprocessors = 2, .resident_blocks = 2});
+  const auto started = std::chrono::steady_clock::now();
+  for (const auto& error : test::run_ranks(3, {}, [&](Communicator& comm) { SimRank rank(comm, 0); })) {
+    CHECK(test::code_of(error) == ErrorCode::unsupported);
+    CHECK(test::sentence_of(error).find("runs 2 blocks at a time") != std::string::npos);
+  }
+  on_ranks(2, [&](Communicator& comm) {
+    SimRank rank(comm, 0);
+    expect(rank.regions().layout().blocks == 1 && rank.regions().layout().channels == 1, "a block each");
+    comm.barrier();
+    const auto second = test::thrown_by([&] { SimRank another(comm, 0); });
+    expect(test::code_of(second) == ErrorCode::unsupported, "nothing is left for a second communicator");
+    comm.barrier();
+  });
+  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(1));
+}
