@@ -57,7 +57,6 @@ std::uint32_t resident_blocks(const cuda::Api& api, int device, int threads) {
         "counting multiprocessors");
   const auto& [fifo, window] = api.kernels;
   for (const void* kernel : {fifo[0], fifo[1], fifo[2], window}) {
-    if (kernel == nullptr) continue;
     int blocks = 0;
     check(api, api.OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, 0), device,
           "asking how many blocks fit on a multiprocessor");

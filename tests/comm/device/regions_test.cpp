@@ -32,13 +32,10 @@ TEST_CASE("threads reach each other's regions, on one device and on several") {
 
 TEST_CASE("devices without access to each other meet in host memory") {
   const bool some = GENERATE(false, true);
-  soft::Settings settings{.devices = 3};
-  if (some) {
-    settings.denied_peers = {{0, 2}};
-  } else {
-    settings.peer_access = false;
-  }
-  const Machine machine(settings);
+  const Machine machine([&](soft::Settings& settings) {
+    settings.peer_access = some;
+    if (some) settings.denied_peers = {{0, 2}};
+  });
   on_ranks(3, [&](Communicator& comm) {
     SimRank rank(comm, comm.rank());
     expect(rank.regions().in_host_memory(), "in host memory");
@@ -51,7 +48,7 @@ TEST_CASE("devices without access to each other meet in host memory") {
 }
 
 TEST_CASE("a machine without access is no matter to ranks on one device") {
-  const Machine machine({.devices = 2, .peer_access = false});
+  const Machine machine([](soft::Settings& settings) { settings.peer_access = false; });
   on_ranks(2, [&](Communicator& comm) {
     SimRank rank(comm, 1);
     expect(!rank.regions().in_host_memory(), "in device memory");
@@ -85,10 +82,10 @@ TEST_CASE("ranks of another node have links in pinned memory, and no region") {
 }
 
 TEST_CASE("a device that is full is every rank's error, and leaves nothing behind") {
-  const Machine machine({.devices = 2, .memory_bytes = 1 << 20});
+  const Machine machine([](soft::Settings& settings) { settings.memory_bytes = 1 << 20; });
   const std::size_t before[] = {test::free_bytes(0), test::free_bytes(1)};
   {
-    const DeviceMemory hog = allocate_device(cuda::soft_api(), 1, test::free_bytes(1) - 4096);
+    const DeviceMemory hog = allocate_device(test::sim(), 1, test::free_bytes(1) - 4096);
     const auto errors = test::run_ranks(3, {}, [&](Communicator& comm) { SimRank rank(comm, comm.rank() == 2); });
     for (const auto& error : errors) {
       CHECK(test::code_of(error) == ErrorCode::cuda);
@@ -123,7 +120,7 @@ TEST_CASE("rank 0's settings are everybody's") {
 }
 
 TEST_CASE("more ranks than a device can run are refused at once") {
-  const Machine machine({.devices = 1, .multiprocessors = 2, .resident_blocks = 2});
+  const Machine machine([](soft::Settings& settings) { settings.multiprocessors = settings.resident_blocks = 2; });
   const auto started = std::chrono::steady_clock::now();
   for (const auto& error : test::run_ranks(3, {}, [&](Communicator& comm) { SimRank rank(comm, 0); })) {
     CHECK(test::code_of(error) == ErrorCode::unsupported);

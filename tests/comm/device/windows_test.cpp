@@ -17,7 +17,7 @@ using test::SimRank;
 
 namespace {
 
-const cuda::Api& api() { return cuda::soft_api(); }
+const cuda::Api& api() { return test::sim(); }
 
 // A kernel that runs until it is told to end.
 struct Hold {
@@ -49,8 +49,8 @@ class Held {  // on a stream of its own
   }
 
  private:
-  std::atomic<bool> ended_{false};
-  Stream stream_;
+  std::atomic<bool> ended_{false};  // the kernel reads it
+  comm::device::Stream stream_;
 };
 
 }  // namespace

@@ -1,44 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device side of a rank on the host executor, without an engine: regions and windows of simulated devices.
 #pragma once
+#include <chrono>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <rondo/communicator.hpp>
 
 #include "comm/device/windows.hpp"
 #include "kernels/cuda/api.hpp"
+#include "kernels/soft/kernel.hpp"
 #include "kernels/soft/settings.hpp"
 
 namespace rondo::test {
 
+struct Nothing {};
+inline void do_nothing(const Nothing&) {}
+inline constexpr soft::Kernel kNothing = soft::kernel<do_nothing, Nothing>("nothing");
+
+// The soft runtime with kernels that do nothing: who tests memory launches none.
+inline const cuda::Api& sim() {
+  static const cuda::Api api = [] {
+    cuda::Api table = cuda::soft_api();
+    table.kernels = {{&kNothing, &kNothing, &kNothing}, &kNothing};
+    return table;
+  }();
+  return api;
+}
+
 // What the simulated machine is like, for one test.
 class Machine {
  public:
-  explicit Machine(const soft::Settings& settings) : before_(soft::settings()) {
-    if (!soft::configure(settings)) throw std::logic_error("simulated devices are still in use");
+  template <class Change>
+  explicit Machine(Change change) : before_(soft::settings()) {
+    soft::Settings settings = before_;
+    change(settings);
+    if (!configure(settings)) throw std::logic_error("simulated devices are still in use");
   }
-  ~Machine() { soft::configure(before_); }
+  ~Machine() {
+    if (!configure(before_)) std::terminate();  // every later test would run on this machine
+  }
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
  private:
+  // Threads of destroyed streams may still be about to end.
+  static bool configure(const soft::Settings& settings) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!soft::configure(settings)) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
   soft::Settings before_;
 };
 
 inline std::size_t free_bytes(int device) {
-  const comm::device::DeviceScope scope(cuda::soft_api(), device);
+  const comm::device::DeviceScope scope(sim(), device);
   std::size_t free = 0, all = 0;
-  comm::device::check(cuda::soft_api(), cuda::soft_api().MemGetInfo(&free, &all), device, "MemGetInfo");
+  comm::device::check(sim(), sim().MemGetInfo(&free, &all), device, "MemGetInfo");
   return free;
 }
 
 // Copies by address, whatever lies there.
 inline void copy(void* to, const void* from, std::size_t bytes, int device) {
-  const comm::device::DeviceScope scope(cuda::soft_api(), device);
-  comm::device::check(cuda::soft_api(), cuda::soft_api().Memcpy(to, from, bytes, cudaMemcpyDefault), device, "Memcpy");
+  const comm::device::DeviceScope scope(sim(), device);
+  comm::device::check(sim(), sim().Memcpy(to, from, bytes, cudaMemcpyDefault), device, "Memcpy");
 }
 
 // Makes regions and windows over `comm`, which is a communicator on the CPU. Collective.
@@ -50,9 +83,8 @@ class SimRank {
       : comm_(comm), device_(device) {
     auto world = comm::device::make_host_world(detail::impl_of(comm));
     if (nodes) world.nodes = *nodes;
-    const auto cards = comm::device::Cards::exchange(world, cuda::soft_api(), Device::Kind::sim, device, settings);
-    regions_ = std::make_unique<comm::device::Regions>(cuda::soft_api(), device, world, cards,
-                                                       comm::device::share_blocks(cards));
+    const auto cards = comm::device::Cards::exchange(world, sim(), Device::Kind::sim, device, settings);
+    regions_ = std::make_unique<comm::device::Regions>(sim(), device, world, cards, comm::device::share_blocks(cards));
     windows_ = std::make_unique<comm::device::Windows>(*regions_);
   }
   comm::device::Regions& regions() { return *regions_; }
