@@ -68,10 +68,11 @@ inline std::size_t free_bytes(int device) {
   return free;
 }
 
-// Copies by address, whatever lies there.
+// Copies by address, whatever lies there. A copy to a device may still be under way when Memcpy returns.
 inline void copy(void* to, const void* from, std::size_t bytes, int device) {
   const comm::device::DeviceScope scope(sim(), device);
   comm::device::check(sim(), sim().Memcpy(to, from, bytes, cudaMemcpyDefault), device, "Memcpy");
+  comm::device::check(sim(), sim().StreamSynchronize(nullptr), device, "StreamSynchronize");
 }
 
 // Makes regions and windows over `comm`, which is a communicator on the CPU. Collective.
