@@ -88,4 +88,8 @@ const Api* libcudart_api();
 // The table for real GPUs; throws nothing: null, and one sentence that says what is missing and what to do.
 const Api* find_cuda(std::string& obstacle);
 
+// Whether the kernels load on this device: empty, or one sentence. Makes the device's context; find_cuda asks where one
+// GPU is visible, with several it is for who has chosen one.
+std::string code_obstacle(const Api& api, int device);
+
 }  // namespace rondo::cuda
