@@ -10,6 +10,7 @@ const Api& soft_api() {
   static const Api table = [] {
     Api api{};
     api.name = "sim";
+    api.kernels = soft_kernels();
     soft::add_device_calls(api);
     soft::add_error_calls(api);
     soft::add_memory_calls(api);
