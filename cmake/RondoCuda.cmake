@@ -5,6 +5,8 @@ set(RONDO_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (when nvcc is found), ON or
 set_property(CACHE RONDO_CUDA PROPERTY STRINGS AUTO ON OFF)
 # As CMAKE_CUDA_ARCHITECTURES. One alone keeps a developer's build short; the preset `dist` carries all.
 set(RONDO_CUDA_ARCHITECTURES 90a-real CACHE STRING "GPUs that the kernels are compiled for")
+option(RONDO_CUDA_SHARED "Kernels and CUDA runtime in a library of their own, which can be built anew by itself" OFF)
+mark_as_advanced(RONDO_CUDA_SHARED)
 if(NOT RONDO_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "RONDO_CUDA=${RONDO_CUDA} is none of AUTO, ON and OFF.")
 endif()

@@ -46,11 +46,13 @@ void describe_device(const Api& api, int index, int count) {
              attribute(api, cudaDevAttrComputeCapabilityMinor, index),
              attribute(api, cudaDevAttrMultiProcessorCount, index),
              attribute(api, cudaDevAttrL2CacheSize, index) / 1024);
+  std::string reached;
   for (int peer = 0; peer < count; ++peer) {
-    int reached = 0;
-    if (peer == index || api.DeviceCanAccessPeer(&reached, index, peer) != cudaSuccess) continue;
-    fmt::print("device {}: peer access to {}: {}\n", index, peer, reached != 0 ? "yes" : "no");
+    int yes = 0;
+    if (peer == index || api.DeviceCanAccessPeer(&yes, index, peer) != cudaSuccess) continue;
+    if (yes != 0) reached += fmt::format(" {}", peer);
   }
+  if (count > 1) fmt::print("device {}: peer access to:{}\n", index, reached.empty() ? " none" : reached);
 }
 
 // Is there code for this GPU, and what does it take? It is loaded by asking.
