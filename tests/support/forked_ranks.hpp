@@ -103,6 +103,7 @@ std::vector<Ended> fork_ranks(int world_size, std::chrono::seconds limit, Body b
       pids.push_back(pid);
       continue;
     }
+    for (const int signal : {SIGABRT, SIGSEGV, SIGTERM, SIGFPE, SIGILL}) ::signal(signal, SIG_DFL);  // Catch's report
     int code = 0;
     try {
       body(rank, store);
