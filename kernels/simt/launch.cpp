@@ -151,7 +151,7 @@ void Machine::end_block(Block& block) {
   admit_blocks();
   Grid& grid = *block.grid;
   if (grid.live != 0) return;
-  for (unsigned b = 0; b < grid.spec.blocks; ++b) let_out_all(grid.blocks[b].stores);
+  for (unsigned b = 0; b < grid.spec.blocks; ++b) let_out_all(grid.blocks[b]);
   if (options.incremental) pause_ = true;
 }
 

@@ -38,8 +38,9 @@ class Machine {
   [[noreturn, gnu::format(printf, 3, 4)]] void fail(const Lane& lane, const char* format, ...);
 
   // ---- weak_stores.cpp
-  void let_out_one(StoreBuffer& stores);
-  void let_out_all(StoreBuffer& stores);
+  void let_out_one(Block& block);
+  void let_out_one(Lane& lane);
+  void let_out_all(Block& block);
   void let_out_by_chance(Lane& lane);
   void hand_to_block(Lane& lane);
 
@@ -68,6 +69,7 @@ class Machine {
   void switch_to(Fiber& from, Lane* to, bool for_good = false);  // null: run()'s caller
   Lane* pick();                                                  // null: back to run()'s caller
   bool let_out_any();
+  void make_visible(const PendingStore& store);
   bool wake_somebody();
   bool jump_clock();
   bool wait_outside();

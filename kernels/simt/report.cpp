@@ -34,7 +34,8 @@ std::string where(const Lane& lane) {
     if (lane.watch_count > 1) sentence += text(", or any of %u more", lane.watch_count - 1);
     sentence.append(", at ").append(at(lane.place));
   }
-  if (lane.state == LaneState::at_barrier || lane.state == LaneState::in_warp) sentence.append(" ").append(at(lane.place));
+  if (lane.state == LaneState::at_barrier || lane.state == LaneState::in_warp)
+    sentence.append(" ").append(at(lane.place));
   return sentence;
 }
 

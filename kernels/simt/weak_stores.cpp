@@ -12,19 +12,21 @@ PendingStore StoreBuffer::take(std::size_t index) {
   return store;
 }
 
-void* StoreBuffer::let_out(Random& random) {
-  std::size_t chosen = random.below(stores_.size());
+PendingStore StoreBuffer::take_any(Random& random) {
+  PendingStore store{};
+  take_oldest(stores_[random.below(stores_.size())].word, &store);
+  return store;
+}
+
+bool StoreBuffer::take_oldest(const void* word, PendingStore* store) {
+  std::size_t oldest = stores_.size();
   for (std::size_t i = 0; i < stores_.size(); ++i) {
-    if (stores_[i].word == stores_[chosen].word && stores_[i].number < stores_[chosen].number) chosen = i;
+    const bool older = oldest == stores_.size() || stores_[i].number < stores_[oldest].number;
+    if (stores_[i].word == word && older) oldest = i;
   }
-  const PendingStore store = take(chosen);
-  if (store.bytes == 4) {
-    __atomic_store_n(static_cast<std::uint32_t*>(store.word), static_cast<std::uint32_t>(store.value),
-                     __ATOMIC_RELAXED);
-  } else {
-    __atomic_store_n(static_cast<std::uint64_t*>(store.word), store.value, __ATOMIC_RELAXED);
-  }
-  return store.word;
+  if (oldest == stores_.size()) return false;
+  *store = take(oldest);
+  return true;
 }
 
 PendingStore StoreBuffer::take_oldest() {
@@ -45,17 +47,38 @@ bool StoreBuffer::find(const void* word, std::size_t bytes, std::uint64_t* value
   return newest != nullptr;
 }
 
-void Machine::let_out_all(StoreBuffer& stores) {
-  while (!stores.empty()) let_out_one(stores);
+void Machine::make_visible(const PendingStore& store) {
+  if (store.bytes == 4) {
+    __atomic_store_n(static_cast<std::uint32_t*>(store.word), static_cast<std::uint32_t>(store.value),
+                     __ATOMIC_RELAXED);
+  } else {
+    __atomic_store_n(static_cast<std::uint64_t*>(store.word), store.value, __ATOMIC_RELAXED);
+  }
+  wake(store.word);
 }
-void Machine::let_out_one(StoreBuffer& stores) { wake(stores.let_out(random)); }
+
+void Machine::let_out_one(Block& block) { make_visible(block.stores.take_any(random)); }
+
+// What the block stored to the same word came before: lanes have met since.
+void Machine::let_out_one(Lane& lane) {
+  const PendingStore store = lane.stores.take_any(random);
+  PendingStore before{};
+  while (lane.home->stores.take_oldest(store.word, &before)) make_visible(before);
+  make_visible(store);
+}
+
+void Machine::let_out_all(Block& block) {
+  while (!block.stores.empty()) let_out_one(block);
+}
 
 void Machine::let_out_by_chance(Lane& lane) {
   constexpr std::uint64_t kOneIn = 8;
-  Block& any = *blocks_[random.below(blocks_.size())];
-  for (StoreBuffer* stores : {&lane.stores, &lane.home->stores, &any.stores}) {
-    if (!stores->empty() && random.one_in(kOneIn)) let_out_one(*stores);
-  }
+  const auto chance = [&](auto& owner) {
+    if (!owner.stores.empty() && random.one_in(kOneIn)) let_out_one(owner);
+  };
+  chance(lane);
+  chance(*lane.home);
+  chance(*blocks_[random.below(blocks_.size())]);
 }
 
 // One of those that have waited since their lane or block last ran; false: there is none.
@@ -63,30 +86,29 @@ bool Machine::let_out_any() {
   const std::size_t first = random.below(blocks_.size());
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = *blocks_[(first + i) % blocks_.size()];
-    StoreBuffer* stores = &block.stores;
-    for (unsigned t = 0; t < block.lane_count && stores->empty(); ++t) stores = &block.lanes[t].stores;
-    if (stores->empty()) continue;
-    let_out_one(*stores);
-    return true;
+    if (!block.stores.empty()) return let_out_one(block), true;
+    for (unsigned t = 0; t < block.lane_count; ++t) {
+      if (!block.lanes[t].stores.empty()) return let_out_one(block.lanes[t]), true;
+    }
   }
   return false;
 }
 
 // The block has met: what its lanes have stored is the block's, and a release by any of them lets it out.
 void Machine::hand_to_block(Lane& lane) {
-  StoreBuffer& block = lane.home->stores;
+  Block& block = *lane.home;
   while (!lane.stores.empty()) {
     const PendingStore store = lane.stores.take_oldest();
-    block.put(store.word, store.bytes, store.value);
-    if (block.size() > StoreBuffer::kBlockLimit) let_out_one(block);
+    block.stores.put(store.word, store.bytes, store.value);
+    if (block.stores.size() > StoreBuffer::kBlockLimit) let_out_one(block);
   }
 }
 
 void weak_store(void* word, std::size_t bytes, std::uint64_t value) {
   Machine& machine = running_machine();
-  StoreBuffer& stores = running_lane().stores;
-  stores.put(word, bytes, value);
-  if (stores.size() > StoreBuffer::kLaneLimit) machine.let_out_one(stores);
+  Lane& lane = running_lane();
+  lane.stores.put(word, bytes, value);
+  if (lane.stores.size() > StoreBuffer::kLaneLimit) machine.let_out_one(lane);
 }
 
 bool weak_forward(const void* word, std::size_t bytes, std::uint64_t* value) {
@@ -97,8 +119,8 @@ bool weak_forward(const void* word, std::size_t bytes, std::uint64_t* value) {
 void weak_release() {
   Machine& machine = running_machine();
   Lane& lane = running_lane();
-  machine.let_out_all(lane.home->stores);
-  machine.let_out_all(lane.stores);
+  machine.let_out_all(*lane.home);
+  while (!lane.stores.empty()) machine.let_out_one(lane);
 }
 
 }  // namespace rondo::simt

@@ -24,8 +24,10 @@ class StoreBuffer {
   bool empty() const { return stores_.empty(); }
   std::size_t size() const { return stores_.size(); }
   void put(void* word, std::size_t bytes, std::uint64_t value) { stores_.push_back({word, bytes, value, next_++}); }
-  // Takes one out at random and makes it visible; an older one to the same word goes first. Returns the word.
-  void* let_out(Random& random);
+  // One at random, or an older one to the same word.
+  PendingStore take_any(Random& random);
+  // The oldest to the word; false if there is none.
+  bool take_oldest(const void* word, PendingStore* store);
   PendingStore take_oldest();
   // The newest value for the word; false if there is none.
   bool find(const void* word, std::size_t bytes, std::uint64_t* value) const;

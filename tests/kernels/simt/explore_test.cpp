@@ -165,6 +165,20 @@ TEST_CASE("simt: in weak mode a release lets out what the block stored before it
   }
 }
 
+TEST_CASE("simt: in weak mode a word keeps the order of stores that a barrier has ordered") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    std::uint64_t word = 0, other = 0;
+    const Outcome outcome = run(exploring(Policy::random, seed, true), {.threads = 2}, [&] {
+      if (thread_index() == 0) store_relaxed(&word, 1);
+      block_sync();
+      if (thread_index() == 1) store_relaxed(&word, 2);
+      for (int i = 0; i < 9; ++i) load_relaxed(&other);
+    });
+    CHECK(outcome.status == Status::ok);
+    CHECK(word == 2);
+  }
+}
+
 TEST_CASE("simt: of an ll line each word is whole, the line is not") {
   unsigned torn_lines = 0, torn_words = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
