@@ -2,6 +2,7 @@
 // The kernels as nvcc compiles them.
 #include "kernels/device/fifo_kernel.cuh"
 #include "kernels/device/kernels.hpp"
+#include "kernels/device/window.cuh"
 
 namespace rondo::cuda {
 
@@ -11,7 +12,7 @@ Kernels cuda_kernels() {
   return {{reinterpret_cast<const void*>(&device::fifo_kernel<device::Simple>),
            reinterpret_cast<const void*>(&device::fifo_kernel<device::LL>),
            reinterpret_cast<const void*>(&device::fifo_kernel<device::LL128>)},
-          nullptr};
+          reinterpret_cast<const void*>(&device::window_kernel)};
 }
 
 }  // namespace rondo::cuda

@@ -21,7 +21,7 @@ struct alignas(16) u64x2 {
 // RONDO_DEVICE          a function that runs in kernels
 // RONDO_KERNEL          a kernel of at most kMaxThreads threads, one block per multiprocessor
 // RONDO_SHARED(T, name) one object per block, not initialised
-// RONDO_UNROLL          before a loop of constant length
+// RONDO_UNROLL          before a loop of constant length; RONDO_NO_UNROLL: where code size matters more
 //
 // Index:   thread_index block_index block_threads grid_blocks lane_index
 // Block:   block_sync block_or(bool) group_sync(id, threads)

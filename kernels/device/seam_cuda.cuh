@@ -10,6 +10,7 @@
 #define RONDO_KERNEL_ARGUMENT const __grid_constant__
 #define RONDO_SHARED(T, name) __shared__ T name
 #define RONDO_UNROLL _Pragma("unroll")
+#define RONDO_NO_UNROLL _Pragma("unroll 1")
 
 namespace rondo::kernels::device {
 

@@ -17,6 +17,7 @@
   static const char name##_key = 0; \
   T& name = *static_cast<T*>(::rondo::simt::shared_variable(&name##_key, sizeof(T), alignof(T)))
 #define RONDO_UNROLL
+#define RONDO_NO_UNROLL
 
 namespace rondo::kernels::device {
 

@@ -263,7 +263,9 @@ RONDO_DEVICE void with_element(DataType dtype, ReduceOp::Kind op, F&& f) {
     constexpr bool kSigned = !__is_same(E, U);
     if (op == ReduceOp::min) return f(E{}, Min{});
     if (op == ReduceOp::max) return f(E{}, Max{});
-    if constexpr (!kSigned) {
+    if constexpr (kSigned) {
+      f(E{}, Sum{});
+    } else {
       if (op == ReduceOp::product) return f(U{}, Product{});
       if (op == ReduceOp::bit_and) return f(U{}, And{});
       if (op == ReduceOp::bit_or) return f(U{}, Or{});
@@ -271,10 +273,10 @@ RONDO_DEVICE void with_element(DataType dtype, ReduceOp::Kind op, F&& f) {
       f(U{}, Sum{});
     }
   };
-  const auto extreme = op == ReduceOp::min || op == ReduceOp::max;
-  if (!extreme && dtype == DataType::i8) dtype = DataType::u8;
-  if (!extreme && dtype == DataType::i32) dtype = DataType::u32;
-  if (!extreme && dtype == DataType::i64) dtype = DataType::u64;
+  const auto keeps_sign = op == ReduceOp::min || op == ReduceOp::max || op == ReduceOp::average;
+  if (!keeps_sign && dtype == DataType::i8) dtype = DataType::u8;
+  if (!keeps_sign && dtype == DataType::i32) dtype = DataType::u32;
+  if (!keeps_sign && dtype == DataType::i64) dtype = DataType::u64;
   with_element(dtype, [&](auto element) {
     using E = decltype(element);
     if constexpr (!kFloating<typename E::Value>) {

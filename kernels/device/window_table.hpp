@@ -14,7 +14,7 @@ enum class Reads : unsigned char {
 };
 enum class Writes : unsigned char { own, root, all };
 // What of the message a rank moves: all of it, its part of size-th, or the block that belongs to it.
-enum class Cut : unsigned char { whole, parts, blocks };
+enum class Cut : unsigned char { nothing, whole, parts, blocks };
 
 struct WindowAlgorithm {
   AlgorithmRow row;
@@ -33,7 +33,7 @@ inline constexpr WindowAlgorithm kWindowAlgorithms[] = {
     {{Pattern::all_to_all, "direct", kCanonical, kVariable, no_scratch}, Reads::each, Writes::own, Cut::blocks},
     {{Pattern::gather, "direct", kCanonical, kVariable, no_scratch}, Reads::own, Writes::root, Cut::blocks},
     {{Pattern::scatter, "direct", kCanonical, kVariable, no_scratch}, Reads::root, Writes::own, Cut::blocks},
-    {{Pattern::barrier, "direct", kCanonical, kEqual, no_scratch}, Reads::own, Writes::own, Cut::whole},
+    {{Pattern::barrier, "direct", kCanonical, kEqual, no_scratch}, Reads::own, Writes::own, Cut::nothing},
 };
 inline constexpr int kWindowAlgorithmCount = static_cast<int>(std::size(kWindowAlgorithms));
 constexpr const AlgorithmRow& window_algorithm_row(int id) { return kWindowAlgorithms[id].row; }
