@@ -132,7 +132,8 @@ struct HostPage {
   // Block 0 writes it after 10 ms of waiting, `changes` last and release; the host tells who is missing.
   alignas(kLine) std::uint64_t changes;
   std::int32_t waiting_for;
-  std::uint32_t waiting_lock;  // of the thread that writes
+  std::uint32_t waiting_lock;      // of the thread that writes
+  std::uint64_t waiting_since_ns;  // when its kernel began, by the device's clock
   Signature waiting;
 };
 

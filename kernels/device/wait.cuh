@@ -57,13 +57,16 @@ RONDO_DEVICE_CALL void give_up_mismatch(const Patience& patience, int peer, std:
   give_up(patience, FaultKind::mismatch, peer, step, mine, theirs);
 }
 
-// Block 0 tells the host for whom it waits.
+// Block 0 tells the host for whom it waits: one of the threads that wait for the same.
 RONDO_DEVICE void publish_waiting(const Patience& patience, int peer, const Signature& mine) {
   HostPage& page = *patience.team->page;
   if (block_index() != 0 || !exchange_if(&page.waiting_lock, 0, 1)) return;
-  page.waiting_for = peer;
-  page.waiting = mine;
-  store_release(&page.changes, load_relaxed(&page.changes) + 1);
+  if (page.waiting_since_ns != patience.start_ns || page.waiting_for != peer || !(page.waiting == mine)) {
+    page.waiting_since_ns = patience.start_ns;
+    page.waiting_for = peer;
+    page.waiting = mine;
+    store_release(&page.changes, load_relaxed(&page.changes) + 1);
+  }
   store_release(&page.waiting_lock, 0);
 }
 
