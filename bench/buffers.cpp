@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/buffers.hpp"
 
-#include <cstdlib>
-#include <cstring>
-#include <new>
+#include <algorithm>
 
 namespace rondo::bench {
 namespace {
@@ -14,26 +12,28 @@ constexpr std::byte kPoison{0xA5};
 
 }  // namespace
 
-void GuardedBuffer::Free::operator()(void* memory) const { std::free(memory); }
-
-GuardedBuffer::GuardedBuffer(Communicator& communicator, std::size_t bytes, bool window) : bytes_(bytes) {
-  const std::size_t whole = (bytes + kGuardBytes + kAlignment - 1) / kAlignment * kAlignment;
+GuardedBuffer::GuardedBuffer(Site& site, Communicator& communicator, std::size_t bytes, int sets, bool window)
+    : site_(site),
+      bytes_(bytes),
+      stride_((bytes + kGuardBytes + kAlignment - 1) / kAlignment * kAlignment),
+      sets_(sets),
+      memory_(nullptr, {&site}) {
+  const std::size_t whole = stride_ * static_cast<std::size_t>(sets);
   if (window) {
     window_ = communicator.allocate<std::byte>(whole);
     data_ = window_.data();
-    return;
+  } else {
+    memory_ = site.allocate(whole);
+    data_ = memory_.get();
   }
-  heap_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole)));
-  if (heap_ == nullptr) throw std::bad_alloc();
-  data_ = heap_.get();
 }
 
-void GuardedBuffer::poison() const { std::memset(data_, std::to_integer<int>(kPoison), bytes_ + kGuardBytes); }
+void GuardedBuffer::clear() const { site_.fill(data_, std::byte{0}, stride_ * static_cast<std::size_t>(sets_)); }
+void GuardedBuffer::poison(int set) const { site_.fill(data(set), kPoison, bytes_ + kGuardBytes); }
 
-std::size_t GuardedBuffer::count_touched_guard_bytes() const {
-  std::size_t touched = 0;
-  for (std::size_t i = 0; i < kGuardBytes; ++i) touched += data_[bytes_ + i] != kPoison;
-  return touched;
+std::size_t GuardedBuffer::count_touched_guard_bytes(int set) const {
+  const std::byte* guard = site_.read(data(set) + bytes_, kGuardBytes);
+  return static_cast<std::size_t>(std::count_if(guard, guard + kGuardBytes, [](std::byte b) { return b != kPoison; }));
 }
 
 }  // namespace rondo::bench

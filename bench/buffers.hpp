@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one rank for one cell, with a guard behind it that no collective may touch.
+// Memory of one rank for one cell: sets of a buffer that calls use in turn, each with a guard behind it that no
+// collective may touch.
 #pragma once
 #include <cstddef>
-#include <memory>
 
-#include <rondo/communicator.hpp>
+#include "bench/site.hpp"
 
 namespace rondo::bench {
 
 class GuardedBuffer {
  public:
   // Collective when `window`: then the memory comes from the communicator.
-  GuardedBuffer(Communicator& communicator, std::size_t bytes, bool window);
-  std::byte* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
-  void poison() const;  // everything, guard included
-  std::size_t count_touched_guard_bytes() const;
+  GuardedBuffer(Site& site, Communicator& communicator, std::size_t bytes, int sets, bool window);
+  std::byte* data(int set) const { return data_ + static_cast<std::size_t>(set) * stride_; }
+  void clear() const;          // zeros, in every set
+  void poison(int set) const;  // everything, guard included
+  std::size_t count_touched_guard_bytes(int set) const;
 
  private:
-  struct Free {
-    void operator()(void* memory) const;
-  };
-  std::size_t bytes_;
-  std::unique_ptr<std::byte, Free> heap_;
+  Site& site_;
+  std::size_t bytes_, stride_;
+  int sets_;
+  Site::Memory memory_;
   Window<std::byte> window_;
   std::byte* data_ = nullptr;
 };

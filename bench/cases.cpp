@@ -15,6 +15,22 @@ std::size_t extent(Extent e, std::size_t count, int world_size) {
 
 bool has_blocks(const CollectiveRow& row) { return row.send == Extent::world || row.recv == Extent::world; }
 
+// Elements that an in-place call leaves where they are, counted once for each time they are not read or written.
+double elements_in_place(const Cell& c) {
+  const auto count = static_cast<double>(c.count);
+  switch (c.what->collective) {
+    case Collective::broadcast:
+      return count;
+    case Collective::all_gather:
+      return count * c.world_size;
+    case Collective::gather:
+    case Collective::scatter:
+      return 2 * count;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 const Case& find_case(std::string_view program) {
@@ -42,6 +58,19 @@ std::size_t Cell::in_place_offset(bool send_in_recv) const {
 std::size_t count_for(const Case& what, std::size_t bytes, DataType dtype, int world_size) {
   const std::size_t elements = bytes / size_of(dtype);
   return has_blocks(row_of(what.collective)) ? elements / static_cast<std::size_t>(world_size) : elements;
+}
+
+double traffic_bytes(const Cell& c, bool in_place, bool ring) {
+  const auto width = static_cast<double>(size_of(c.dtype));
+  // Per chunk: the first send reads and writes 2, n - 2 reducing hops 3 each, ... ; 6n - 4 in all.
+  if (ring && c.what->collective == Collective::all_reduce) {
+    return (6.0 * c.world_size - 4) * static_cast<double>(c.count) * width;
+  }
+  const double senders = c.row().send_at_root ? 1 : c.world_size;
+  const double receivers = c.row().recv_at_root ? 1 : c.world_size;
+  const double elements =
+      senders * static_cast<double>(c.send_count()) + receivers * static_cast<double>(c.recv_count());
+  return (elements - (in_place ? elements_in_place(c) : 0)) * width;
 }
 
 std::vector<Stretch> expected_output(const Cell& c, std::uint32_t seed) {

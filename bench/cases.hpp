@@ -62,6 +62,10 @@ struct Stretch {
 std::vector<Stretch> expected_output(const Cell& cell, std::uint32_t seed);
 
 // Calls the collective, `times` of them together as one group when there are several.
-void invoke(Communicator& communicator, const Cell& cell, const void* send, void* recv, int times);
+void invoke(Communicator& communicator, const Cell& cell, const void* send, void* recv, int times, Stream stream);
+
+// Bytes that all ranks together must read and write when they share one memory: every input once, every output once,
+// nothing for what already lies in its place. With `ring` (all_reduce alone), what the ring moves through its FIFOs.
+double traffic_bytes(const Cell& cell, bool in_place, bool ring);
 
 }  // namespace rondo::bench

@@ -48,7 +48,8 @@ void remark(Flags& flags, bool given, const char* sentence) {
 
 struct Words {  // flags that are more than a number
   std::string min = "32M", max = "32M", step = "1M", op = "sum", dtype = "float", root = "0";
-  int graph = 0, blocking = 0, windows = 0;
+  std::string device = "cpu";
+  int blocking = 0, windows = 0;
 };
 
 void add_options(CLI::App& app, Flags& f, Words& w) {
@@ -74,9 +75,16 @@ void add_options(CLI::App& app, Flags& f, Words& w) {
   app.add_option("-T,--timeout", f.timeout_s, "seconds that a call may take; 600")->check(at_least(0));
   app.add_option("-R,--local_register", w.windows, "1, 2: buffers from Communicator::allocate; 0")
       ->check(CLI::Range(0, 2));
-  app.add_option("-G,--cudagraph", w.graph, "for CUDA graphs; means nothing on a CPU")->check(at_least(0));
-  app.add_option("-z,--blocking", w.blocking, "for streams; on a CPU every call blocks")->check(CLI::Range(0, 3));
-  app.add_option("--device", f.device, "where the buffers lie")->check(CLI::IsMember({"cpu", "cuda", "sim"}));
+  app.add_option("-G,--cudagraph", f.replays, "on a device: a batch as a graph, launched so many times; 0")
+      ->check(at_least(0));
+  app.add_option("-z,--blocking", w.blocking, "on a device: 1 the host waits after every call; 0")
+      ->check(CLI::Range(0, 1));
+  app.add_option("--device", w.device, "where the buffers lie: cpu, cuda, or sim, the GPU code run on the CPU; cpu")
+      ->check(CLI::IsMember({"cpu", "cuda", "sim"}));
+  app.add_option("--sets", f.sets, "buffers used in turn; by the size of a device's cache")->check(CLI::Range(1, 64));
+  app.add_option("--algorithm", f.algorithm, "ring, two_shot, ...; sets RONDO_ALGORITHM");
+  app.add_option("--protocol", f.protocol, "on a device: simple, ll, ll128 or window; sets RONDO_PROTOCOL")
+      ->check(CLI::IsMember({"simple", "ll", "ll128", "window"}));
   app.add_option("-J,--json", f.json, "file to write with everything that comparing two runs needs");
   app.add_flag("--csv", f.csv, "rows with commas instead of the table");
 }
@@ -95,11 +103,23 @@ void finish(Flags& f, const Words& w, const CLI::App& app) {
   f.all_roots = w.root == "all";
   if (!f.all_roots) f.root = parse_number<int>(w.root, "-r");
   f.windows = w.windows != 0;
-  remark(f, w.graph != 0, "-G has no effect: there are no CUDA graphs on a CPU");
-  remark(f, w.blocking != 0, "-z has no effect: on a CPU every call blocks until its result is there");
+  f.blocking = w.blocking != 0;
+  if (w.device != "cpu") {
+    f.device = w.device == "sim" ? Device::sim() : Device::cuda();
+    if (f.replays > 0 && f.blocking) throw UsageError("-G and -z: the host cannot wait inside a graph; choose one");
+    return;
+  }
+  remark(f, f.replays != 0, "-G has no effect: there are no CUDA graphs on a CPU");
+  remark(f, f.blocking, "-z has no effect: on a CPU every call blocks until its result is there");
+  remark(f, !f.protocol.empty(), "--protocol has no effect: links between CPUs have one");
 }
 
 }  // namespace
+
+std::string_view Flags::device_label() const {
+  constexpr std::array<std::string_view, 3> kLabels = {"cpu", "cuda", "simulated"};
+  return kLabels.at(static_cast<std::size_t>(device.kind));
+}
 
 std::string_view table_name(DataType dtype) { return kDtypeNames.at(static_cast<std::size_t>(dtype)); }
 std::string_view table_name(ReduceOp::Kind op) { return kOpNames.at(static_cast<std::size_t>(op)); }

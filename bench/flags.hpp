@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command line of the *_perf programs: the letters and meanings of nccl-tests, where they mean something on a CPU.
+// Command line of the *_perf programs: the letters and meanings of nccl-tests, where they mean something here.
 #pragma once
 #include <cstddef>
 #include <stdexcept>
@@ -7,8 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include <rondo/dtype.hpp>
-#include <rondo/reduce_op.hpp>
+#include <rondo/communicator.hpp>
 
 namespace rondo::bench {
 
@@ -28,12 +27,19 @@ struct Flags {
   int average = 3;    // of the ranks' times: 0 rank 0's, 1 mean, 2 shortest, 3 longest
   int timeout_s = 0;  // of one call; 0: the library's
   int threads = 1, ranks_per_thread = 1;
-  bool windows = false;  // buffers from Communicator::allocate
-  std::string device = "cpu";
-  std::string json;  // file to write
+  bool windows = false;   // buffers from Communicator::allocate
+  int replays = 0;        // on a device: a batch is captured into a graph that is launched so many times; 0: none
+  bool blocking = false;  // on a device: the host waits after every call
+  int sets = 0;           // buffers used in turn; 0: as many as the caches of the device ask for
+  Device device = Device::cpu();
+  std::string algorithm, protocol;  // as RONDO_ALGORITHM and RONDO_PROTOCOL; empty: the library's choice
+  std::string json;                 // file to write
   bool csv = false;
   std::vector<std::string> remarks;  // one sentence for each given flag that means nothing here
 
+  bool simulated() const { return device.kind == Device::Kind::sim; }
+  // "cpu", "cuda", or "simulated": what every result is labelled with.
+  std::string_view device_label() const;
   int local_ranks() const { return threads * ranks_per_thread; }
   std::vector<std::size_t> sizes() const;
 };

@@ -46,10 +46,9 @@ bool is_public(const std::string& name) { return name.find("SECRET") == std::str
 
 }  // namespace
 
-std::string describe_rank(int rank, int node, int local_rank) {
-  const nlohmann::json where = {{"rank", rank}, {"pid", getpid()},          {"host", system_name().nodename},
-                                {"node", node}, {"local_rank", local_rank}, {"cpus", allowed_cpus()}};
-  return where.dump();
+nlohmann::json describe_rank(int rank, int node, int local_rank) {
+  return {{"rank", rank}, {"pid", getpid()},          {"host", system_name().nodename},
+          {"node", node}, {"local_rank", local_rank}, {"cpus", allowed_cpus()}};
 }
 
 nlohmann::json describe_run() {

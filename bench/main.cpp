@@ -3,6 +3,7 @@
 // right, 1 a wrong value or a failure, 2 wrong flags.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <rondo/rondo.hpp>
 #include <thread>
@@ -15,8 +16,8 @@ namespace {
 
 std::unique_ptr<Report> make_report(const Flags& flags, int argc, char** argv) {
   std::vector<std::unique_ptr<Report>> reports;
-  reports.push_back(flags.csv ? make_csv(stdout) : make_table(stdout, flags));
-  if (!flags.json.empty()) reports.push_back(make_json(flags.json, {argv, argv + argc}));
+  reports.push_back(flags.csv ? make_csv(stdout, flags) : make_table(stdout, flags));
+  if (!flags.json.empty()) reports.push_back(make_json(flags.json, {argv, argv + argc}, flags));
   return make_all(std::move(reports));
 }
 
@@ -57,11 +58,10 @@ int run(const std::string& program, int argc, char** argv) {
   const auto parsed = parse_flags(program, argc, argv);
   if (const int* status = std::get_if<int>(&parsed)) return *status;
   const Flags& flags = std::get<Flags>(parsed);
-  if (flags.device != "cpu") {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("--device {} is not in this build; use --device cpu", flags.device));
-  }
-  Options options;
+  // Before any thread; the communicators read them.
+  if (!flags.algorithm.empty()) ::setenv("RONDO_ALGORITHM", flags.algorithm.c_str(), 1);
+  if (!flags.protocol.empty()) ::setenv("RONDO_PROTOCOL", flags.protocol.c_str(), 1);
+  Options options{.device = flags.device};
   if (flags.timeout_s > 0) options.timeout = std::chrono::seconds(flags.timeout_s);
   const auto report = make_report(flags, argc, argv);
   const Case& what = find_case(program);

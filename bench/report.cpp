@@ -2,7 +2,9 @@
 #include "bench/report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "bench/machine.hpp"
@@ -24,46 +26,94 @@ std::string spread_text(const Measurement* m) {
   return m == nullptr ? "N/A" : fmt::format("{:.0f}%", 100 * m->time_us.spread());
 }
 
+std::string share_text(const Measurement* m) {
+  if (m == nullptr || m->share_of_bound <= 0) return "N/A";
+  return fmt::format("{:.1f}%", 100 * m->share_of_bound);
+}
+
+std::string rank_line(const nlohmann::json& rank) {
+  std::string line =
+      fmt::format("#  Rank {:2} Pid {:6} on {} node {} local rank {}", rank["rank"].get<int>(), rank["pid"].get<int>(),
+                  rank["host"].get<std::string>(), rank["node"].get<int>(), rank["local_rank"].get<int>());
+  if (rank.contains("device")) line += fmt::format(" device {}", rank["device"]["index"].get<int>());
+  return line + "\n";
+}
+
+std::string device_line(const SharedDevice& device) {
+  const auto text = [&](const char* field) { return device.what[field].get<std::string>(); };
+  std::string line =
+      fmt::format("#  Device {} {} on {}, CUDA driver {}, runtime {}: {} rank{} ({})", text("name"), text("uuid"),
+                  text("host"), text("driver_cuda"), text("runtime_cuda"), device.ranks.size(),
+                  device.ranks.size() == 1 ? "" : "s", fmt::join(device.ranks, " "));
+  if (device.what.contains("copy_gbps")) {
+    line += fmt::format(", copies in its memory {:.1f} GB/s read + written", device.what["copy_gbps"].get<double>());
+  }
+  return line + "\n";
+}
+
+// What a device adds to the head: which ones, how many buffers, whether the calls are in a graph.
+std::string device_head(const Surroundings& surroundings, const Flags& flags) {
+  std::string head;
+  if (flags.simulated()) head += "# GPU code run by the CPU: these times say nothing about a GPU\n";
+  for (const SharedDevice& device : surroundings.devices) head += device_line(device);
+  if (flags.sets > 0) {
+    head += fmt::format("#  Buffers: {} sets in turn\n", flags.sets);
+  } else if (flags.simulated()) {
+    head += "#  Buffers: 2 sets in turn\n";
+  } else {
+    head += fmt::format("#  Buffers: as many sets in turn as hold 4 times the cache of {} MiB, at most 64 a rank\n",
+                        surroundings.devices.at(0).what["l2_bytes"].get<std::size_t>() >> 20);
+  }
+  head += flags.replays > 0 ? fmt::format("#  Graphs: a batch is captured once and launched {} times\n", flags.replays)
+                            : "#  Graphs: none, calls are launched one by one\n";
+  if (surroundings.shared_copy_gbps() > 0) {
+    head += "#  of bound: the time that copies of the bytes that must move would take, as a part of the time taken\n";
+  }
+  return head;
+}
+
 class Table : public Report {
  public:
   Table(std::FILE* out, const Flags& flags) : out_(out), flags_(flags) {}
-  void begin(const std::vector<std::string>& placement) override {
-    for (const std::string& remark : flags_.remarks) fmt::print(out_, "# {}\n", remark);
-    fmt::print(out_, "# {} ranks on {}, warm-ups {}, batches of {} x {}, checked {} times\n", placement.size(),
-               flags_.device, flags_.warmups, flags_.iterations, flags_.aggregate, flags_.checks);
-    for (const std::string& rank : placement) {
-      const auto where = nlohmann::json::parse(rank);
-      fmt::print(out_, "#  Rank {:2} Pid {:6} on {} node {} local rank {}\n", where["rank"].get<int>(),
-                 where["pid"].get<int>(), where["host"].get<std::string>(), where["node"].get<int>(),
-                 where["local_rank"].get<int>());
-    }
-    fmt::print(out_, "#\n{}", table_header());
-    std::fflush(out_);
+  void begin(const Surroundings& surroundings) override {
+    std::string head;
+    for (const std::string& remark : flags_.remarks) head += fmt::format("# {}\n", remark);
+    head += fmt::format("# {} ranks on {}, warm-ups {}, batches of {} x {}, checked {} times\n",
+                        surroundings.ranks.size(), flags_.simulated() ? "simulated devices" : flags_.device_label(),
+                        flags_.warmups, flags_.iterations, flags_.aggregate, flags_.checks);
+    for (const nlohmann::json& rank : surroundings.ranks) head += rank_line(rank);
+    if (!surroundings.devices.empty()) head += device_head(surroundings, flags_);
+    shares_ = surroundings.shared_copy_gbps() > 0;
+    print(head + "#\n" + table_header(shares_));
   }
   void row(const Row& row) override {
     footer_.add(row);
-    fmt::print(out_, "{}", table_row(row));
-    std::fflush(out_);
+    print(table_row(row, shares_));
   }
   void end() override {
-    fmt::print(out_, "# Out of bounds values : {} {}\n# Avg bus bandwidth    : {:.6g}\n#\n", footer_.wrong,
-               footer_.wrong == 0 ? "OK" : "FAILED", footer_.average_busbw());
-    std::fflush(out_);
+    print(fmt::format("# Out of bounds values : {} {}\n# Avg bus bandwidth    : {:.6g}\n#\n", footer_.wrong,
+                      footer_.wrong == 0 ? "OK" : "FAILED", footer_.average_busbw()));
   }
 
  private:
+  void print(const std::string& lines) {
+    fmt::print(out_, "{}", flags_.simulated() ? labelled(lines) : lines);
+    std::fflush(out_);
+  }
   std::FILE* out_;
   Flags flags_;
+  bool shares_ = false;
   Footer footer_;
 };
 
 class Csv : public Report {
  public:
-  explicit Csv(std::FILE* out) : out_(out) {}
-  void begin(const std::vector<std::string>&) override {
-    fmt::print(out_,
-               "program,world_size,bytes,count,dtype,op,root,in_place,samples,median_us,p10_us,p90_us,min_us,max_us,"
-               "algbw_gbps,busbw_gbps,wrong\n");
+  Csv(std::FILE* out, const Flags& flags) : out_(out), flags_(flags) {}
+  void begin(const Surroundings&) override {
+    fmt::print(
+        out_,
+        "device,program,world_size,bytes,count,dtype,op,root,in_place,samples,median_us,p10_us,p90_us,min_us,max_us,"
+        "algbw_gbps,busbw_gbps,wrong,algorithm,buffer_sets,graph_replays,share_of_bound\n");
   }
   void row(const Row& row) override {
     line(row.cell, row.out_of_place, 0);
@@ -74,38 +124,50 @@ class Csv : public Report {
 
  private:
   void line(const Cell& c, const Measurement& m, int in_place) {
-    fmt::print(out_, "{},{},{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{:.4f},{:.4f},{}\n",
-               c.what->program, c.world_size, c.bytes(), c.count, table_name(c.dtype), op_name(c), c.root, in_place,
-               m.samples_us.size(), m.time_us.median, m.time_us.p10, m.time_us.p90, m.time_us.min, m.time_us.max,
-               m.algbw_gbps, m.busbw_gbps, wrong_text(m));
+    fmt::print(out_, "{},{},{},{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{:.4f},{:.4f},{},{},{},{},{}\n",
+               flags_.device_label(), c.what->program, c.world_size, c.bytes(), c.count, table_name(c.dtype),
+               op_name(c), c.root, in_place, m.samples_us.size(), m.time_us.median, m.time_us.p10, m.time_us.p90,
+               m.time_us.min, m.time_us.max, m.algbw_gbps, m.busbw_gbps, wrong_text(m), m.algorithm, m.sets,
+               flags_.replays, m.share_of_bound > 0 ? fmt::format("{:.4f}", m.share_of_bound) : "");
   }
   std::FILE* out_;
+  Flags flags_;
 };
 
 nlohmann::json to_json(const Measurement& m) {
   nlohmann::json j = {{"samples_us", m.samples_us},     {"median_us", m.time_us.median}, {"p10_us", m.time_us.p10},
                       {"p90_us", m.time_us.p90},        {"min_us", m.time_us.min},       {"max_us", m.time_us.max},
                       {"algbw_gbps_p50", m.algbw_gbps}, {"busbw_gbps_p50", m.busbw_gbps}};
+  j["algorithm"] = m.algorithm;
+  j["buffer_sets"] = m.sets;
+  if (m.share_of_bound > 0) j["share_of_bound"] = m.share_of_bound;
   if (!m.wrong_by_rank.empty()) j["wrong_by_rank"] = m.wrong_by_rank;
   return j;
 }
 
 class Json : public Report {
  public:
-  Json(std::string path, std::vector<std::string> command) : path_(std::move(path)) {
+  Json(std::string path, std::vector<std::string> command, const Flags& flags)
+      : path_(std::move(path)), device_(flags.device_label()) {
     result_ = describe_run();
-    result_["format"] = 1;
+    result_["format"] = 2;
     result_["command"] = std::move(command);
-    result_["device"] = "cpu";
+    result_["device"] = device_;
+    result_["graph_replays"] = flags.replays;
     result_["rows"] = nlohmann::json::array();
   }
-  void begin(const std::vector<std::string>& placement) override {
-    result_["world_size"] = placement.size();
-    for (const std::string& rank : placement) result_["ranks"].push_back(nlohmann::json::parse(rank));
+  void begin(const Surroundings& surroundings) override {
+    result_["world_size"] = surroundings.ranks.size();
+    result_["ranks"] = surroundings.ranks;
+    for (const SharedDevice& device : surroundings.devices) {
+      result_["devices"].push_back(device.what);
+      result_["devices"].back()["ranks"] = device.ranks;
+    }
   }
   void row(const Row& row) override {
     footer_.add(row);
     result_["rows"].push_back(bench::to_json(row));
+    result_["rows"].back()["device"] = device_;
   }
   void end() override {
     result_["wrong"] = footer_.wrong;
@@ -117,7 +179,7 @@ class Json : public Report {
   }
 
  private:
-  std::string path_;
+  std::string path_, device_;
   nlohmann::json result_;
   Footer footer_;
 };
@@ -125,8 +187,8 @@ class Json : public Report {
 class All : public Report {
  public:
   explicit All(std::vector<std::unique_ptr<Report>> reports) : reports_(std::move(reports)) {}
-  void begin(const std::vector<std::string>& placement) override {
-    for (auto& r : reports_) r->begin(placement);
+  void begin(const Surroundings& surroundings) override {
+    for (auto& r : reports_) r->begin(surroundings);
   }
   void row(const Row& row) override {
     for (auto& r : reports_) r->row(row);
@@ -147,22 +209,35 @@ void Footer::add(const Row& row) {
   columns += row.in_place ? 2 : 1;
 }
 
-std::string table_header() {
-  return fmt::format(
-      "# {:<54}  {:^30}  {:^30}\n"
-      "# {:>10} {:>12} {:>9} {:>7} {:>7}     {:>7} {:>7} {:>7} {:>6}  {:>7} {:>7} {:>7} {:>6}  {}\n"
-      "# {:>10} {:>12} {:>9} {:>7} {:>7}     {:>7} {:>7} {:>7} {:>6}  {:>7} {:>7} {:>7} {:>6}  {}\n",
-      "", "out-of-place", "in-place", "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong",
-      "time", "algbw", "busbw", "#wrong", "p10-p90 spread", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)",
-      "", "(us)", "(GB/s)", "(GB/s)", "", "out-of  in");
+std::string labelled(const std::string& lines) {
+  std::string text;
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
+    text += fmt::format("{}  simulated\n", std::string_view(lines).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return text;
 }
 
-std::string table_row(const Row& row) {
+std::string table_header(bool shares) {
+  return fmt::format(
+      "# {:<54}  {:^30}  {:^30}\n"
+      "# {:>10} {:>12} {:>9} {:>7} {:>7}     {:>7} {:>7} {:>7} {:>6}  {:>7} {:>7} {:>7} {:>6}  {}{}\n"
+      "# {:>10} {:>12} {:>9} {:>7} {:>7}     {:>7} {:>7} {:>7} {:>6}  {:>7} {:>7} {:>7} {:>6}  {}{}\n",
+      "", "out-of-place", "in-place", "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong",
+      "time", "algbw", "busbw", "#wrong", "p10-p90 spread", shares ? "  of bound" : "", "(B)", "(elements)", "", "", "",
+      "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "", "out-of  in",
+      shares ? "      out-of      in" : "");
+}
+
+std::string table_row(const Row& row, bool shares) {
   const Cell& c = row.cell;
   const Measurement* in_place = row.in_place ? &*row.in_place : nullptr;
-  std::string text = fmt::format("{:>12} {:>12} {:>9} {:>7} {:>7}   {}{}  {:>6} {:>4}\n", c.bytes(), c.count,
+  std::string text = fmt::format("{:>12} {:>12} {:>9} {:>7} {:>7}   {}{}  {:>6} {:>4}", c.bytes(), c.count,
                                  table_name(c.dtype), op_name(c), c.root, half_row(&row.out_of_place),
                                  half_row(in_place), spread_text(&row.out_of_place), spread_text(in_place));
+  if (shares) text += fmt::format("      {:>6}  {:>6}", share_text(&row.out_of_place), share_text(in_place));
+  text += '\n';
   for (const Measurement* m : {&row.out_of_place, in_place}) {
     if (m == nullptr) continue;
     for (std::size_t rank = 0; rank < m->wrong_by_rank.size(); ++rank) {
@@ -185,9 +260,9 @@ nlohmann::json to_json(const Row& row) {
 }
 
 std::unique_ptr<Report> make_table(std::FILE* out, const Flags& flags) { return std::make_unique<Table>(out, flags); }
-std::unique_ptr<Report> make_csv(std::FILE* out) { return std::make_unique<Csv>(out); }
-std::unique_ptr<Report> make_json(std::string path, std::vector<std::string> command) {
-  return std::make_unique<Json>(std::move(path), std::move(command));
+std::unique_ptr<Report> make_csv(std::FILE* out, const Flags& flags) { return std::make_unique<Csv>(out, flags); }
+std::unique_ptr<Report> make_json(std::string path, std::vector<std::string> command, const Flags& flags) {
+  return std::make_unique<Json>(std::move(path), std::move(command), flags);
 }
 std::unique_ptr<Report> make_all(std::vector<std::unique_ptr<Report>> reports) {
   return std::make_unique<All>(std::move(reports));

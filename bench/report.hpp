@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three forms of a result: nccl-tests' table, commas, and JSON. Rank 0 alone has one.
+// The three forms of a result: nccl-tests' table, commas, and JSON. Rank 0 alone has one. A simulated run says so in
+// every line of the table, every row of the others.
 #pragma once
 #include <cstdio>
 #include <memory>
@@ -20,15 +21,16 @@ struct Footer {
 };
 
 std::unique_ptr<Report> make_table(std::FILE* out, const Flags& flags);
-std::unique_ptr<Report> make_csv(std::FILE* out);
+std::unique_ptr<Report> make_csv(std::FILE* out, const Flags& flags);
 // Writes `path` in one go at the end. `command`: the program and its arguments.
-std::unique_ptr<Report> make_json(std::string path, std::vector<std::string> command);
+std::unique_ptr<Report> make_json(std::string path, std::vector<std::string> command, const Flags& flags);
 // Tells each of them.
 std::unique_ptr<Report> make_all(std::vector<std::unique_ptr<Report>> reports);
 
 // Lines of the table, for the tests.
-std::string table_header();
-std::string table_row(const Row& row);
+std::string table_header(bool shares = false);
+std::string table_row(const Row& row, bool shares = false);
+std::string labelled(const std::string& lines);  // each with "simulated" at its end
 nlohmann::json to_json(const Row& row);
 
 }  // namespace rondo::bench

@@ -8,7 +8,9 @@
 
 #include "bench/cases.hpp"
 #include "bench/flags.hpp"
+#include "bench/site.hpp"
 #include "bench/statistics.hpp"
+#include "bench/surroundings.hpp"
 
 namespace rondo::bench {
 
@@ -16,6 +18,9 @@ struct Measurement {
   std::vector<double> samples_us;
   Statistics time_us;
   double algbw_gbps = 0, busbw_gbps = 0;       // by the median; 1e9 bytes a second
+  double share_of_bound = 0;                   // of what copies in the shared GPU's memory would allow; 0: not known
+  std::string algorithm{};                     // by its name in the library's table
+  int sets = 1;                                // of buffers that were used in turn
   std::vector<std::uint64_t> wrong_by_rank{};  // empty: not checked
   std::uint64_t wrong() const { return std::accumulate(wrong_by_rank.begin(), wrong_by_rank.end(), std::uint64_t{0}); }
 };
@@ -29,7 +34,7 @@ struct Row {
 class Report {
  public:
   virtual ~Report() = default;
-  virtual void begin(const std::vector<std::string>& placement) = 0;  // a JSON object per rank
+  virtual void begin(const Surroundings& surroundings) = 0;
   virtual void row(const Row& row) = 0;
   virtual void end() = 0;
 };

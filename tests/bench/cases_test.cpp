@@ -65,3 +65,25 @@ TEST_CASE("expected output names the right part of the right rank") {
   CHECK(expected_output(cell("sendrecv_perf", 0), 7).at(0).source.rank == 3);
   CHECK(expected_output(cell("reduce_scatter_perf", 3), 7).at(0).source.first == 30);
 }
+
+TEST_CASE("traffic on one memory is every input once and every output once") {
+  const auto of = [](const char* program, bool in_place = false, bool ring = false) {
+    return rondo::bench::traffic_bytes(cell(program, 0, 1), in_place, ring);
+  };
+  const double n = 4, block = 40;  // bytes; the larger buffer of what is gathered or scattered has n of them
+  CHECK(of("all_reduce_perf") == 2 * n * block);
+  CHECK(of("all_reduce_perf", true) == 2 * n * block);
+  CHECK(of("all_reduce_perf", false, true) == (6 * n - 4) * block);
+  CHECK(of("all_gather_perf") == (n + 1) * n * block);
+  CHECK(of("all_gather_perf", true) == n * n * block);
+  CHECK(of("reduce_scatter_perf") == (n + 1) * n * block);
+  CHECK(of("alltoall_perf") == 2 * n * n * block);
+  CHECK(of("broadcast_perf") == (n + 1) * block);
+  CHECK(of("broadcast_perf", true) == n * block);
+  CHECK(of("reduce_perf") == (n + 1) * block);
+  CHECK(of("gather_perf") == 2 * n * block);
+  CHECK(of("gather_perf", true) == 2 * (n - 1) * block);
+  CHECK(of("scatter_perf", true) == 2 * (n - 1) * block);
+  CHECK(of("sendrecv_perf") == 2 * n * block);
+  CHECK(of("barrier_perf") == 0);
+}

@@ -63,9 +63,23 @@ TEST_CASE("every name of a type and an operator in the table reads back as itsel
   }
 }
 
-TEST_CASE("flags for other hardware are told to have no effect") {
+TEST_CASE("flags for devices are told to have no effect on a CPU, and have one on a device") {
   CHECK(parse({"-G", "0", "-z", "0"}).remarks.empty());
-  CHECK(parse({"-G", "2", "-z", "1"}).remarks.size() == 2);
+  CHECK(parse({"-G", "2", "-z", "1", "--protocol", "ll"}).remarks.size() == 3);
+  for (const char* device : {"sim", "cuda"}) {
+    const Flags flags = parse({"--device", device, "-G", "2", "--protocol", "window", "--algorithm", "ring"});
+    CHECK(flags.remarks.empty());
+    CHECK(flags.replays == 2);
+    CHECK(flags.protocol == "window");
+    CHECK(flags.algorithm == "ring");
+    CHECK(parse({"--device", device, "-z", "1"}).blocking);
+  }
+}
+
+TEST_CASE("results of a simulated device bear a label of their own") {
+  CHECK(parse({}).device_label() == "cpu");
+  CHECK(parse({"--device", "cuda"}).device_label() == "cuda");
+  CHECK(parse({"--device", "sim"}).device_label() == "simulated");
 }
 
 TEST_CASE("wrong flags get one sentence that names them") {
@@ -85,6 +99,9 @@ TEST_CASE("wrong flags get one sentence that names them") {
       {{"-o", "xor"}, "-o xor: choose one of all, sum"},
       {{"-r", "first"}, "-r first"},
       {{"--device", "tpu"}, "--device"},
+      {{"--device", "sim", "-G", "1", "-z", "1"}, "-G and -z"},
+      {{"--protocol", "ll256"}, "--protocol"},
+      {{"--sets", "0"}, "--sets"},
   };
   for (const auto& [arguments, part] : cases) {
     const std::string error = error_of(arguments);

@@ -103,3 +103,36 @@ TEST_CASE("JSON holds every sample and the library's own names") {
   CHECK(j["out_of_place"]["median_us"] == 12.5);
   CHECK(j["in_place"]["wrong_by_rank"] == nlohmann::json({0, 2, 0, 1}));
 }
+
+TEST_CASE("every line of a simulated table says so") {
+  std::istringstream text(rondo::bench::labelled(rondo::bench::table_header() + rondo::bench::table_row(row())));
+  int lines = 0;
+  for (std::string line; std::getline(text, line); ++lines) CHECK(line.ends_with("  simulated"));
+  CHECK(lines == 6);
+}
+
+TEST_CASE("the share of the bound has columns of its own, and none where it is not known") {
+  Row r = row();
+  r.out_of_place.share_of_bound = 0.875;
+  std::istringstream text(rondo::bench::table_row(r, true));
+  std::string line;
+  std::getline(text, line);
+  const auto all = words(line);
+  REQUIRE(all.size() == 17);
+  CHECK(all[15] == "87.5%");
+  CHECK(all[16] == "N/A");
+  CHECK(rondo::bench::table_header(true).find("of bound") != std::string::npos);
+  CHECK(rondo::bench::table_header().find("of bound") == std::string::npos);
+}
+
+TEST_CASE("a bandwidth of copies counts for ranks that share one device alone") {
+  const nlohmann::json gpu = {{"copy_gbps", 4000.0}};
+  rondo::bench::Surroundings s{.ranks = {{}, {}}, .devices = {{gpu, {0, 1}}}};
+  CHECK(s.shared_copy_gbps() == 4000);
+  s.devices = {{gpu, {0}}, {gpu, {1}}};
+  CHECK(s.shared_copy_gbps() == 0);
+  s.devices = {{nlohmann::json::object(), {0, 1}}};
+  CHECK(s.shared_copy_gbps() == 0);
+  s.devices.clear();
+  CHECK(s.shared_copy_gbps() == 0);
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/surroundings.hpp"
+
+#include <algorithm>
+
+#include "bench/gather.hpp"
+#include "bench/machine.hpp"
+
+namespace rondo::bench {
+namespace {
+
+std::string key_of(const nlohmann::json& rank) {
+  return rank["host"].get<std::string>() + " " + rank["device"]["uuid"].get<std::string>();
+}
+
+std::vector<SharedDevice> devices_of(const std::vector<nlohmann::json>& ranks) {
+  std::vector<SharedDevice> devices;
+  std::vector<std::string> keys;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (!ranks[r].contains("device")) continue;
+    const auto found = std::find(keys.begin(), keys.end(), key_of(ranks[r]));
+    const auto index = static_cast<std::size_t>(found - keys.begin());
+    if (found == keys.end()) {
+      keys.push_back(key_of(ranks[r]));
+      devices.push_back({.what = ranks[r]["device"], .ranks = {}});
+      devices.back().what["host"] = ranks[r]["host"];
+    }
+    devices[index].ranks.push_back(static_cast<int>(r));
+  }
+  return devices;
+}
+
+}  // namespace
+
+double Surroundings::shared_copy_gbps() const {
+  return devices.size() == 1 && devices[0].ranks.size() == ranks.size() ? devices[0].what.value("copy_gbps", 0.0) : 0;
+}
+
+Surroundings survey(Communicator& communicator, Site& site) {
+  nlohmann::json mine = describe_rank(communicator.rank(), communicator.node(), communicator.local_rank());
+  if (const nlohmann::json device = site.describe(); !device.is_null()) mine["device"] = device;
+  const std::string text = mine.dump();
+  Surroundings result;
+  for (const auto& rank : gather_values(communicator, std::span<const char>(text)))
+    result.ranks.push_back(nlohmann::json::parse(rank));
+  result.devices = devices_of(result.ranks);
+  for (SharedDevice& device : result.devices) {
+    const int first = device.ranks.front();
+    const double measured = communicator.rank() == first ? site.copy_gbps() : 0;
+    const double gbps = gather_value(communicator, measured)[static_cast<std::size_t>(first)];
+    if (gbps > 0) device.what["copy_gbps"] = gbps;
+  }
+  return result;
+}
+
+}  // namespace rondo::bench
