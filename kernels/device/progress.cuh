@@ -160,6 +160,7 @@ RONDO_DEVICE_CALL void progress(FifoBlock& block, int moves) {
 // One step of a fold from every peer: what `slice` says of this rank, of the others in rank order. By all threads.
 template <class P>
 RONDO_DEVICE_CALL void fold_step(FifoBlock& block, const FoldSlice& slice) {
+  block_sync();  // thread 0 may still be finishing the slice before
   const int first = static_cast<int>(thread_index()), stride = static_cast<int>(block_threads());
   bool fine = true;
   for (int peer = first; peer < block.world_size; peer += stride) {
