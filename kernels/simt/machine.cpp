@@ -144,7 +144,10 @@ void Machine::fail(const Lane& lane, const char* format, ...) {
 
 Lane* Machine::pick() {
   if (failure_.status != Status::ok || live_ == 0 || pause_) return nullptr;
-  if (!options.explore && !parked_.empty() && ++picks_ % kPollEvery == 0) poll_parked();
+  if (!options.explore && ++picks_ % kPollEvery == 0) {
+    poll_parked();
+    if (is_cancelled()) return nullptr;
+  }
   if (ready_.empty() && !wake_somebody()) return nullptr;
   Lane& next = chooser_.choose(ready_);
   ready_.remove(next);
@@ -190,7 +193,7 @@ bool Machine::jump_clock() {
 }
 
 bool Machine::wait_outside() {
-  while (true) {
+  while (!is_cancelled()) {
     switch (idle_.wait()) {
       case IdleWait::Advice::poll:
         if (!poll_parked()) continue;
@@ -205,6 +208,13 @@ bool Machine::wait_outside() {
         return false;
     }
   }
+  return false;
+}
+
+bool Machine::is_cancelled() {
+  if (options.cancel == nullptr || !options.cancel->load(std::memory_order_relaxed)) return false;
+  stop(Status::cancelled, nullptr, "cancelled");
+  return true;
 }
 
 std::uint64_t Machine::now_ns() const { return options.explore ? steps + clock_jumps_ns_ : clock_ns(); }

@@ -73,6 +73,7 @@ class Machine {
   bool wake_somebody();
   bool jump_clock();
   bool wait_outside();
+  bool is_cancelled();
   bool poll_parked();
   void let_lanes_look();
   void unpark(Lane& lane);

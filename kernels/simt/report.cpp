@@ -8,7 +8,7 @@ namespace rondo::simt {
 namespace {
 
 constexpr const char* kPolicyNames[] = {"round_robin", "random", "pct_lane", "pct_warp", "pct_block", "pct_rank"};
-constexpr const char* kStatusNames[] = {"ok", "deadlock", "timeout", "step limit", "misuse", "paused"};
+constexpr const char* kStatusNames[] = {"ok", "deadlock", "timeout", "step limit", "misuse", "paused", "cancelled"};
 constexpr const char* kStateNames[] = {"not resident",  "ready",          "running", "waiting for",
                                        "at barrier at", "in its warp at", "done"};
 

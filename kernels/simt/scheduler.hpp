@@ -3,6 +3,7 @@
 // the OS thread that calls run(). Two uses: all ranks' grids in one Scheduler, explored under a seed; or one Scheduler
 // per launch (`external`), other OS threads and processes being the other ranks.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,7 +22,8 @@ enum class Status : std::uint8_t {
   timeout,     // external: nothing has moved for watchdog_s
   step_limit,  // max_steps
   misuse,      // a kernel broke a rule of CUDA, trapped or threw
-  paused       // incremental: run() may be called again
+  paused,      // incremental: run() may be called again
+  cancelled    // external: *cancel was true
 };
 
 const char* name_of(Policy);
@@ -45,6 +47,8 @@ struct Options {
   unsigned watchdog_s = 600;            // external
   std::size_t stack_bytes = 64 * 1024;  // of a lane; doubled under AddressSanitizer
   std::size_t shared_bytes = 16384;     // of a block's RONDO_SHARED variables
+  // external: once true, all lanes are given up.
+  const std::atomic<bool>* cancel = nullptr;
 };
 
 struct GridSpec {

@@ -27,6 +27,7 @@ void run_blocks(Process& here, const Launch& launch, unsigned resident, unsigned
   options.external = true;
   options.resident_blocks = resident;
   options.watchdog_s = watchdog_s;
+  options.cancel = &here.cancel;
   simt::Scheduler scheduler(options);
   scheduler.add_grid({.name = launch.kernel->name,
                       .rank = launch.device->number,
@@ -35,7 +36,7 @@ void run_blocks(Process& here, const Launch& launch, unsigned resident, unsigned
                       .body = launch.kernel->run,
                       .argument = const_cast<std::byte*>(launch.argument.data())});
   const simt::Status status = scheduler.run();
-  if (status == simt::Status::ok || here.cancel.load()) return;
+  if (status == simt::Status::ok || status == simt::Status::cancelled) return;
   launch.device->fail(code_of(status));
   here.report(scheduler.report());
 }

@@ -11,17 +11,18 @@
 namespace rondo::soft {
 
 struct Settings {
-  int devices = 8;                                  // of the machine
-  std::optional<std::vector<int>> visible_devices;  // this process's, in this order; the first bad one ends the list
-  bool peer_access = true;                          // between any two devices,
-  std::vector<std::pair<int, int>> denied_peers;    // but not between these, by number in the machine, either way
-  int multiprocessors = 16;                         // of a device; no more than its resident blocks
-  int resident_blocks = 64;                         // that run on a device at the same time, per process
-  std::size_t memory_bytes = 0;                     // of a device, per process; 0: what the machine has
-  std::chrono::seconds kernel_timeout{900};         // a kernel in which nothing moves for so long has failed
-  bool strict = false;                              // abort() on misuse that CUDA lets pass: memory freed while mapped
-  std::string machine;                              // makes UUIDs differ where several machines are simulated on one
-  void (*report)(const char* sentence) = nullptr;   // a failed kernel, misuse; from any thread. null: to stderr
+  int devices = 8;  // of the machine
+  std::optional<std::vector<int>> visible_devices =
+      {};                                              // this process's, in this order; the first bad one ends the list
+  bool peer_access = true;                             // between any two devices,
+  std::vector<std::pair<int, int>> denied_peers = {};  // but not between these, by number in the machine, either way
+  int multiprocessors = 16;                            // of a device; no more than its resident blocks
+  int resident_blocks = 64;                            // that run on a device at the same time, per process
+  std::size_t memory_bytes = 0;                        // of a device, per process; 0: what the machine has
+  std::chrono::seconds kernel_timeout{900};            // a kernel in which nothing moves for so long has failed
+  bool strict = false;                             // abort() on misuse that CUDA lets pass: memory freed while mapped
+  std::string machine = {};                        // makes UUIDs differ where several machines are simulated on one
+  void (*report)(const char* sentence) = nullptr;  // a failed kernel, misuse; from any thread. null: to stderr
 
   bool operator==(const Settings&) const = default;
 };

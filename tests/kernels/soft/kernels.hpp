@@ -38,6 +38,22 @@ inline void gate_body(const Gate& gate) {
 }
 inline constexpr Kernel kGate = kernel<gate_body, Gate>("gate");
 
+// All blocks wait for each other.
+struct Meet {
+  std::uint32_t* arrived;
+};
+inline void meet_body(const Meet& meet) {
+  using namespace kernels::device;
+  if (thread_index() != 0) return;
+  std::uint32_t before = load_acquire(meet.arrived);
+  while (!exchange_if(meet.arrived, before, before + 1)) before = load_acquire(meet.arrived);
+  Spin spin;
+  for (std::uint32_t seen = load_acquire(meet.arrived); seen < grid_blocks(); seen = load_acquire(meet.arrived)) {
+    spin.pause(meet.arrived, seen, nullptr);
+  }
+}
+inline constexpr Kernel kMeet = kernel<meet_body, Meet>("meet");
+
 struct Nothing {
   std::uint32_t unused;
 };
