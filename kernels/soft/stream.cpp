@@ -75,13 +75,13 @@ bool Stream::is_dropping() const {
 }
 
 bool Stream::take(Operation& operation) {
-  std::deque<Operation> dropped;  // destroyed without the lock: an operation may hold a stream, or the user's object
   std::unique_lock lock(mutex_);
   more_.wait(lock, [&] { return dropping_ || finishing_ || !queue_.empty(); });
   if (dropping_ || queue_.empty()) {
+    std::deque<Operation> dropped;
     dropped.swap(queue_);
     ended_ = true;
-    lock.unlock();
+    lock.unlock();  // an operation may hold a stream, or the user's object
     return false;
   }
   operation = std::move(queue_.front());

@@ -78,7 +78,7 @@ TEST_CASE("A captured graph does its work at every launch, and not before", "[so
 // Two branches whose kernels wait for each other: in one line they would never end.
 TEST_CASE("Streams that join a capture run side by side at each launch", "[soft]") {
   const Machine machine;
-  auto* const words = zeros(4);
+  auto* const words = zeros(5);
   const cudaStream_t origin = make_stream();
   REQUIRE(api().SetDevice(1) == cudaSuccess);
   const cudaStream_t other = make_stream();
@@ -92,7 +92,7 @@ TEST_CASE("Streams that join a capture run side by side at each launch", "[soft]
   CHECK(status_of(other) == cudaStreamCaptureStatusActive);
   REQUIRE(launch(kGate, Gate{words + 1, 1, words}, origin) == cudaSuccess);
   REQUIRE(api().SetDevice(1) == cudaSuccess);
-  REQUIRE(launch(kAdd, Add{words + 1, 1, 1}, other) == cudaSuccess);
+  REQUIRE(launch(kGate, Gate{words + 4, 0, words + 1}, other) == cudaSuccess);
   REQUIRE(launch(kGate, Gate{words, 1, words + 2}, other) == cudaSuccess);
   REQUIRE(api().EventRecord(joined, other) == cudaSuccess);
   REQUIRE(api().SetDevice(0) == cudaSuccess);

@@ -133,8 +133,8 @@ TEST_CASE("Events tell the time between them", "[soft]") {
   REQUIRE(api().EventRecord(middle, stream) == cudaSuccess);
   REQUIRE(api().EventRecord(end, stream) == cudaSuccess);
   CHECK(api().EventElapsedTime(&first, begin, end) == cudaErrorNotReady);
-  const auto before = std::chrono::steady_clock::now();
   REQUIRE(api().EventSynchronize(begin) == cudaSuccess);
+  const auto before = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - before < std::chrono::milliseconds(3)) {
   }
   gates.open(0);
