@@ -4,7 +4,7 @@
 #pragma once
 #include "kernels/device/seam.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 template <class U>
 RONDO_DEVICE std::uint64_t load_parts(const std::byte* p, unsigned bytes) {
@@ -71,4 +71,4 @@ RONDO_DEVICE void store_vector(std::byte* p, unsigned left, u64x2 vector) {
   if (left > 8) store_narrow(p + 8, left < 16 ? left - 8 : 8, vector.y);
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -7,7 +7,7 @@
 #include "kernels/device/values.cuh"
 #include "kernels/device/wait.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 struct Link {          // with one peer on this block's channel
   std::byte* mine;     // mailbox, followed by the slots: mine, which the peer writes
@@ -173,4 +173,4 @@ struct FoldSlice {  // this rank's part in one step of a fold, equal in all thre
   bool scale;
 };
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -9,7 +9,7 @@
 #include "kernels/device/primitives.cuh"
 #include "kernels/device/simple.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 template <class P>
 RONDO_DEVICE void open_links(FifoBlock& block, const Launch& launch) {
@@ -140,4 +140,4 @@ RONDO_KERNEL fifo_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   close_links(block, latest + operations);
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -5,7 +5,7 @@
 #pragma once
 #include "kernels/device/fifo.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 struct LL {
   static constexpr Protocol kProtocol = Protocol::ll;
@@ -117,4 +117,4 @@ struct LL {
   }
 };
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -5,7 +5,7 @@
 #pragma once
 #include "kernels/device/fifo.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 struct LL128 {
   static constexpr Protocol kProtocol = Protocol::ll128;
@@ -126,4 +126,4 @@ struct LL128 {
   }
 };
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

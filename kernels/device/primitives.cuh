@@ -7,7 +7,7 @@
 #include "kernels/device/runs_on_device.hpp"
 #include "kernels/device/share.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 template <class P>
 class DevicePrimitives {
@@ -108,4 +108,4 @@ class DevicePrimitives {
   std::byte* output_;
 };
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -5,7 +5,7 @@
 #pragma once
 #include "kernels/device/fifo.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 // A move without a peer is cut too, so that lengths within a slice stay in 32 bits.
 inline constexpr std::uint32_t kLocalSlice = 1u << 20;
@@ -190,4 +190,4 @@ RONDO_DEVICE_CALL void fold_step(FifoBlock& block, const FoldSlice& slice) {
   block_sync();
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

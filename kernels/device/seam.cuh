@@ -12,12 +12,16 @@ struct alignas(16) u64x2 {
 };
 }  // namespace rondo::kernels::device
 
+// Both compilers leave code of the same functions for the host, nvcc's ends the process: the linker must not mix them up.
 #if defined(__CUDACC__)
+#define RONDO_SEAM on_cuda
 #include "kernels/device/seam_cuda.cuh"
 #else
+#define RONDO_SEAM on_host
 #include "kernels/device/seam_host.cuh"
 #endif
 
+// RONDO_SEAM            the inline namespace of everything in a .cuh
 // RONDO_DEVICE          a function that runs in kernels
 // RONDO_KERNEL          a kernel of at most kMaxThreads threads, one block per multiprocessor
 // RONDO_SHARED(T, name) one object per block, not initialised

@@ -12,7 +12,7 @@
 #define RONDO_UNROLL _Pragma("unroll")
 #define RONDO_NO_UNROLL _Pragma("unroll 1")
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 RONDO_DEVICE unsigned thread_index() { return threadIdx.x; }
 RONDO_DEVICE unsigned block_index() { return blockIdx.x; }
@@ -166,4 +166,4 @@ RONDO_DEVICE std::uint64_t timer_ns() {
 }
 RONDO_DEVICE void trap(const char*) { __trap(); }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

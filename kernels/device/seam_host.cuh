@@ -19,7 +19,7 @@
 #define RONDO_UNROLL
 #define RONDO_NO_UNROLL
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 inline const simt::LaneHead& lane_head() { return *simt::t_lane; }
 inline unsigned thread_index() { return lane_head().thread; }
@@ -215,4 +215,4 @@ inline std::uint32_t narrow_bf16_pair(float low, float high) {
 inline std::uint64_t timer_ns() { return simt::timer_ns(); }
 inline void trap(const char* why) { simt::trap(why); }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

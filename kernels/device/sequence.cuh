@@ -4,7 +4,7 @@
 #pragma once
 #include "kernels/device/seam.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 RONDO_DEVICE bool operator==(const Signature& a, const Signature& b) {
   return a.sequence == b.sequence && a.count == b.count && a.kind == b.kind && a.shape == b.shape;
@@ -73,4 +73,4 @@ RONDO_DEVICE bool find_difference(const Team& team, int peer, std::uint64_t sequ
   return false;
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

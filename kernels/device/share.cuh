@@ -5,7 +5,7 @@
 #include "kernels/algorithms/table.hpp"
 #include "kernels/device/fifo.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 RONDO_DEVICE Range share_of(std::uint64_t count, unsigned element, int channels, int channel) {
   if (channels == 1) return {0, count};
@@ -82,4 +82,4 @@ RONDO_DEVICE Share take_share(FifoBlock& block, const Launch& launch, const Oper
   return share;
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

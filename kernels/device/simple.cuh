@@ -4,7 +4,7 @@
 #pragma once
 #include "kernels/device/fifo.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 struct Simple {
   static constexpr Protocol kProtocol = Protocol::simple;
@@ -107,4 +107,4 @@ struct Simple {
   }
 };
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

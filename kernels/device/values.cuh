@@ -10,7 +10,7 @@
 #include "kernels/device/seam.cuh"
 #include "kernels/reduce_operators.hpp"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 // ---- elements: how bits become what is computed in, and back ----
 
@@ -302,4 +302,4 @@ RONDO_DEVICE void combine(DataType dtype, ReduceOp::Kind op, W (&a)[kWords], con
   });
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -5,7 +5,7 @@
 #pragma once
 #include "kernels/device/sequence.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 struct Patience {  // of a block, in shared memory; constant during an operation
   const Team* team;
@@ -111,4 +111,4 @@ RONDO_DEVICE bool wait_for(const Patience& patience, const std::uint64_t* p, int
   }
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -7,7 +7,7 @@
 
 #include "kernels/device/window_meet.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 // Part `index` of `parts`; all but the last end are multiples of 16 bytes away from the start.
 RONDO_DEVICE Range aligned_part(Range whole, unsigned element, int parts, int index) {
@@ -351,4 +351,4 @@ RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   if (!alive) store_relaxed(&header.failed, 1);
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -7,7 +7,7 @@
 #include "kernels/device/window_move.cuh"
 #include "kernels/device/window_table.hpp"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 struct WindowPlan {  // of an operation, by one thread: the same for all
   Reads reads;
@@ -127,4 +127,4 @@ RONDO_DEVICE bool meet_again(const WindowBlock& block, std::uint64_t epoch) {
   return !block_or(!met);
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -5,7 +5,7 @@
 #pragma once
 #include "kernels/device/values.cuh"
 
-namespace rondo::kernels::device {
+namespace rondo::kernels::device::inline RONDO_SEAM {
 
 struct WindowMove {  // the same for all threads; tables in shared memory or the kernel's argument
   const std::byte* const* source;
@@ -239,4 +239,4 @@ RONDO_DEVICE_CALL void copy_bytes(std::byte* to, const std::byte* from, std::uin
   }
 }
 
-}  // namespace rondo::kernels::device
+}  // namespace rondo::kernels::device::inline RONDO_SEAM
