@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <ctime>
 #include <mutex>
@@ -72,7 +73,7 @@ class Block {
     std::byte* const slot = this->slot(theirs_, sent_);
     const SlotHeader header{.signature = {sent_ + 1, data.size(), 77, 88}, .step = sent_, .bytes = data.size()};
     std::memcpy(slot, &header, sizeof header);
-    std::memcpy(slot + kLine, data.data(), data.size());
+    std::copy(data.begin(), data.end(), slot + kLine);
     store(theirs_.posted, ++sent_);
   }
   bool can_receive() const { return load(mine_.posted) > received_; }
