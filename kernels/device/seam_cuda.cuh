@@ -5,8 +5,10 @@
 #include "kernels/device/layout.hpp"
 
 #define RONDO_DEVICE __device__ __forceinline__
-#define RONDO_DEVICE_CALL __device__ __noinline__
-#define RONDO_KERNEL __global__ void __launch_bounds__(::rondo::kernels::device::kMaxThreads, 1)
+// Inline for the linker: nvcc leaves a host function that exits under each name, and the host executor's have the same.
+#define RONDO_DEVICE_CALL inline __device__ __noinline__
+// Static for the same reason: a kernel has a host function that launches it.
+#define RONDO_KERNEL static __global__ void __launch_bounds__(::rondo::kernels::device::kMaxThreads, 1)
 #define RONDO_KERNEL_ARGUMENT const __grid_constant__
 #define RONDO_SHARED(T, name) __shared__ T name
 #define RONDO_UNROLL _Pragma("unroll")
