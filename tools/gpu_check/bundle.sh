@@ -6,6 +6,8 @@
 of_the_system='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnsl|libanl)\.so'
 
 make_bundle() { # file
+  set -o errtrace
+  trap 'echo "gpu-check: ${BASH_SOURCE[0]##*/}, line $LINENO: $BASH_COMMAND failed" >&2' ERR
   local file=$1 build=$root/build/bundle stage program
   # shellcheck source=tools/support.sh
   source "$here/support.sh"
@@ -34,20 +36,20 @@ make_bundle() { # file
 }
 
 copy_libraries() { # folder, build folder
-  local path name
-  ldd "$1"/bin/* "$2"/librondo*.so 2>/dev/null | sed --quiet 's/.* => \(\/[^ ]*\) .*/\1/p' | sort --unique |
+  local path name program own=("$2/librondo.so" "$2/kernels/librondo_cuda.so")
+  while read -r program; do ldd "$2/bin/$program"; done <"$2/bin/gpu_programs.txt" | cat - <(ldd "${own[@]}") | sed --quiet 's/.* => \(\/[^ ]*\) .*/\1/p' | sort --unique |
     while read -r path; do
       name=${path##*/}
-      if [[ $name =~ $of_the_system ]]; then continue; fi
+      if [[ $name =~ $of_the_system || $name == librondo* ]]; then continue; fi
       case $name in
         # Only for a machine whose own is missing or older: what the driver loads may want a newer one.
         libstdc++.so.* | libgcc_s.so.*) cp --dereference "$path" "$1/lib/stdc++/$name" ;;
         *) strip --strip-unneeded -o "$1/lib/$name" "$path" ;;
       esac
     done
-  for path in "$2"/librondo*.so; do
-    [[ ! -L $path ]] || path=$(readlink --canonicalize "$path")
-    name=$(objdump --private-headers "$path" | sed --quiet 's/^ *SONAME *//p')
+  for path in "${own[@]}"; do
+    path=$(readlink --canonicalize "$path")
+    name=$(objdump --private-headers "$path" | sed --quiet 's/^ *SONAME *//p') # what programs ask for
     strip --strip-unneeded -o "$1/lib/$name" "$path"
   done
 }
@@ -73,10 +75,10 @@ copy_data() { # folder
 first_items() { # file, bytes of its header, bytes of an item, items, folder
   local count
   count=$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $(($4 >> 24)) $(($4 >> 16 & 255)) $(($4 >> 8 & 255)) $(($4 & 255)))
-  {
-    zcat "$data/$1" 2>/dev/null | head --bytes=4
+  { # zcat is cut off by head, which is no failure
+    { zcat "$data/$1" || true; } 2>/dev/null | head --bytes=4
     # shellcheck disable=SC2059 # the count is the format
     printf "$count"
-    zcat "$data/$1" 2>/dev/null | tail --bytes=+9 | head --bytes=$(($2 - 8 + $3 * $4))
+    { zcat "$data/$1" || true; } 2>/dev/null | { tail --bytes=+9 || true; } | head --bytes=$(($2 - 8 + $3 * $4))
   } | gzip -9 >"$5/$1"
 }
