@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "comm/board/board_collectives.hpp"
 #include "kernels/algorithms/table.hpp"
 #include "kernels/algorithms/tuner.hpp"
 
@@ -104,11 +105,12 @@ Silent find_silent(const Call& call, const Team& team) {
 }  // namespace
 
 void check_algorithm_name(std::string_view name) {
-  std::string known;
+  if (name == BoardCollectives::kName) return;
+  std::string known{BoardCollectives::kName};
   for (int id = 0; id < kernels::kAlgorithmCount; ++id) {
     const std::string_view other = kernels::algorithm_row(id).name;
     if (other == name) return;
-    if (known.find(other) == std::string::npos) known += fmt::format("{}{}", known.empty() ? "" : ", ", other);
+    if (known.find(other) == std::string::npos) known += fmt::format(", {}", other);
   }
   throw Error(ErrorCode::invalid_argument,
               fmt::format("RONDO_ALGORITHM={} is not an algorithm: {}, or unset", name, known));

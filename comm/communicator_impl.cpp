@@ -74,6 +74,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       options_(std::move(options)),
       config_(std::move(config)),
       primitives_(*team_, config_),
+      board_(*team_, config_),
       sent_(static_cast<std::size_t>(team_->size())),
       received_(static_cast<std::size_t>(team_->size())) {}
 
@@ -171,6 +172,13 @@ void CommunicatorImpl::execute(const Call& call) {
 
 void CommunicatorImpl::run_collective(const Call& call) {
   const Signature signature = sign(call);
+  const bool forced = !config_.algorithm.empty() && config_.algorithm != comm::BoardCollectives::kName;
+  if (!forced && board_.takes(call)) {
+    recorder_.begin(signature, comm::BoardCollectives::kName);
+    comm::write_history(team_->own_line(), signature);
+    board_.run(call, signature, options_.timeout);
+    return recorder_.end();
+  }
   const comm::Chosen chosen = comm::choose_algorithm(call, *team_, options_.determinism, config_.algorithm);
   recorder_.begin(signature, chosen.name);
   comm::write_history(team_->own_line(), signature);

@@ -11,6 +11,7 @@
 
 #include <rondo/communicator.hpp>
 
+#include "comm/board/board_collectives.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/config.hpp"
 #include "comm/engine.hpp"
@@ -71,6 +72,7 @@ class CommunicatorImpl {
   Options options_;
   comm::Config config_;
   comm::HostPrimitives primitives_;
+  comm::BoardCollectives board_;
   comm::FlightRecorder recorder_;
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // messages by peer

@@ -5,6 +5,8 @@
 
 namespace rondo::comm {
 
+constexpr std::uint64_t kLeastRing = 16 << 10;
+
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -14,6 +16,8 @@ int usable_cores() {
 
 FifoShape fit_fifos(const Config& config, int local_size) {
   FifoShape shape{.slots = config.slots, .slice_bytes = config.slice_bytes};
+  const std::uint64_t fair = config.segment_bytes / 2 / static_cast<std::uint64_t>(local_size);
+  while (shape.ring_bytes > fair && shape.ring_bytes > kLeastRing) shape.ring_bytes /= 2;
   while (Segment::bytes(local_size, shape) > config.segment_bytes && shape.slots > 2) --shape.slots;
   while (Segment::bytes(local_size, shape) > config.segment_bytes && shape.slice_bytes > 1024) shape.slice_bytes /= 2;
   shape.slice_bytes = (shape.slice_bytes + 63) / 64 * 64;

@@ -4,9 +4,18 @@
 namespace rondo::comm {
 namespace {
 
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t lines_offset() { return sizeof(FailureRecord); }
-std::size_t fifos_offset(int local_size) {
+std::size_t arrivals_offset(int local_size) {
   return lines_offset() + static_cast<std::size_t>(local_size) * sizeof(RankLine);
+}
+std::size_t rings_offset(int local_size) {
+  const std::size_t offset =
+      arrivals_offset(local_size) + 2 * static_cast<std::size_t>(local_size) * sizeof(ArrivalLine);
+  return (offset + kPage - 1) / kPage * kPage;
+}
+std::size_t fifos_offset(int local_size, FifoShape shape) {
+  return rings_offset(local_size) + static_cast<std::size_t>(local_size) * shape.ring_bytes;
 }
 std::size_t slot_bytes(FifoShape shape) { return kLine + shape.slice_bytes; }
 std::size_t fifo_bytes(FifoShape shape) { return sizeof(Fifo) + shape.slots * slot_bytes(shape); }
@@ -23,16 +32,23 @@ Segment::Segment(std::byte* base, int local_size, FifoShape shape)
 
 std::size_t Segment::bytes(int local_size, FifoShape shape) {
   const auto n = static_cast<std::size_t>(local_size);
-  return fifos_offset(local_size) + n * n * fifo_bytes(shape);
+  return fifos_offset(local_size, shape) + n * n * fifo_bytes(shape);
 }
 
 RankLine& Segment::line(int local_rank) const {
   return reinterpret_cast<RankLine*>(base_ + lines_offset())[local_rank];
 }
+ArrivalLine& Segment::arrival(int local_rank, std::uint64_t meeting) const {
+  return reinterpret_cast<ArrivalLine*>(
+      base_ + arrivals_offset(local_size_))[2 * static_cast<std::uint64_t>(local_rank) + (meeting & 1)];
+}
+std::byte* Segment::ring(int local_rank) const {
+  return base_ + rings_offset(local_size_) + static_cast<std::size_t>(local_rank) * shape_.ring_bytes;
+}
 std::size_t Segment::fifo_offset(int from, int to) const {
   const auto index =
       static_cast<std::size_t>(from) * static_cast<std::size_t>(local_size_) + static_cast<std::size_t>(to);
-  return fifos_offset(local_size_) + index * fifo_bytes(shape_);
+  return fifos_offset(local_size_, shape_) + index * fifo_bytes(shape_);
 }
 Fifo& Segment::fifo(int from, int to) const { return *reinterpret_cast<Fifo*>(base_ + fifo_offset(from, to)); }
 std::byte* Segment::slot(int from, int to, std::uint64_t step) const {

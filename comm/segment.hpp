@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that the ranks of one node share: a failure record, a line per rank, and a FIFO per ordered pair.
+// The memory that the ranks of one node share: a failure record, a line per rank, the board where all of them meet,
+// and a FIFO per ordered pair.
 // Processes map a sealed memfd; ranks as threads use one anonymous mapping. Everything starts as zeroes, and every
 // word has one writer, named here. The segment owns nothing; its creator keeps the mapping.
 #pragma once
@@ -51,10 +52,20 @@ struct Fifo {
   alignas(kLine) std::atomic<std::uint64_t> freed;   // the receiver: steps it has done with, release
 };
 
+// A rank's arrival at a meeting on the board (board/board.hpp); two lines per rank, used in turn. The rank writes.
+struct ArrivalLine {
+  static constexpr std::size_t kPayload = 104;
+  alignas(kLine) std::atomic<std::uint64_t> meeting;  // last, release: counted from 1
+  std::uint64_t sequence, key;                        // of the signature of the collective that met
+  std::array<std::byte, kPayload> payload;            // the first 40 bytes share a cache line with the rest
+};
+static_assert(sizeof(ArrivalLine) == kLine);
+
 // Sizes every rank agrees on at init. slots >= slices per chunk + 1, and never fewer than 2, or fused rings hang.
 struct FifoShape {
   std::uint64_t slots = 8;
   std::uint64_t slice_bytes = 128 << 10;
+  std::uint64_t ring_bytes = 4 << 20;  // of the board, per rank
   std::uint64_t slices_per_chunk() const { return slots / 2; }
 };
 
@@ -69,6 +80,8 @@ class Segment {
   Fifo& fifo(int from, int to) const;
   // Slot memory: a StepHeader in its first line, the payload kLine bytes further on.
   std::byte* slot(int from, int to, std::uint64_t step) const;
+  ArrivalLine& arrival(int local_rank, std::uint64_t meeting) const;
+  std::byte* ring(int local_rank) const;
   FifoShape shape() const { return shape_; }
   int local_size() const { return local_size_; }
 

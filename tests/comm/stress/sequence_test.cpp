@@ -18,9 +18,12 @@ namespace {
 struct Shape {
   const char* slice_bytes;
   const char* slots;
+  const char* segment_bytes = "";  // the board's chunks shrink with it
 };
 
-void run_sequences(Kind kind, int world, Shape shape, Determinism determinism, std::uint64_t seed, int steps) {
+void run_sequences(Kind kind, int world, Shape shape, const std::string& algorithm, Determinism determinism,
+                   std::uint64_t seed, int steps) {
+  const Setting by_name("RONDO_ALGORITHM", algorithm), segment("RONDO_SEGMENT_BYTES", shape.segment_bytes);
   const Setting slice("RONDO_SLICE_BYTES", shape.slice_bytes);
   const Setting slots("RONDO_FIFO_SLOTS", shape.slots);
   Options options;
@@ -36,7 +39,8 @@ void run_sequences(Kind kind, int world, Shape shape, Determinism determinism, s
   });
   for (const auto& error : errors) {
     INFO(kind << ", " << world << " ranks, slices of " << shape.slice_bytes << " bytes, " << shape.slots << " slots, "
-              << (determinism == Determinism::reproducible ? "reproducible" : "deterministic") << ", seed " << seed);
+              << algorithm << ", " << (determinism == Determinism::reproducible ? "reproducible" : "deterministic")
+              << ", seed " << seed);
     INFO(sentence_of(error));
     CHECK_FALSE(error);
   }
@@ -48,10 +52,12 @@ TEST_CASE("sequences: every world size, transport, FIFO shape and determinism") 
   static const std::uint32_t seed = rotating_seed();
   const int world = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9);
   const Kind kind = GENERATE(Kind::local, Kind::shm, Kind::tcp, Kind::pairs);
-  constexpr Shape kShapes[] = {{"", ""}, {"64", "2"}, {"256", "3"}, {"4096", "5"}};
+  constexpr Shape kShapes[] = {{"", ""}, {"64", "2"}, {"256", "3", "65536"}, {"4096", "5", "262144"}};
   std::mt19937_64 random(seed + static_cast<std::uint64_t>(100 * world) + static_cast<std::uint64_t>(kind));
   Shape shape = kShapes[random() % std::size(kShapes)];
   if (world > 5 && shape.slice_bytes == kShapes[1].slice_bytes) shape = kShapes[2];  // else a step of 64 bytes each
+  constexpr const char* kAlgorithms[] = {"", "board", "ring", "two_shot"};  // any but the first two: over links
+  const std::string algorithm = kAlgorithms[random() % std::size(kAlgorithms)];
   const auto determinism = random() % 2 == 0 ? Determinism::deterministic : Determinism::reproducible;
-  run_sequences(kind, world, shape, determinism, random(), 25);
+  run_sequences(kind, world, shape, algorithm, determinism, random(), 25);
 }
