@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace rondo::comm {
 namespace {
@@ -22,37 +23,50 @@ std::string escaped(std::string_view text) {
   }
   return out;
 }
-double microseconds(std::chrono::steady_clock::time_point t) {
-  return std::chrono::duration<double, std::micro>(t.time_since_epoch()).count();
-}
-
 }  // namespace
 
+// Words one by one: release on each, so that no reader sees a new word under the old number.
 void FlightRecorder::begin(const Signature& signature, std::string_view algorithm) {
-  const std::lock_guard lock(mutex_);
-  entries_[calls_++ % kCalls] = {signature, algorithm, std::chrono::steady_clock::now(), {}, false};
+  const Record record{signature, algorithm, read_ticks(), 0};
+  const auto words = std::bit_cast<std::array<std::uint64_t, kWords>>(record);
+  const std::uint64_t call = calls_.load(std::memory_order_relaxed) + 1;
+  Entry& into = entry(call);
+  into.call.store(0, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kWords; ++i) into.words[i].store(words[i], std::memory_order_release);
+  into.call.store(call, std::memory_order_release);
+  calls_.store(call, std::memory_order_release);
 }
 
 void FlightRecorder::end() {
-  const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[(calls_ - 1) % kCalls];
-  entry.ended = std::chrono::steady_clock::now();
-  entry.done = true;
+  entry(calls_.load(std::memory_order_relaxed)).words[kWords - 1].store(read_ticks(), std::memory_order_release);
+}
+
+std::optional<FlightRecorder::Record> FlightRecorder::read(std::uint64_t call) const {
+  const Entry& from = entries_[call % kCalls];
+  if (from.call.load(std::memory_order_acquire) != call) return {};
+  std::array<std::uint64_t, kWords> words;
+  for (std::size_t i = 0; i < kWords; ++i) words[i] = from.words[i].load(std::memory_order_acquire);
+  if (from.call.load(std::memory_order_relaxed) != call) return {};
+  return std::bit_cast<Record>(words);
 }
 
 std::string FlightRecorder::json(int rank, int world_size, std::string_view failure) const {
-  const std::lock_guard lock(mutex_);
   std::string out = fmt::format("{{\"rank\": {}, \"world_size\": {}, \"failure\": \"{}\", \"calls\": [", rank,
                                 world_size, escaped(failure));
-  for (std::uint64_t i = calls_ - std::min<std::uint64_t>(calls_, kCalls); i < calls_; ++i) {
-    const Entry& e = entries_[i % kCalls];
-    const Signature& s = e.signature;
+  const auto microseconds = scale_.to_microseconds();
+  const std::uint64_t latest = calls_.load(std::memory_order_acquire);
+  const char* separator = "";
+  for (std::uint64_t call = latest - std::min(latest, kCalls) + 1; call <= latest; ++call) {
+    const auto record = read(call);
+    if (!record) continue;
+    const Signature& s = record->signature;
     out += fmt::format(
         "{}\n  {{\"collective\": \"{}\", \"sequence\": {}, \"count\": {}, \"dtype\": \"{}\", \"reduce_op\": \"{}\", "
         "\"root\": {}, \"algorithm\": \"{}\", \"begun_us\": {:.3f}, \"ended_us\": {}}}",
-        i + std::min<std::uint64_t>(calls_, kCalls) == calls_ ? "" : ",", name_of(s.collective), s.sequence, s.count,
-        name_of(s.dtype), name_of(s.op), s.root, e.algorithm, microseconds(e.begun),
-        e.done ? fmt::format("{:.3f}", microseconds(e.ended)) : "null");
+        separator, name_of(s.collective), s.sequence, s.count, name_of(s.dtype), name_of(s.op), s.root,
+        record->algorithm, microseconds(record->begun),
+        record->ended != 0 ? fmt::format("{:.3f}", microseconds(record->ended)) : "null");
+    separator = ",";
   }
   return out + "\n]}\n";
 }

@@ -1,33 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last calls of this rank, kept in memory and written as JSON on failure or on demand.
+// The last calls of this rank, kept in memory and written as JSON on failure or on demand. The thread that runs calls
+// writes; any thread may read meanwhile, and leaves out an entry that is being rewritten.
 #pragma once
 #include <array>
-#include <chrono>
+#include <atomic>
 #include <cstdint>
-#include <mutex>
+#include <optional>
 #include <string>
 
+#include "comm/base/ticks.hpp"
 #include "comm/signature.hpp"
 
 namespace rondo::comm {
 
 class FlightRecorder {
  public:
-  void begin(const Signature& signature, std::string_view algorithm);
-  void end();  // of the latest begin()
+  void begin(const Signature& signature, std::string_view algorithm);  // `algorithm`: text that is always there
+  void end();                                                          // of the latest begin()
   std::string json(int rank, int world_size, std::string_view failure) const;
 
  private:
-  static constexpr std::size_t kCalls = 64;
-  struct Entry {
+  static constexpr std::uint64_t kCalls = 64;
+  struct Record {
     Signature signature;
-    std::string_view algorithm;  // a table's name
-    std::chrono::steady_clock::time_point begun, ended;
-    bool done = false;
+    std::string_view algorithm;
+    std::uint64_t begun, ended;  // ticks; ended 0: not yet
   };
-  mutable std::mutex mutex_;
+  static constexpr std::size_t kWords = sizeof(Record) / sizeof(std::uint64_t);
+  struct Entry {
+    std::atomic<std::uint64_t> call{0};  // which, from 1; 0 while being rewritten
+    std::array<std::atomic<std::uint64_t>, kWords> words{};
+  };
+  Entry& entry(std::uint64_t call) { return entries_[call % kCalls]; }
+  std::optional<Record> read(std::uint64_t call) const;
+
   std::array<Entry, kCalls> entries_{};
-  std::uint64_t calls_ = 0;
+  std::atomic<std::uint64_t> calls_{0};
+  TickScale scale_;
 };
 
 }  // namespace rondo::comm

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A clock that costs a few nanoseconds to read and counts in units of its own; a TickScale turns them into time.
+#pragma once
+#include <chrono>
+#include <cstdint>
+
+namespace rondo {
+
+inline std::uint64_t read_ticks() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  std::uint64_t ticks;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+  return ticks;
+#else
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+// Both clocks were read together once, and are read together again when a time is asked for: the longer ago, the
+// better. Times are those of steady_clock.
+class TickScale {
+ public:
+  TickScale() : ticks_(read_ticks()), time_us_(now_us()) {}
+  // Ticks to microseconds, as of now.
+  auto to_microseconds() const {
+    const double ticks_passed = static_cast<double>(read_ticks() - ticks_);
+    const double us_per_tick = ticks_passed > 0 ? (now_us() - time_us_) / ticks_passed : 0;
+    return [*this, us_per_tick](std::uint64_t ticks) {
+      return time_us_ + us_per_tick * (static_cast<double>(ticks) - static_cast<double>(ticks_));
+    };
+  }
+
+ private:
+  static double now_us() {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  std::uint64_t ticks_;
+  double time_us_;
+};
+
+}  // namespace rondo
