@@ -7,7 +7,6 @@
 #include <numeric>
 #include <vector>
 
-#include "comm/board/board_collectives.hpp"
 #include "kernels/algorithms/table.hpp"
 #include "kernels/algorithms/tuner.hpp"
 
@@ -103,6 +102,13 @@ Silent find_silent(const Call& call, const Team& team) {
 }
 
 }  // namespace
+
+// Every meeting waits for everybody. Long messages go over links, where a rank may run ahead of the others.
+bool prefers_board(const Call& call, int world_size, std::string_view wanted) {
+  constexpr std::size_t kLongest = 128 << 10;
+  if (!wanted.empty()) return wanted == BoardCollectives::kName;
+  return bytes_of(call, world_size) <= kLongest;
+}
 
 void check_algorithm_name(std::string_view name) {
   if (name == BoardCollectives::kName) return;

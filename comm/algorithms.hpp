@@ -7,6 +7,7 @@
 
 #include <rondo/communicator.hpp>
 
+#include "comm/board/board_collectives.hpp"
 #include "comm/host_primitives.hpp"
 
 namespace rondo::comm {
@@ -15,6 +16,11 @@ struct Chosen {
   int row = 0;            // of the algorithm table
   std::string_view name;  // in logs and flight records
 };
+
+// The board (board/board_collectives.hpp) is no row of the table: it does not move steps over links.
+inline constexpr Chosen kBoard{-1, BoardCollectives::kName};
+// By the same values on every rank; `wanted` as below.
+bool prefers_board(const Call& call, int world_size, std::string_view wanted);
 
 // invalid_argument when no algorithm of any collective has that name.
 void check_algorithm_name(std::string_view name);

@@ -172,17 +172,17 @@ void CommunicatorImpl::execute(const Call& call) {
 
 void CommunicatorImpl::run_collective(const Call& call) {
   const Signature signature = sign(call);
-  const bool forced = !config_.algorithm.empty() && config_.algorithm != comm::BoardCollectives::kName;
-  if (!forced && board_.takes(call)) {
-    recorder_.begin(signature, comm::BoardCollectives::kName);
-    comm::write_history(team_->own_line(), signature);
-    board_.run(call, signature, options_.timeout);
-    return recorder_.end();
-  }
-  const comm::Chosen chosen = comm::choose_algorithm(call, *team_, options_.determinism, config_.algorithm);
+  board_.note(signature);
+  const bool board = board_.takes(call) && comm::prefers_board(call, world_size(), config_.algorithm);
+  const comm::Chosen chosen =
+      board ? comm::kBoard : comm::choose_algorithm(call, *team_, options_.determinism, config_.algorithm);
   recorder_.begin(signature, chosen.name);
   comm::write_history(team_->own_line(), signature);
-  comm::run_algorithm(chosen, call, signature, primitives_, *team_, options_.timeout);
+  if (board) {
+    board_.run(call, options_.timeout);
+  } else {
+    comm::run_algorithm(chosen, call, signature, primitives_, *team_, options_.timeout);
+  }
   recorder_.end();
 }
 

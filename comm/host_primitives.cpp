@@ -268,31 +268,12 @@ bool HostPrimitives::gather_contributions(std::size_t bytes) {
 void HostPrimitives::check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes) {
   if (header.signature == mine && header.bytes == bytes) [[likely]]
     return;
-  const std::string difference = find_difference(mine, peer, header.signature);
+  const std::string difference = team_.find_difference(mine, peer, header.signature);
   if (!difference.empty()) throw Error(ErrorCode::mismatch, difference, peer);
   throw Error(ErrorCode::corrupt_message,
               fmt::format("rank {} sent {} bytes in {} where rank {} expected {}", peer, header.bytes, describe(mine),
                           team_.rank(), bytes),
               peer);
-}
-
-// A rank that called something smaller may be done with it and in its next collective: what they disagree on is then
-// what both did under the smaller of the two sequence numbers.
-std::string HostPrimitives::find_difference(const Signature& mine, int peer, const Signature& theirs) {
-  const bool collectives = mine.collective != Collective::send && theirs.collective != Collective::send;
-  Signature past;
-  std::string difference;
-  if (collectives && theirs.sequence < mine.sequence) {
-    if (read_history(team_.own_line(), theirs.sequence, past)) difference = compare(team_.rank(), past, peer, theirs);
-  } else if (collectives && theirs.sequence > mine.sequence) {
-    if (team_.signature_of(peer, mine.sequence, past)) {
-      difference = compare(team_.rank(), mine, peer, past);
-    } else {  // the peer knows what it did then, and this rank tells it what it should have been
-      team_.announce_waiting(mine);
-      team_.await_verdict(peer);
-    }
-  }
-  return difference.empty() ? compare(team_.rank(), mine, peer, theirs) : difference;
 }
 
 void HostPrimitives::wait() {

@@ -71,7 +71,6 @@ class HostPrimitives {
   bool may_overwrite(const std::byte* store, std::size_t bytes);
   bool gather_contributions(std::size_t bytes);
   void check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes);
-  std::string find_difference(const Signature& mine, int peer, const Signature& theirs);
   void wait();
   std::byte* resolve(kernels::Place place) const;
   const std::byte* first_touch(const std::byte* local, std::size_t bytes);

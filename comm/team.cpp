@@ -178,4 +178,23 @@ void Team::announce_waiting(const Signature& signature) {
   if (control_) control_->announce_waiting(signature);
 }
 
+// A rank that called something smaller may be done with it and in its next collective: what they disagree on is then
+// what both did under the smaller of the two sequence numbers.
+std::string Team::find_difference(const Signature& mine, int peer, const Signature& theirs) {
+  const bool collectives = mine.collective != Collective::send && theirs.collective != Collective::send;
+  Signature past;
+  std::string difference;
+  if (collectives && theirs.sequence < mine.sequence) {
+    if (read_history(own_line(), theirs.sequence, past)) difference = compare(rank(), past, peer, theirs);
+  } else if (collectives && theirs.sequence > mine.sequence) {
+    if (signature_of(peer, mine.sequence, past)) {
+      difference = compare(rank(), mine, peer, past);
+    } else {  // the peer knows what it did then, and this rank tells it what it should have been
+      announce_waiting(mine);
+      await_verdict(peer);
+    }
+  }
+  return difference.empty() ? compare(rank(), mine, peer, theirs) : difference;
+}
+
 }  // namespace rondo::comm

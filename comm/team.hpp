@@ -74,6 +74,8 @@ class Team {
   // The peer's signature of that sequence number, when it is known.
   bool signature_of(int peer, std::uint64_t sequence, Signature& out) const;
   void announce_waiting(const Signature& signature);
+  // The sentence that says in what this rank's call and the peer's differ; empty: in nothing.
+  std::string find_difference(const Signature& mine, int peer, const Signature& theirs);
 
  private:
   struct Remote;  // what the monitor learns of a rank of another node

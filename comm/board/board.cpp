@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::size_t kShortBytes = 256 << 10;
 
-// Everything that the ranks must agree on, in one word.
-std::uint64_t key_of(const Signature& s) {
+// Everything that the ranks must have agreed on up to here, in one word.
+std::uint64_t chain(std::uint64_t before, const Signature& s) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
-  std::uint64_t key = s.sequence * kOdd ^ s.count;
+  std::uint64_t key = before * kOdd ^ s.count;
   key = key * kOdd ^
         (static_cast<std::uint64_t>(s.collective) | static_cast<std::uint64_t>(s.dtype) << 8 |
          static_cast<std::uint64_t>(s.op) << 16 | static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.root)) << 32);
@@ -41,9 +41,12 @@ Board::Board(Team& team, const Config& config)
       long_{.start = short_.bytes, .bytes = team.segment().shape().ring_bytes - short_.bytes},
       spins_(team.spare_cores() ? 64 : 0) {}
 
-void Board::begin(const Signature& signature, std::chrono::milliseconds timeout) {
+void Board::note(const Signature& signature) {
   signature_ = signature;
-  key_ = key_of(signature);
+  key_ = chain(key_, signature);
+}
+
+void Board::begin(std::chrono::milliseconds timeout) {
   timeout_ = timeout;
   first_ = true;
   waiting_ = false;
@@ -106,14 +109,19 @@ void Board::wait_for(int rank) {
   if (first_ && theirs.key != key_) disagree(rank);
 }
 
-// Both are at their first meeting of a collective; each wrote its history before.
-void Board::disagree(int rank) const {
-  Signature theirs;
-  const std::uint64_t sequence = line(rank).sequence;
-  if (!team_.signature_of(rank, sequence, theirs)) theirs = {.sequence = sequence};
-  std::string difference = compare(team_.rank(), signature_, rank, theirs);
-  if (difference.empty())
-    difference = fmt::format("rank {} and rank {} disagree on {}", rank_, rank, describe(signature_));
+// Each wrote its history before it came here. What they disagree on may be long past: the earliest call counts.
+void Board::disagree(int rank) {
+  std::string difference;
+  Signature mine, theirs;
+  const std::uint64_t latest = std::min(signature_.sequence, line(rank).sequence);
+  const std::uint64_t oldest = latest - std::min(latest - 1, kHistory - 1);
+  for (std::uint64_t sequence = oldest; sequence <= latest && difference.empty(); ++sequence) {
+    if (!read_history(team_.own_line(), sequence, mine) || !team_.signature_of(rank, sequence, theirs)) continue;
+    difference = compare(rank_, mine, rank, theirs);
+  }
+  if (difference.empty()) {
+    difference = fmt::format("rank {} and rank {} disagree on a collective before #{}", rank_, rank, oldest);
+  }
   throw Error(ErrorCode::mismatch, difference, rank);
 }
 

@@ -19,7 +19,9 @@ class Board {
 
   // All ranks of the communicator share the segment, and a meeting has room for a few elements per pair of ranks.
   bool available() const { return size_ == team_.size() && capacity() >= 2 * kLine * static_cast<std::size_t>(size_); }
-  void begin(const Signature& signature, std::chrono::milliseconds timeout);
+  // Every collective of the communicator, on the board or not, before it begins: who meets compares them all.
+  void note(const Signature& signature);
+  void begin(std::chrono::milliseconds timeout);  // of the one noted last
 
   // A place of `bytes` for every rank, for the next meeting; at most capacity() for all places of a meeting together.
   struct Place {
@@ -41,7 +43,7 @@ class Board {
   ArrivalLine& line(int rank) const { return team_.segment().arrival(rank, meetings_); }
   void populate(const Turn& turn);
   void wait_for(int rank);
-  [[noreturn]] void disagree(int rank) const;
+  [[noreturn]] void disagree(int rank);
 
   Team& team_;
   Waiter waiter_;

@@ -27,7 +27,7 @@ bool BoardCollectives::takes(const Call& call) const {
          call.collective != Collective::recv;
 }
 
-void BoardCollectives::run(const Call& call, const Signature& signature, std::chrono::milliseconds timeout) {
+void BoardCollectives::run(const Call& call, std::chrono::milliseconds timeout) {
   call_ = call;
   element_ = size_of(call.dtype);
   scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
@@ -35,7 +35,7 @@ void BoardCollectives::run(const Call& call, const Signature& signature, std::ch
     offsets_.resize(counts().size());
     std::exclusive_scan(counts().begin(), counts().end(), offsets_.begin(), std::size_t{0});
   }
-  board_.begin(signature, timeout);
+  board_.begin(timeout);
   switch (call.collective) {
     case Collective::all_reduce:
       return reduce(true);

@@ -22,7 +22,8 @@ class BoardCollectives {
   static constexpr std::string_view kName = "board";
   // Ranks agree on the answer. all_to_all_v has shapes that only pairs know of; messages are not collectives.
   bool takes(const Call& call) const;
-  void run(const Call& call, const Signature& signature, std::chrono::milliseconds timeout);
+  void note(const Signature& signature) { board_.note(signature); }  // see Board
+  void run(const Call& call, std::chrono::milliseconds timeout);
 
  private:
   using Place = Board::Place;
