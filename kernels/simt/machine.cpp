@@ -165,7 +165,7 @@ bool Machine::wake_somebody() {
   if (options.incremental) {
     stuck_ = true;
   } else {
-    stop(Status::deadlock, nullptr, "no lane can run: each waits, and no word that one waits for has changed");
+    stop(Status::deadlock, nullptr, kNobodyCanRun);
   }
   return false;
 }

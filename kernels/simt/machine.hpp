@@ -16,6 +16,8 @@
 
 namespace rondo::simt {
 
+inline constexpr char kNobodyCanRun[] = "no lane can run: each waits, and no word that one waits for has changed";
+
 class Machine {
  public:
   explicit Machine(const Options& chosen);

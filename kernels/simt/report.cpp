@@ -64,9 +64,10 @@ const char* name_of(Status status) { return kStatusNames[static_cast<int>(status
 
 std::string Machine::head() const {
   const Status status = stuck_ ? Status::deadlock : failure_.status;
-  std::string line = text("simt: %s: %s [policy=%s seed=%llu%s step=%llu]\n", name_of(status), failure_.why,
-                          name_of(options.policy), static_cast<unsigned long long>(options.seed),
-                          options.weak ? " weak" : "", static_cast<unsigned long long>(steps));
+  std::string line =
+      text("simt: %s: %s [policy=%s seed=%llu%s step=%llu]\n", name_of(status), stuck_ ? kNobodyCanRun : failure_.why,
+           name_of(options.policy), static_cast<unsigned long long>(options.seed), options.weak ? " weak" : "",
+           static_cast<unsigned long long>(steps));
   if (const Lane* lane = failure_.lane; lane != nullptr) {
     line += text("  by rank %d block %u thread %u at ", lane->rank, lane->block, lane->thread) + at(lane->place) + "\n";
   }

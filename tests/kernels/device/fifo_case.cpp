@@ -242,21 +242,32 @@ void FifoBuffers::add_to(std::vector<device::Launch>& launches, int index) const
 }
 
 std::string FifoBuffers::check() const {
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const Rank& r = ranks_[rank];
-    for (std::size_t i = 0; i < r.output_bytes; ++i) {
-      if (r.output[i] == r.expected[i]) continue;
-      return fmt::format("rank {}: byte {} of {} is {:#04x}, not {:#04x}", rank, i, r.output_bytes,
-                         static_cast<int>(r.output[i]), static_cast<int>(r.expected[i]));
-    }
-    if (!case_.in_place && !r.given.empty() && std::memcmp(r.input, r.given.data(), r.input_bytes) != 0) {
-      return fmt::format("rank {}: the input has changed", rank);
-    }
-    if (!r.send.guards_are_intact() || !r.recv.guards_are_intact()) {
-      return fmt::format("rank {}: something was written outside of the buffers", rank);
-    }
+  for (int rank = 0; rank < case_.ranks; ++rank) {
+    const std::string wrong = check(rank);
+    if (!wrong.empty()) return wrong;
   }
   return {};
+}
+
+std::string FifoBuffers::check(int rank) const {
+  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  for (std::size_t i = 0; i < r.output_bytes; ++i) {
+    if (r.output[i] == r.expected[i]) continue;
+    return fmt::format("rank {}: byte {} of {} is {:#04x}, not {:#04x}", rank, i, r.output_bytes,
+                       static_cast<int>(r.output[i]), static_cast<int>(r.expected[i]));
+  }
+  if (!case_.in_place && !r.given.empty() && std::memcmp(r.input, r.given.data(), r.input_bytes) != 0) {
+    return fmt::format("rank {}: the input has changed", rank);
+  }
+  if (!r.send.guards_are_intact() || !r.recv.guards_are_intact()) {
+    return fmt::format("rank {}: something was written outside of the buffers", rank);
+  }
+  return {};
+}
+
+void FifoBuffers::spoil(int rank) {
+  ranks_[static_cast<std::size_t>(rank)].send.poison();
+  ranks_[static_cast<std::size_t>(rank)].recv.poison();
 }
 
 std::string run_case(const FifoCase& c, std::uint32_t seed, int launches) {

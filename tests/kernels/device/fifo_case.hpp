@@ -42,6 +42,8 @@ class FifoBuffers {
   // Makes operation `index` of each launch.
   void add_to(std::vector<device::Launch>& launches, int index = 0) const;
   std::string check() const;  // what is wrong, or ""
+  std::string check(int rank) const;
+  void spoil(int rank);  // what a caller may do with its buffers once its own kernel has ended
 
  private:
   struct Rank {

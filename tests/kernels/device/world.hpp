@@ -92,6 +92,25 @@ class DeviceWorld {
     return scheduler.run() == simt::Status::ok ? std::string() : scheduler.report();
   }
 
+  // The same; ended(i) is called as soon as the kernel of launches[i] has, while others still run.
+  template <class F>
+  std::string run(const void* kernel, std::vector<device::Launch>& launches, simt::Options options, F&& ended) {
+    options.incremental = true;
+    simt::Scheduler scheduler(options);
+    for (device::Launch& launch : launches) add_grid(scheduler, kernel, launch);
+    std::vector<bool> told(launches.size(), false);
+    simt::Status status = simt::Status::paused;
+    while (status == simt::Status::paused) {
+      status = scheduler.run();
+      for (std::size_t i = 0; i < launches.size(); ++i) {
+        if (told[i] || !scheduler.is_done(static_cast<int>(i))) continue;
+        told[i] = true;
+        ended(i);
+      }
+    }
+    return status == simt::Status::ok ? std::string() : scheduler.report();
+  }
+
   // Every rank on a thread of its own, as in processes. `meanwhile` runs on this thread; a sentence per failed rank.
   template <class F>
   std::string run_on_threads(const void* kernel, std::vector<device::Launch>& launches, F&& meanwhile) {

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+# Planted bugs, one a row: the kernel that has it, who must find it within how many seeds, the file, its text and what
+# stands there instead. schedules: exploration, by wrong data, a deadlock, a named misuse or a fault; in every preset but
+# those with sanitizers. races: exploration under ThreadSanitizer, in the preset tsan; no schedule shows these on x86.
+
+# ---- Simple
+
+rondo_mutant(flag_before_data simple schedules 200 kernels/device/progress.cuh
+  [[      fine = P::move(block);
+]]
+  [[      if (thread == 0 && slice.to_slot != nullptr) P::post(slice.posted, slice.to_step);
+      fine = P::move(block);
+]])
+
+rondo_mutant(release_missing simple races 200 kernels/device/simple.cuh
+  "{ store_release(word, step + 1); }"
+  "{ store_relaxed(word, step + 1); }")
+
+rondo_mutant(acquire_missing simple races 200 kernels/device/progress.cuh
+  "const std::uint64_t seen = load_acquire(word);"
+  "const std::uint64_t seen = load_relaxed(word);")
+
+rondo_mutant(credit_relaxed simple races 200 kernels/device/progress.cuh
+  "store_release(freed, from_step + 1);"
+  "store_relaxed(freed, from_step + 1);")
+
+rondo_mutant(credit_read_relaxed simple races 200 kernels/device/progress.cuh
+  "link.freed = load_acquire(word);"
+  "link.freed = load_relaxed(word);")
+
+rondo_mutant(no_credit simple schedules 200 kernels/device/progress.cuh
+  "  if (link.sent - link.freed < block.slots) return true;
+  const std::uint64_t* word = &mailbox_at(link.mine).freed;"
+  "  if (link.sent + 1 != 0) return true;
+  const std::uint64_t* word = &mailbox_at(link.mine).freed;")
+
+rondo_mutant(credit_off_by_one simple schedules 500 kernels/device/progress.cuh
+  "  link.freed = load_acquire(word);
+  if (link.sent - link.freed < block.slots) return true;"
+  "  link.freed = load_acquire(word);
+  if (link.sent - link.freed <= block.slots) return true;")
+
+rondo_mutant(steps_wrap simple schedules 200 kernels/device/progress.cuh
+  "  link.posted = P::posted(seen, link.received);
+  if (link.posted > link.received) return true;"
+  "  link.posted = P::posted(seen, link.received);
+  if (static_cast<std::uint32_t>(link.posted) > static_cast<std::uint32_t>(link.received)) return true;")
+
+rondo_mutant(no_barrier_after_wait simple schedules 200 kernels/device/progress.cuh
+  "choose_slice<P>(block, moves);
+    if (!block_or(!fine)) {"
+  "choose_slice<P>(block, moves);
+    if (fine) {")
+
+rondo_mutant(divergent_barrier simple schedules 20 kernels/device/progress.cuh
+  "choose_slice<P>(block, moves);
+    if (!block_or(!fine)) {"
+  "choose_slice<P>(block, moves);
+    const bool idle = thread * 16 >= block.slice.bytes;
+    if (idle ? !block_or(!fine)
+             : !block_or(!fine)) {")
+
+rondo_mutant(early_credit simple schedules 500 kernels/device/progress.cuh
+  [[      fine = P::move(block);
+]]
+  [[      fine = P::move(block);
+      if (thread == creditor && freed != nullptr) store_release(freed, from_step + 1);
+]])
+
+rondo_mutant(empty_chunk_travels simple schedules 200 kernels/device/primitives.cuh
+  "if (move.count == 0) return;"
+  "if (move.count == 0 && move.to == kNobody) return;")
+
+rondo_mutant(empty_message_not_sent simple schedules 500 kernels/device/fifo_kernel.cuh
+  "if (share.count == 0 && channel != 0) continue;"
+  "if (share.count == 0 && (channel != 0 || message.sends)) continue;")
+
+# ---- LL and LL128
+
+rondo_mutant(ll_stale_line ll schedules 200 kernels/device/ll.cuh
+  "return (step & 0x7fffffffu) | 0x80000000u;"
+  "return (step & 1u) | 0x80000000u;")
+
+rondo_mutant(ll_one_flag ll schedules 200 kernels/device/ll.cuh
+  "if (seen.x >> 32 == flag && seen.y >> 32 == flag)"
+  "if (seen.x >> 32 == flag)")
+
+rondo_mutant(ll_flag_wraps ll schedules 200 kernels/device/ll.cuh
+  "return (step & 0x7fffffffu) | 0x80000000u;"
+  "return (step + 1) & 0xffffffffu;")
+
+rondo_mutant(ll_early_credit ll schedules 500 kernels/device/progress.cuh
+  [[      fine = P::move(block);
+]]
+  [[      fine = P::move(block);
+      if (thread == creditor && freed != nullptr) store_release(freed, from_step + 1);
+]])
+
+rondo_mutant(ll128_lanes_leave_singly ll128 schedules 200 kernels/device/ll128.cuh
+  "if (!warp_any(missing)) return {seen.x, seen.y, true};"
+  "if (!missing) return {seen.x, seen.y, true};")
+
+# ---- windows
+
+rondo_mutant(one_line_for_all_epochs window schedules 200 kernels/device/window_meet.cuh
+  "team.layout.arrival_offset(epoch, "
+  "team.layout.arrival_offset(0, ")
+
+rondo_mutant(older_epoch_accepted window schedules 200 kernels/device/window_meet.cuh
+  "{ return word == epoch; }"
+  "{ return word + 2 >= epoch; }")
+
+rondo_mutant(arrival_relaxed window races 200 kernels/device/window_meet.cuh
+  "store_release(&line->epoch, arrival.epoch);"
+  "store_relaxed(&line->epoch, arrival.epoch);")
+
+rondo_mutant(second_arrival_relaxed window races 200 kernels/device/window_meet.cuh
+  "store_release(&arrival_at(team, peer, epoch, team.rank)->epoch, epoch);"
+  "store_relaxed(&arrival_at(team, peer, epoch, team.rank)->epoch, epoch);")
+
+rondo_mutant(wait_relaxed window races 200 kernels/device/wait.cuh
+  "const std::uint64_t word = load_acquire(p);"
+  "const std::uint64_t word = load_relaxed(p);")
+
+rondo_mutant(meeting_without_first_barrier window schedules 200 kernels/device/window_meet.cuh
+  "  block_sync();
+  for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
+    if (peer != team.rank) store_release"
+  "  for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
+    if (peer != team.rank) store_release")
+
+rondo_mutant(meeting_without_last_barrier window schedules 200 kernels/device/window_meet.cuh
+  "    if (peer != team.rank) met = wait_for_arrival(block, peer, epoch);
+  }
+  return !block_or(!met);"
+  "    if (peer != team.rank) met = wait_for_arrival(block, peer, epoch);
+  }
+  return met;")
+
+rondo_mutant(no_second_meeting window schedules 200 kernels/device/window.cuh
+  "if (is_read(rank) && block_.input[rank] != nullptr) plan.ends_together = true;"
+  "")

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -D SOURCE=… -D FIND=file -D REPLACE=file -D OUTPUT=… -P mutate.cmake: a copy in which one text, which must occur
+# exactly once, is another. DIET: arithmetic for u32 alone, which compiles faster.
+file(READ "${SOURCE}" text)
+if(DIET)
+  string(REGEX REPLACE "case DataType::(i8|u8|i32|i64|u64|f16|bf16|f32|f64|f8e4m3|f8e5m2):\n *return f[^;]*;\n" "" text "${text}")
+else()
+  file(READ "${FIND}" find)
+  file(READ "${REPLACE}" replace)
+  string(REPLACE "${find}" "" without "${text}")
+  string(LENGTH "${text}" length)
+  string(LENGTH "${without}" length_without)
+  string(LENGTH "${find}" length_found)
+  math(EXPR expected "${length} - ${length_found}")
+  if(NOT length_without EQUAL expected)
+    message(FATAL_ERROR "mutant: this text does not occur exactly once in ${SOURCE}; change mutants.cmake with it:\n${find}")
+  endif()
+  string(REPLACE "${find}" "${replace}" text "${text}")
+endif()
+file(WRITE "${OUTPUT}" "${text}")

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/kernels/device/explore/scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "kernels/device/kernels.hpp"
+#include "kernels/device/runs_on_device.hpp"
+#include "kernels/simt/random.hpp"
+#include "tests/kernels/device/explore/messages.hpp"
+#include "tests/kernels/device/window_case.hpp"
+
+namespace rondo::test {
+namespace {
+
+// Where flags wrap or are refreshed: 2^20, 2^31, 2^32 steps; and the life of a link begins at 0.
+constexpr std::uint64_t kStarts[] = {0, 0, 0, (1u << 20) - 2, (1ull << 31) - 3, (1ull << 32) - 3};
+
+// ThreadSanitizer knows 255 threads at a time; where lanes share an identity it overlooks races between them.
+constexpr unsigned kMostLanes =
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    224;
+#else
+    1024;
+#endif
+#else
+    1024;
+#endif
+
+class Explorer {
+ public:
+  Explorer(KernelUnderTest kernel, std::uint64_t seed)
+      : kernel_(kernel), seed_(seed), random_(seed), shape_(choose_shape()), world_(shape_) {}
+
+  std::string run() {
+    world_.start_steps(start_);
+    for (int rank = 0; rank < shape_.ranks; ++rank) {
+      for (std::uint64_t& epoch : world_.header(rank).block_epoch) epoch = start_;
+    }
+    const std::uint64_t launches = 1 + random_.below(3);
+    for (launch_ = 0; launch_ < launches; ++launch_) {
+      const bool messages = kernel_ != KernelUnderTest::window && random_.one_in(4);
+      const std::string wrong = messages ? run_messages() : run_collectives();
+      if (!wrong.empty()) return wrong;
+    }
+    return "";
+  }
+
+ private:
+  // Mostly few ranks and one block: more make schedules longer, seldom better.
+  WorldShape choose_shape() {
+    start_ = kStarts[random_.below(std::size(kStarts))];
+    WorldShape shape;
+    shape.ranks = static_cast<int>(random_.one_in(4) ? 5 + random_.below(4) : 2 + random_.below(3));
+    shape.blocks = random_.one_in(4) ? 2 : 1;
+    shape.threads = random_.one_in(2) ? 32 : 64;
+    shape.fifo = {random_.one_in(4) ? 4u : 2u, 512};
+    const auto lanes = [&] { return static_cast<unsigned>(shape.ranks * shape.blocks * shape.threads); };
+    if (lanes() > kMostLanes) shape.blocks = 1;
+    if (lanes() > kMostLanes) shape.threads = 32;
+    while (lanes() > kMostLanes) --shape.ranks;
+    if (kernel_ == KernelUnderTest::window) {
+      shape.staging_bytes = (1 + random_.below(3)) * kernels::least_staging_bytes(shape.ranks, shape.blocks);
+    }
+    return shape;
+  }
+
+  simt::Options choose_schedule() {
+    simt::Options options;
+    options.explore = true;
+    options.seed = random_.bits();
+    options.policy = static_cast<simt::Policy>(1 + random_.below(simt::kPolicyCount - 1));
+    options.switch_percent = random_.one_in(2) ? 25 : 5;
+    options.weak = random_.one_in(3);
+    options.pct_steps = 1000ull << random_.below(6);
+    options.max_steps = 5'000'000;
+    return options;
+  }
+
+  // A message of a few slots; with fewer elements than ranks some of its parts are empty.
+  FifoCase choose_call() {
+    FifoCase c;
+    c.dtype = DataType::u32;
+    c.op = ReduceOp::sum;
+    c.ranks = shape_.ranks;
+    c.channels = 1 + static_cast<int>(random_.below(static_cast<std::uint64_t>(shape_.blocks)));
+    c.threads = shape_.threads;
+    c.fifo = shape_.fifo;
+    c.root = static_cast<int>(random_.below(static_cast<std::uint64_t>(shape_.ranks)));
+    c.in_place = random_.one_in(2);
+    c.variable_counts = random_.one_in(3);
+    c.misalignment = random_.one_in(2) ? 0 : random_.below(4);
+    c.count = random_.one_in(4) ? random_.below(9) : random_.below(random_.one_in(3) ? 1200 : 300);
+    return c;
+  }
+  FifoCase choose_fifo_case() {
+    FifoCase c = choose_call();
+    c.protocol = static_cast<device::Protocol>(kernel_);
+    do {
+      c.row = static_cast<int>(random_.below(kernels::kAlgorithmCount));
+      if (c.makes_sense()) return c;
+      c.in_place = c.variable_counts = false;
+    } while (true);
+  }
+  WindowCase choose_window_case() {
+    WindowCase c;
+    c.call = choose_call();
+    c.row = static_cast<int>(random_.below(kernels::kWindowAlgorithmCount));
+    c.windows = static_cast<Windows>(random_.below(kWindowsCount));
+    c.blocks = shape_.blocks;
+    c.staging_bytes = shape_.staging_bytes;
+    return sensible(c);
+  }
+
+  std::string run_messages() {
+    std::vector<device::Launch> launches = empty_launches();
+    MessageGroup group(shape_, random_);
+    group.add_to(launches, random_);
+    what_ = "messages";
+    return launch(launches, [&](int rank) { return check_and_spoil(group, rank); });
+  }
+
+  std::string run_collectives() {
+    std::vector<device::Launch> launches = empty_launches();
+    const int operations = 1 + static_cast<int>(random_.below(2));
+    std::vector<std::unique_ptr<FifoBuffers>> buffers;
+    what_.clear();
+    for (int i = 0; i < operations; ++i) {
+      buffers.push_back(add_operation_to(launches, i, operations == 1));
+    }
+    return launch(launches, [&](int rank) {
+      std::string wrong;
+      for (const auto& each : buffers) wrong = wrong.empty() ? check_and_spoil(*each, rank) : wrong;
+      return wrong;
+    });
+  }
+
+  template <class Buffers>
+  static std::string check_and_spoil(Buffers& buffers, int rank) {
+    std::string wrong = buffers.check(rank);
+    buffers.spoil(rank);
+    return wrong;
+  }
+
+  // A launch has room for one list of counts.
+  std::unique_ptr<FifoBuffers> add_operation_to(std::vector<device::Launch>& launches, int index, bool may_vary) {
+    const auto fill = [&](FifoCase& call) {
+      call.variable_counts = call.variable_counts && may_vary;
+      auto buffers = std::make_unique<FifoBuffers>(call);
+      buffers->fill(static_cast<std::uint32_t>(random_.bits()));
+      return buffers;
+    };
+    if (kernel_ == KernelUnderTest::window) {
+      WindowCase c = choose_window_case();
+      auto buffers = fill(c.call);
+      add_operation(c, *buffers, world_, launches, index);
+      what_ += c.describe() + "; ";
+      return buffers;
+    }
+    FifoCase c = choose_fifo_case();
+    auto buffers = fill(c);
+    buffers->add_to(launches, index);
+    what_ += c.describe() + "; ";
+    return buffers;
+  }
+
+  std::vector<device::Launch> empty_launches() {
+    std::vector<device::Launch> launches;
+    for (int rank = 0; rank < shape_.ranks; ++rank) launches.push_back(world_.launch(rank));
+    return launches;
+  }
+
+  // ended(rank): what is wrong when the rank's kernel has ended, though others still run; "" if nothing.
+  template <class Ended>
+  std::string launch(std::vector<device::Launch>& launches, Ended&& ended) {
+    const cuda::Kernels kernels = cuda::soft_kernels();
+    const void* kernel = kernel_ == KernelUnderTest::window ? kernels.window : kernels.fifo[static_cast<int>(kernel_)];
+    schedule_ = choose_schedule();
+    std::string wrong;
+    const std::string report = world_.run(kernel, launches, schedule_, [&](std::size_t rank) {
+      if (wrong.empty()) wrong = fault_of(static_cast<int>(rank));
+      if (wrong.empty()) wrong = ended(static_cast<int>(rank));
+    });
+    return describe(wrong.empty() ? report : wrong);
+  }
+
+  std::string fault_of(int rank) {
+    const device::Fault& fault = world_.page(rank).fault;
+    if (fault.state == 0) return "";
+    return fmt::format("rank {} gave up at step {} of rank {} channel {}: fault {}", rank, fault.step, fault.peer,
+                       fault.channel, static_cast<int>(fault.kind));
+  }
+
+  std::string describe(const std::string& wrong) const {
+    if (wrong.empty()) return wrong;
+    return fmt::format("{}\n  seed {} launch {} of {} from step {}: {} ranks, {} slots, {}{}: {}", wrong, seed_,
+                       launch_, kKernelNames[static_cast<int>(kernel_)], start_, shape_.ranks, shape_.fifo.slots,
+                       name_of(schedule_.policy), schedule_.weak ? " weak" : "", what_);
+  }
+
+  KernelUnderTest kernel_;
+  std::uint64_t seed_, start_ = 0, launch_ = 0;
+  simt::Random random_;
+  WorldShape shape_;
+  DeviceWorld world_;
+  simt::Options schedule_;
+  std::string what_;
+};
+
+}  // namespace
+
+std::string explore(KernelUnderTest kernel, std::uint64_t seed) { return Explorer(kernel, seed).run(); }
+
+}  // namespace rondo::test

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a seed stands for: a small world with FIFOs that are nearly always full, a few launches of one kernel on it, and
+// a schedule for each launch. All ranks run in this thread.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace rondo::test {
+
+enum class KernelUnderTest : std::uint8_t { simple, ll, ll128, window };
+inline constexpr const char* kKernelNames[] = {"simple", "ll", "ll128", "window"};
+
+// What went wrong, with the world, the launch and the schedule; "" if nothing.
+std::string explore(KernelUnderTest kernel, std::uint64_t seed);
+
+}  // namespace rondo::test
