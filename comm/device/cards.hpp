@@ -61,7 +61,7 @@ class Cards {
   const Settings& settings() const { return of(0).settings; }  // everybody's
   std::uint64_t communicator() const { return of(0).token; }
 
-  bool same_process(int a, int b) const { return of(a).process == of(b).process && of(a).node == of(b).node; }
+  bool same_process(int a, int b) const { return of(a).process == of(b).process; }  // whatever their nodes are called
   bool same_device(int a, int b) const { return of(a).uuid == of(b).uuid; }
   std::vector<int> on_device_of(int rank) const;  // ascending
   // Several processes use this rank's device: they are time-sliced unless something like MPS runs.
