@@ -32,7 +32,7 @@ RONDO_DEVICE void open_links(FifoBlock& block, const Launch& launch) {
   block.slice_bytes = static_cast<std::uint32_t>(slot_capacity(P::kProtocol, shape.slot_bytes)) & ~15u;
   block.rank = team.rank;
   block.world_size = team.world_size;
-  block.failed = load<std::uint64_t>(&own_header(team).failed) != 0;
+  block.failed = load_relaxed(&own_header(team).failed) != 0;  // another block may just be failing
 }
 
 // For the next kernel: where it goes on, or that it shall not.

@@ -10,6 +10,8 @@
 namespace rondo::test {
 namespace {
 
+constexpr int kSeeds = 10;  // of each algorithm and protocol
+
 std::string explore(const FifoCase& c, std::uint32_t seed) {
   DeviceWorld world({.ranks = c.ranks, .blocks = c.channels, .threads = c.threads, .fifo = c.fifo});
   FifoBuffers buffers(c);
@@ -30,7 +32,8 @@ std::string explore(const FifoCase& c, std::uint32_t seed) {
 TEST_CASE("FIFO collectives under seeded schedules") {
   std::uint32_t seed = rotating_seed();
   for (int row = 0; row < kernels::kAlgorithmCount; ++row) {
-    for (int protocol = 0; protocol < device::kProtocolCount; ++protocol, ++seed) {
+    for (int i = 0; i < kSeeds * device::kProtocolCount; ++i, ++seed) {
+      const int protocol = i % device::kProtocolCount;
       const FifoCase c{.row = row,
                        .protocol = static_cast<device::Protocol>(protocol),
                        .ranks = 2 + static_cast<int>(seed % 3),

@@ -182,7 +182,7 @@ TEST_CASE("a rank that is one collective ahead is told what it should have done 
 
 TEST_CASE("pairs of all_to_all that disagree on their count find out, also where one of them has nothing") {
   for (const Protocol protocol : kProtocols) {
-    for (const std::uint64_t count : {0, 7}) {
+    for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{7}}) {
       FifoCase c = ring_case(protocol, 3);
       c.row = find_row(kernels::Pattern::all_to_all, "pairwise");
       c.variable_counts = true;
