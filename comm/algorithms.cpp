@@ -110,6 +110,12 @@ bool prefers_board(const Call& call, int world_size, std::string_view wanted) {
   return bytes_of(call, world_size) <= kLongest;
 }
 
+CallShape shape_of(const Call& call, int world_size) {
+  return {.pattern = moves_nothing(call) ? Pattern::barrier : pattern_of(call.collective),
+          .bytes = bytes_of(call, world_size),
+          .variable_counts = has_counts(call)};
+}
+
 void check_algorithm_name(std::string_view name) {
   if (name == BoardCollectives::kName) return;
   std::string known{BoardCollectives::kName};
@@ -123,14 +129,15 @@ void check_algorithm_name(std::string_view name) {
 }
 
 Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, std::string_view wanted) {
-  const Pattern pattern = moves_nothing(call) ? Pattern::barrier : pattern_of(call.collective);
+  const CallShape shape = shape_of(call, team.size());
   const bool canonical = determinism == Determinism::reproducible;
-  const int named = wanted.empty() ? kernels::kNoAlgorithm : kernels::find_algorithm(pattern, wanted);
+  const int named = wanted.empty() ? kernels::kNoAlgorithm : kernels::find_algorithm(shape.pattern, wanted);
   if (named != kernels::kNoAlgorithm) {
     const auto& row = kernels::algorithm_row(named);
-    if ((!canonical || row.canonical_order) && (!has_counts(call) || row.variable_counts)) return {named, row.name};
+    if ((!canonical || row.canonical_order) && (!shape.variable_counts || row.variable_counts))
+      return {named, row.name};
   }
-  const int id = kernels::choose_algorithm(pattern, bytes_of(call, team.size()), team.size(), canonical);
+  const int id = kernels::choose_algorithm(shape.pattern, shape.bytes, team.size(), canonical);
   return {id, kernels::algorithm_row(id).name};
 }
 

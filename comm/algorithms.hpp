@@ -9,8 +9,17 @@
 
 #include "comm/board/board_collectives.hpp"
 #include "comm/host_primitives.hpp"
+#include "kernels/algorithms/table.hpp"
 
 namespace rondo::comm {
+
+// What a choice of algorithm may hang on: every rank knows the same of a call.
+struct CallShape {
+  kernels::Pattern pattern{};  // barrier where nothing is moved: such a call must still find out that others agree
+  std::size_t bytes = 0;       // of a rank's larger buffer; 0 for all_to_all_v, whose counts are each rank's own
+  bool variable_counts = false;
+};
+CallShape shape_of(const Call& call, int world_size);
 
 struct Chosen {
   int row = 0;            // of the algorithm table

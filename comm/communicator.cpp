@@ -7,6 +7,7 @@
 
 #include "comm/communicator_impl.hpp"
 #include "comm/create.hpp"
+#include "comm/device/window_memory.hpp"
 
 namespace rondo {
 
@@ -18,7 +19,8 @@ struct detail::WindowState {
   struct Free {
     void operator()(void* data) const { std::free(data); }
   };
-  std::unique_ptr<void, Free> memory;
+  std::unique_ptr<void, Free> memory;    // on the CPU
+  comm::device::WindowMemory on_device;  // elsewhere
 };
 
 namespace {
@@ -31,28 +33,11 @@ detail::CommunicatorImpl& member(const std::unique_ptr<detail::CommunicatorImpl>
 }  // namespace
 
 void Work::wait() {
-  if (!state_) return;
-  std::unique_lock lock(state_->mutex);
-  state_->finished.wait(lock, [&] { return state_->done; });  // the call has a deadline of its own
-  if (state_->error) std::rethrow_exception(state_->error);
+  if (state_) state_->wait();
 }
-bool Work::wait_for(std::chrono::milliseconds duration) {
-  if (!state_) return true;
-  std::unique_lock lock(state_->mutex);
-  if (!state_->finished.wait_for(lock, duration, [&] { return state_->done; })) return false;
-  if (state_->error) std::rethrow_exception(state_->error);
-  return true;
-}
-bool Work::done() const {
-  if (!state_) return true;
-  const std::lock_guard lock(state_->mutex);
-  return state_->done;
-}
-std::exception_ptr Work::error() const {
-  if (!state_) return nullptr;
-  const std::lock_guard lock(state_->mutex);
-  return state_->error;
-}
+bool Work::wait_for(std::chrono::milliseconds duration) { return !state_ || state_->wait_for(duration); }
+bool Work::done() const { return !state_ || state_->done(); }
+std::exception_ptr Work::error() const { return state_ ? state_->error() : nullptr; }
 
 int Async::rank() const { return impl_->rank(); }
 int Async::world_size() const { return impl_->world_size(); }
@@ -93,6 +78,8 @@ std::vector<std::vector<std::byte>> Communicator::all_gather_bytes(std::span<con
 }
 Async Communicator::async() { return Async(member(impl_)); }
 Group Communicator::group() { return Group(member(impl_)); }
+void Communicator::synchronize(Stream stream) { member(impl_).synchronize(stream); }
+Device Communicator::device() const { return member(impl_).options().device; }
 Communicator Communicator::split(int color, int key) { return comm::split(member(impl_), color, key); }
 Communicator Communicator::shrink() { return comm::shrink(member(impl_)); }
 void Communicator::set_timeout(std::chrono::milliseconds timeout) { member(impl_).set_timeout(timeout); }
@@ -119,14 +106,27 @@ std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t by
           static_cast<int>(peer));
     }
   }
-  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   auto state = std::make_shared<detail::WindowState>();
+  if (auto* device = member(impl_).device()) {
+    state->on_device = comm::device::allocate(*device, bytes);
+    return state;
+  }
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   state->memory.reset(std::aligned_alloc(kAlignment, rounded));
   if (!state->memory) throw Error(ErrorCode::system, fmt::format("cannot allocate {} bytes", bytes));
   std::memset(state->memory.get(), 0, rounded);
   return state;
 }
-void* Communicator::window_data(const detail::WindowState& state) { return state.memory.get(); }
+void* Communicator::window_data(const detail::WindowState& state) {
+  return state.memory ? state.memory.get() : state.on_device.data();
+}
+Registration Communicator::register_memory(void* data, std::size_t bytes) {
+  auto* device = member(impl_).device();
+  if (device == nullptr) return {};
+  auto state = std::make_shared<detail::WindowState>();
+  state->on_device = comm::device::register_memory(*device, data, bytes);
+  return Registration(std::move(state));
+}
 
 detail::CommunicatorImpl& detail::impl_of(Communicator& communicator) { return *communicator.impl_; }
 

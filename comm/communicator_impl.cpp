@@ -9,6 +9,7 @@
 
 #include "comm/algorithms.hpp"
 #include "comm/base/log.hpp"
+#include "comm/device/attach.hpp"
 
 namespace rondo::comm {
 
@@ -31,13 +32,9 @@ namespace {
 
 using comm::Signature;
 
-bool is_message(Collective c) { return c == Collective::send || c == Collective::recv; }
+constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the kernels, which say more
 
-std::uint64_t hash_of(std::span<const std::size_t> counts) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
-  return hash;
-}
+bool is_message(Collective c) { return c == Collective::send || c == Collective::recv; }
 
 [[noreturn]] void reject(const Call& call, const std::string& why) {
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", name_of(call.collective), why));
@@ -118,20 +115,6 @@ void CommunicatorImpl::validate(const Call& call) const {
   if (exchanges && call.send == call.recv && send != 0) reject(call, "it cannot work in place: give it two buffers");
 }
 
-Signature CommunicatorImpl::sign(const Call& call) {
-  const CollectiveRow& row = row_of(call.collective);
-  Signature s{.sequence = ++sequence_, .count = call.count, .collective = call.collective, .dtype = call.dtype};
-  if (row.reduces) s.op = call.op;
-  if (row.rooted) s.root = call.root;
-  if (call.collective == Collective::all_to_all_v) return s;  // every rank's counts are its own
-  if (row.send == Extent::counts || row.recv == Extent::counts) {
-    const auto counts = row.send == Extent::counts ? call.send_counts : call.recv_counts;
-    s.count = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
-    s.shape = hash_of(counts);
-  }
-  return s;
-}
-
 void CommunicatorImpl::fail(ErrorCode code, int culprit, const std::string& sentence) {
   team_->fail(code, culprit, sentence);
   const Error error = team_->failure().error();  // the first one, which may be another rank's
@@ -171,7 +154,8 @@ void CommunicatorImpl::execute(const Call& call) {
 }
 
 void CommunicatorImpl::run_collective(const Call& call) {
-  const Signature signature = sign(call);
+  Signature signature = comm::signature_of(call);
+  signature.sequence = ++sequence_;
   board_.note(signature);
   const bool board = board_.takes(call) && comm::prefers_board(call, world_size(), config_.algorithm);
   const comm::Chosen chosen =
@@ -191,14 +175,14 @@ void CommunicatorImpl::run_messages(std::span<const Call> calls) {
   for (const Call& call : calls) {
     const bool sends = call.collective == Collective::send;
     const auto peer = static_cast<std::size_t>(call.root);
-    const std::uint64_t sequence = sends ? ++sent_[peer] : ++received_[peer];
-    messages_.push_back(
-        {.signature = {.sequence = sequence, .count = call.count, .collective = Collective::send, .dtype = call.dtype},
-         .peer = call.root,
-         .sends = sends,
-         .send = sends ? static_cast<const std::byte*>(call.send) : nullptr,
-         .recv = sends ? nullptr : static_cast<std::byte*>(call.recv),
-         .bytes = call.count * size_of(call.dtype)});
+    Signature signature = comm::signature_of_message(call);
+    signature.sequence = sends ? ++sent_[peer] : ++received_[peer];
+    messages_.push_back({.signature = signature,
+                         .peer = call.root,
+                         .sends = sends,
+                         .send = sends ? static_cast<const std::byte*>(call.send) : nullptr,
+                         .recv = sends ? nullptr : static_cast<std::byte*>(call.recv),
+                         .bytes = call.count * size_of(call.dtype)});
   }
   if (messages_.empty()) return;
   recorder_.begin(messages_.front().signature, "direct");
@@ -206,13 +190,36 @@ void CommunicatorImpl::run_messages(std::span<const Call> calls) {
   recorder_.end();
 }
 
+void CommunicatorImpl::attach_device(const cuda::Api* api) {
+  if (options_.device.kind == Device::Kind::cpu) return;
+  device_ = comm::device::attach(*this, recorder_, api);
+  options_.device = device_->device();
+}
+
 void CommunicatorImpl::submit(const Call& call) {
+  if (device_) return enqueue(std::span(&call, 1));
+  submit_on_host(call);
+}
+
+void CommunicatorImpl::submit_on_host(const Call& call) {
   if (used_engine_) engine_.drain();
   execute(call);
 }
 
+void CommunicatorImpl::enqueue(std::span<const Call> calls) {
+  for (const Call& call : calls) validate(call);
+  device_->validate(calls);
+  guarded([&] { device_->run(calls, options_.timeout); });
+}
+
 Work CommunicatorImpl::start(const Call& call) {
   validate(call);
+  if (device_) {
+    device_->validate(std::span(&call, 1));
+    Work work;
+    guarded([&] { work = Work(device_->start(call, options_.timeout)); });
+    return work;
+  }
   used_engine_ = true;
   return Work(engine_.start([this, owned = comm::OwnedCall(call)] { execute(owned.call()); }));
 }
@@ -220,6 +227,11 @@ Work CommunicatorImpl::start(const Call& call) {
 // Messages first, all at once, then the collectives in order: the same on every rank, whatever order they were
 // recorded in relative to each other.
 void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
+  if (device_) {
+    std::vector<Call> all;
+    for (const auto& owned : calls) all.push_back(owned.call());
+    return enqueue(all);
+  }
   if (used_engine_) engine_.drain();
   std::vector<Call> messages;
   for (const auto& owned : calls) {
@@ -235,16 +247,16 @@ void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
 std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span<const std::byte> value) {
   const std::uint64_t mine = value.size();
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(world_size()));
-  submit(
+  submit_on_host(
       {.collective = Collective::all_gather, .send = &mine, .recv = sizes.data(), .count = 1, .dtype = DataType::u64});
   const std::vector<std::size_t> counts(sizes.begin(), sizes.end());
   std::vector<std::byte> all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
-  submit({.collective = Collective::all_gather_v,
-          .send = value.data(),
-          .recv = all.data(),
-          .count = value.size(),
-          .dtype = DataType::u8,
-          .recv_counts = counts});
+  submit_on_host({.collective = Collective::all_gather_v,
+                  .send = value.data(),
+                  .recv = all.data(),
+                  .count = value.size(),
+                  .dtype = DataType::u8,
+                  .recv_counts = counts});
   std::vector<std::vector<std::byte>> parts;
   auto from = all.begin();
   for (const std::size_t count : counts) {
@@ -262,9 +274,16 @@ void CommunicatorImpl::set_timeout(std::chrono::milliseconds timeout) {
 
 void CommunicatorImpl::abort() {
   team_->fail(ErrorCode::aborted, rank(), fmt::format("rank {} called abort()", rank()));
+  if (device_) device_->abort();
+}
+
+void CommunicatorImpl::synchronize(Stream stream) {
+  if (device_) return device_->synchronize(stream, options_.timeout + kGrace);
+  team_->failure().check();
 }
 
 void CommunicatorImpl::check() {
+  if (device_) device_->inspect();
   team_->failure().check();
   if (const auto error = engine_.error()) std::rethrow_exception(error);
 }

@@ -14,6 +14,7 @@
 #include "comm/board/board_collectives.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/config.hpp"
+#include "comm/device/device_engine.hpp"
 #include "comm/engine.hpp"
 #include "comm/flight_recorder.hpp"
 #include "comm/host_primitives.hpp"
@@ -47,12 +48,17 @@ class CommunicatorImpl {
   const Options& options() const { return options_; }
   const comm::Config& config() const { return config_; }
   int next_child() { return children_++; }
+  comm::device::DeviceEngine* device() const { return device_.get(); }  // null: the CPU
+  // Collective, once, before the first call: on Device::cpu it does nothing. `api`: see make_local.
+  void attach_device(const cuda::Api* api = nullptr);
 
   void submit(const Call& call);
+  void submit_on_host(const Call& call);  // host memory, whatever the device
   Work start(const Call& call);
   void run_group(std::span<const comm::OwnedCall> calls);
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
   void set_timeout(std::chrono::milliseconds timeout);
+  void synchronize(Stream stream);
   void abort();
   void check();
   std::string flight_record() const;
@@ -60,12 +66,12 @@ class CommunicatorImpl {
  private:
   void validate(const Call& call) const;
   void execute(const Call& call);
+  void enqueue(std::span<const Call> calls);
   void run_collective(const Call& call);
   void run_messages(std::span<const Call> calls);
   template <class F>
   void guarded(F&& body);
   [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
-  comm::Signature sign(const Call& call);
 
   std::unique_ptr<comm::Team> team_;
   Bootstrap bootstrap_;
@@ -80,7 +86,9 @@ class CommunicatorImpl {
   int children_ = 0;
   bool recorded_ = false;  // the flight record has been written to its file
   std::atomic<bool> used_engine_{false};
-  comm::Engine engine_;  // last: its thread uses everything above
+  comm::Engine engine_;  // its thread uses everything above
+  std::unique_ptr<comm::device::DeviceEngine>
+      device_;  // goes first: it uses the host side until its kernels have ended
 };
 
 }  // namespace rondo::detail

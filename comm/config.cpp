@@ -7,6 +7,7 @@
 
 #include "comm/algorithms.hpp"
 #include "comm/base/env.hpp"
+#include "comm/device/device_tuner.hpp"
 
 namespace rondo::comm {
 
@@ -19,6 +20,8 @@ Config Config::from_environment() {
   }
   config.algorithm = env("RONDO_ALGORITHM").value_or("");
   if (!config.algorithm.empty()) check_algorithm_name(config.algorithm);
+  config.protocol = env("RONDO_PROTOCOL").value_or("");
+  if (!config.protocol.empty()) device::check_protocol_name(config.protocol);
   const auto number = [](const char* name, auto& field, long low, long high) {
     if (const auto value = env_number(name, low, high))
       field = static_cast<std::remove_reference_t<decltype(field)>>(*value);

@@ -10,6 +10,7 @@ namespace rondo::comm {
 struct Config {
   std::string transport;  // RONDO_TRANSPORT: "shm" or "tcp" alone; empty: the best one that works per pair
   std::string algorithm;  // RONDO_ALGORITHM: a row of the algorithm table, used wherever it applies
+  std::string protocol;   // RONDO_PROTOCOL: simple, ll, ll128 or window, on devices wherever it applies
   std::uint64_t slice_bytes = 128 << 10;   // RONDO_SLICE_BYTES: one FIFO slot, 64 B to 16 MiB
   std::uint64_t slots = 8;                 // RONDO_FIFO_SLOTS: per link, 2 to 64
   std::uint64_t segment_bytes = 64 << 20;  // RONDO_SEGMENT_BYTES: bound of a node's FIFOs; slots shrink to fit

@@ -25,7 +25,8 @@ namespace {
 using Bytes = Store::Bytes;
 
 struct Card {  // what a rank tells all others about itself
-  std::string node, host, pid_namespace, transport, algorithm;
+  std::string node, host, pid_namespace, transport, algorithm, protocol;
+  Device::Kind device{};
   std::int32_t pid = 0;
   Determinism determinism{};
   std::uint64_t slice_bytes = 0, slots = 0, segment_bytes = 0;
@@ -38,6 +39,8 @@ struct Card {  // what a rank tells all others about itself
         .text(pid_namespace)
         .text(transport)
         .text(algorithm)
+        .text(protocol)
+        .number(device)
         .number(pid)
         .number(determinism)
         .number(slice_bytes)
@@ -50,9 +53,11 @@ struct Card {  // what a rank tells all others about itself
   static Card decode(const Bytes& bytes) {
     ByteReader in(bytes);
     Card card;
-    for (std::string* text : {&card.node, &card.host, &card.pid_namespace, &card.transport, &card.algorithm}) {
+    for (std::string* text :
+         {&card.node, &card.host, &card.pid_namespace, &card.transport, &card.algorithm, &card.protocol}) {
       *text = in.text();
     }
+    card.device = in.number<Device::Kind>();
     card.pid = in.number<std::int32_t>();
     card.determinism = in.number<Determinism>();
     for (std::uint64_t* number : {&card.slice_bytes, &card.slots, &card.segment_bytes})
@@ -62,6 +67,11 @@ struct Card {  // what a rank tells all others about itself
     return card;
   }
 };
+
+std::string_view name_of(Device::Kind kind) {
+  constexpr std::string_view kNames[] = {"cpu", "cuda", "sim"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
 
 Fd open_pid(int pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
 
@@ -95,8 +105,9 @@ class Connecting {
     watch_node(*team);
     team->start();
     if (bootstrap_.rank == 0) log_transports();
-    return Communicator(
-        std::make_unique<detail::CommunicatorImpl>(std::move(team), std::move(bootstrap_), options_, config_));
+    auto impl = std::make_unique<detail::CommunicatorImpl>(std::move(team), std::move(bootstrap_), options_, config_);
+    impl->attach_device();
+    return Communicator(std::move(impl));
   }
 
  private:
@@ -114,6 +125,8 @@ class Connecting {
              .pid_namespace = pid_namespace(),
              .transport = config_.transport,
              .algorithm = config_.algorithm,
+             .protocol = config_.protocol,
+             .device = options_.device.kind,
              .pid = ::getpid(),
              .determinism = options_.determinism,
              .slice_bytes = config_.slice_bytes,
@@ -126,12 +139,21 @@ class Connecting {
 
   void agree() {
     const Card& first = card(0);
+    for (int r = 0; r < size(); ++r) {
+      if (card(r).device == first.device) continue;
+      throw Error(ErrorCode::mismatch,
+                  fmt::format("rank 0 asked for a {} device and rank {} for a {} device: all ranks take the same kind",
+                              name_of(first.device), r, name_of(card(r).device)),
+                  r);
+    }
     if (first.transport != config_.transport || first.algorithm != config_.algorithm ||
-        first.determinism != options_.determinism) {
-      log::warn("rank {}: transport, algorithm and determinism are rank 0's, not this rank's", bootstrap_.rank);
+        first.protocol != config_.protocol || first.determinism != options_.determinism) {
+      log::warn("rank {}: transport, algorithm, protocol and determinism are rank 0's, not this rank's",
+                bootstrap_.rank);
     }
     config_.transport = first.transport;
     config_.algorithm = first.algorithm;
+    config_.protocol = first.protocol;
     options_.determinism = first.determinism;
     config_.slice_bytes = first.slice_bytes;
     config_.slots = first.slots;
@@ -277,9 +299,6 @@ Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, 
 namespace rondo {
 
 Communicator make_communicator(Bootstrap bootstrap, const Options& options) {
-  if (options.device.kind != Device::Kind::cpu) {
-    throw Error(ErrorCode::unsupported, "this build has no device but the CPU");
-  }
   if (bootstrap.rank < 0 || bootstrap.rank >= bootstrap.world_size) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("rank {} is not a rank of a world of {}", bootstrap.rank, bootstrap.world_size));

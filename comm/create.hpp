@@ -9,9 +9,14 @@
 #include "comm/bootstrap.hpp"
 #include "comm/monitor.hpp"
 
+namespace rondo::cuda {
+struct Api;
+}
+
 namespace rondo::comm {
 
-std::vector<Communicator> make_local(int world_size, const Options& options);
+// `api`: instead of the table of the options' kind of device, for tests that count or break its calls.
+std::vector<Communicator> make_local(int world_size, const Options& options, const cuda::Api* api = nullptr);
 Communicator split(detail::CommunicatorImpl& parent, int color, int key);
 Communicator split(detail::CommunicatorImpl& parent, int color, int key, const Options& options);
 Communicator shrink(detail::CommunicatorImpl& failed);
@@ -23,6 +28,6 @@ Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, 
 // Ranks as threads of this process: the shared half of their Teams.
 struct LocalGroup;
 std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& options);
-Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank);
+Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank, Device device);
 
 }  // namespace rondo::comm

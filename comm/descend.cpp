@@ -43,11 +43,11 @@ class ParentStore final : public Store {
 template <class T>
 std::vector<T> gather_all(detail::CommunicatorImpl& impl, const T& value) {
   std::vector<T> all(static_cast<std::size_t>(impl.world_size()));
-  impl.submit({.collective = Collective::all_gather,
-               .send = &value,
-               .recv = all.data(),
-               .count = sizeof(T),
-               .dtype = DataType::u8});
+  impl.submit_on_host({.collective = Collective::all_gather,
+                       .send = &value,
+                       .recv = all.data(),
+                       .count = sizeof(T),
+                       .dtype = DataType::u8});
   return all;
 }
 
@@ -61,10 +61,10 @@ Communicator split_threads(detail::CommunicatorImpl& parent, const std::vector<i
   if (!group.empty()) {
     shared = *reinterpret_cast<const std::shared_ptr<LocalGroup>*>(pointers[static_cast<std::size_t>(group.front())]);
   }
-  parent.submit({.collective = Collective::barrier});
+  parent.submit_on_host({.collective = Collective::barrier});
   if (group.empty()) return {};
   const auto own = std::find(group.begin(), group.end(), parent.rank());
-  return join_local_group(shared, static_cast<int>(own - group.begin()));
+  return join_local_group(shared, static_cast<int>(own - group.begin()), options.device);
 }
 
 Communicator split_processes(detail::CommunicatorImpl& parent, int color, const std::vector<int>& group,
@@ -94,7 +94,7 @@ Communicator shrink_threads(detail::CommunicatorImpl& failed, Store& place, cons
   const auto pointers = place.exchange(name, rank, size, own, deadline);
   shared = *reinterpret_cast<const std::shared_ptr<LocalGroup>*>(ByteReader(pointers[0]).number<std::uintptr_t>());
   place.exchange(name + "/copied", rank, size, own, deadline);
-  return join_local_group(shared, rank);
+  return join_local_group(shared, rank, failed.options().device);
 }
 
 }  // namespace

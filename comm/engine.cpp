@@ -5,6 +5,34 @@
 
 namespace rondo::comm {
 
+void TaskState::wait() {
+  std::unique_lock lock(mutex_);
+  finished_.wait(lock, [&] { return done_; });  // the call has a deadline of its own
+  if (error_) std::rethrow_exception(error_);
+}
+bool TaskState::wait_for(std::chrono::milliseconds duration) {
+  std::unique_lock lock(mutex_);
+  if (!finished_.wait_for(lock, duration, [&] { return done_; })) return false;
+  if (error_) std::rethrow_exception(error_);
+  return true;
+}
+bool TaskState::done() {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+std::exception_ptr TaskState::error() {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+void TaskState::finish(std::exception_ptr error) {
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    error_ = std::move(error);
+  }
+  finished_.notify_all();
+}
+
 Engine::~Engine() {
   {
     const std::lock_guard lock(mutex_);
@@ -15,7 +43,7 @@ Engine::~Engine() {
 }
 
 std::shared_ptr<detail::WorkState> Engine::start(Task task) {
-  auto state = std::make_shared<detail::WorkState>();
+  auto state = std::make_shared<TaskState>();
   const std::lock_guard lock(mutex_);
   queue_.push_back({std::move(task), state});
   if (!thread_.joinable()) {
@@ -59,12 +87,7 @@ void Engine::loop() {
     } catch (...) {
       error = std::current_exception();
     }
-    {
-      const std::lock_guard state_lock(entry.state->mutex);
-      entry.state->done = true;
-      entry.state->error = error;
-    }
-    entry.state->finished.notify_all();
+    entry.state->finish(error);
     lock.lock();
     busy_ = false;
     if (error && !error_) error_ = error;

@@ -12,16 +12,34 @@
 
 namespace rondo::detail {
 
+// What stands behind a Work; see there.
 struct WorkState {
-  std::mutex mutex;
-  std::condition_variable finished;
-  bool done = false;
-  std::exception_ptr error;
+  virtual ~WorkState() = default;
+  virtual void wait() = 0;
+  virtual bool wait_for(std::chrono::milliseconds duration) = 0;
+  virtual bool done() = 0;
+  virtual std::exception_ptr error() = 0;
 };
 
 }  // namespace rondo::detail
 
 namespace rondo::comm {
+
+// A call that runs on an engine's thread.
+class TaskState final : public detail::WorkState {
+ public:
+  void wait() override;
+  bool wait_for(std::chrono::milliseconds duration) override;
+  bool done() override;
+  std::exception_ptr error() override;
+  void finish(std::exception_ptr error);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  bool done_ = false;
+  std::exception_ptr error_;
+};
 
 class Engine {
  public:
@@ -40,7 +58,7 @@ class Engine {
  private:
   struct Entry {
     Task task;
-    std::shared_ptr<detail::WorkState> state;
+    std::shared_ptr<TaskState> state;
   };
   void loop();
 

@@ -5,7 +5,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <exception>
 #include <numeric>
+#include <thread>
 
 #include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
@@ -31,9 +33,6 @@ std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& opti
   if (world_size < 1) {
     throw Error(ErrorCode::invalid_argument, fmt::format("a world of {} ranks: it takes one or more", world_size));
   }
-  if (options.device.kind != Device::Kind::cpu) {
-    throw Error(ErrorCode::unsupported, "this build has no device but the CPU");
-  }
   auto group = std::make_shared<LocalGroup>();
   group->world_size = world_size;
   group->options = options;
@@ -49,7 +48,10 @@ std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& opti
   return group;
 }
 
-Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank) {
+namespace {
+
+std::unique_ptr<detail::CommunicatorImpl> make_local_rank(const std::shared_ptr<LocalGroup>& group, int rank,
+                                                          Device device) {
   const Segment segment(group->memory.data(), group->world_size, group->shape);
   Team::Parts parts;
   parts.rank = rank;
@@ -66,14 +68,46 @@ Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank
   bootstrap.job_ranks.resize(static_cast<std::size_t>(group->world_size));
   std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
   bootstrap.store = group->store;
-  return Communicator(std::make_unique<detail::CommunicatorImpl>(std::make_unique<Team>(std::move(parts)),
-                                                                 std::move(bootstrap), group->options, group->config));
+  Options options = group->options;
+  options.device = device;
+  return std::make_unique<detail::CommunicatorImpl>(std::make_unique<Team>(std::move(parts)), std::move(bootstrap),
+                                                    std::move(options), group->config);
 }
 
-std::vector<Communicator> make_local(int world_size, const Options& options) {
+// The device side is made by all ranks together, so each gets a thread for the moment.
+void attach_devices(std::vector<std::unique_ptr<detail::CommunicatorImpl>>& ranks, const cuda::Api* api) {
+  std::vector<std::exception_ptr> errors(ranks.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        ranks[r]->attach_device(api);
+      } catch (...) {
+        errors[r] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace
+
+Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank, Device device) {
+  auto impl = make_local_rank(group, rank, device);
+  impl->attach_device();
+  return Communicator(std::move(impl));
+}
+
+std::vector<Communicator> make_local(int world_size, const Options& options, const cuda::Api* api) {
   const auto group = make_local_group(world_size, options);
+  std::vector<std::unique_ptr<detail::CommunicatorImpl>> made;
+  for (int r = 0; r < world_size; ++r) made.push_back(make_local_rank(group, r, options.device));
+  if (options.device.kind != Device::Kind::cpu) attach_devices(made, api);
   std::vector<Communicator> ranks;
-  for (int r = 0; r < world_size; ++r) ranks.push_back(join_local_group(group, r));
+  for (auto& impl : made) ranks.emplace_back(std::move(impl));
   return ranks;
 }
 

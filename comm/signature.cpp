@@ -3,7 +3,36 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 namespace rondo::comm {
+namespace {
+
+std::uint64_t hash_of(std::span<const std::size_t> counts) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
+  return hash;
+}
+
+}  // namespace
+
+Signature signature_of(const Call& call) {
+  const CollectiveRow& row = row_of(call.collective);
+  Signature s{.count = call.count, .collective = call.collective, .dtype = call.dtype};
+  if (row.reduces) s.op = call.op;
+  if (row.rooted) s.root = call.root;
+  if (call.collective == Collective::all_to_all_v) return s;  // every rank's counts are its own
+  if (row.send == Extent::counts || row.recv == Extent::counts) {
+    const auto counts = row.send == Extent::counts ? call.send_counts : call.recv_counts;
+    s.count = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+    s.shape = hash_of(counts);
+  }
+  return s;
+}
+
+Signature signature_of_message(const Call& call) {
+  return {.count = call.count, .collective = Collective::send, .dtype = call.dtype};
+}
 
 std::string describe(const Signature& s) {
   if (s.sequence == 0) return "nothing yet";

@@ -23,6 +23,11 @@ struct Signature {
 };
 static_assert(sizeof(Signature) == 32);
 
+// Of a collective, without its number.
+Signature signature_of(const Call& call);
+// Of a message, the same at both ends.
+Signature signature_of_message(const Call& call);
+
 // "all_reduce #7 of 1000 f32, sum"
 std::string describe(const Signature& signature);
 // One sentence that names the first field that differs: "rank 0 and rank 2 disagree on the dtype of all_reduce #7:

@@ -117,9 +117,29 @@ class Window {
   std::size_t count_ = 0;
 };
 
+// The caller's device memory, used by collectives without copying it first, for as long as this object lives. The
+// memory must live until the communicator's next allocate() or register_memory(), or its end.
+class RONDO_API Registration {
+ public:
+  Registration() = default;
+  explicit Registration(std::shared_ptr<detail::WindowState> state) : state_(std::move(state)) {}
+  Registration(Registration&&) noexcept = default;
+  Registration& operator=(Registration&&) noexcept = default;
+
+ private:
+  std::shared_ptr<detail::WindowState> state_;
+};
+
 // One thread at a time may call a communicator; abort() may be called from any. A collective that fails makes the
 // communicator failed for good: that call and every later one throw the same error, on every rank. An
 // invalid_argument found before anything was sent fails that call alone.
+// On a device every verb of Verbs enqueues on its stream and returns; buffers are device memory (or pinned host
+// memory). What goes wrong there is thrown by synchronize(), check(), Work::wait() or the next call; the stream stays
+// usable. Calls may be captured into CUDA graphs and replayed, by every rank the same number of times and in the same
+// order among the communicator's other calls; a communicator that a live graph holds cannot give its device memory
+// back. Stream null is the device's default stream. Where ranks are threads that share a device, kernels on that stream
+// would wait for each other: there null means a stream of the communicator's own, which waits for what is on the
+// default stream, but which the default stream does not wait for; synchronize() does.
 class RONDO_API Communicator : public Verbs<Communicator, void> {
  public:
   Communicator();  // empty: not a member of anything
@@ -147,14 +167,24 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
 
   Async async();
   Group group();
+  // Devices: until everything on `stream` so far is done, within options.timeout. Throws the communicator's failure; on
+  // the CPU that is all it does.
+  void synchronize(Stream stream = {});
+  // What the calls' buffers must be reached from, with the index that was chosen.
+  Device device() const;
 
-  // Collective. Aligned to 64 bytes, zeroed.
+  // Collective. Aligned to 64 bytes, zeroed; device memory where the communicator is on a device.
   template <class T>
   Window<T> allocate(std::size_t count) {
     auto state = allocate_bytes(count * sizeof(T));
     T* data = static_cast<T*>(window_data(*state));
     return Window<T>(std::move(state), data, count);
   }
+
+  // Collective: each rank's own device memory, of any size, that its collectives will use much. Ranks whose memory
+  // cannot be shared (of a pool, or mapped by the driver's calls) go on copying it; the log says so. Nothing on the
+  // CPU.
+  Registration register_memory(void* data, std::size_t bytes);
 
   // Collective. One new communicator per color, ranks ordered by key, then by rank here; color < 0: empty.
   Communicator split(int color, int key);

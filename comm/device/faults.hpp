@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels leave in the host page, as sentences: the fault that made them end, and whom they are waiting for.
+#pragma once
+#include <optional>
+#include <string>
+
+#include <rondo/error.hpp>
+
+#include "comm/device/device_tuner.hpp"
+#include "comm/team.hpp"
+
+namespace rondo::comm::device {
+
+// The page's fault, once it is complete; kind none before that.
+kernels::device::Fault read_fault(const kernels::device::HostPage& page);
+
+struct Waiting {
+  int peer = -1;
+  Signature signature;  // sequence 0: a message
+};
+// How often block 0 has said for whom it waits.
+std::uint64_t waits(const kernels::device::HostPage& page);
+// What it said last; nothing while it is just writing, and when it waits no more.
+std::optional<Waiting> read_waiting(kernels::device::HostPage& page);
+
+// What the communicator fails with. Not for FaultKind::aborted, which is the host's own doing.
+Error error_of(const kernels::device::Fault& fault, const Team& team, const Terms& terms,
+               std::chrono::milliseconds timeout);
+
+// The rank that is waited for has destroyed its communicator.
+Error departure_of(const Waiting& waiting, const Team& team);
+
+// "rank 0 has waited 2.1 s in all_reduce #7 of 1000 f32, sum for rank 2 (host a, pid 123)"
+std::string report_of(const Waiting& waiting, const Team& team, std::chrono::milliseconds waited);
+
+}  // namespace rondo::comm::device

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <utility>
+
+#include <rondo/device.hpp>
+
+#include "comm/device/cards.hpp"
+#include "comm/device/cuda_handles.hpp"
+#include "comm/device/simulation.hpp"
+
+namespace rondo {
+namespace {
+
+using comm::device::check;
+using comm::device::DeviceScope;
+
+// Before the first use of simulated devices they are made as the environment wants them.
+const cuda::Api& table_of(Device::Kind kind) {
+  if (kind == Device::Kind::sim) comm::device::configure_simulation();
+  return comm::device::api_of(kind);
+}
+Device chosen(Device device) {
+  return {.kind = device.kind, .index = comm::device::choose_device(table_of(device.kind), device.index, 0)};
+}
+
+}  // namespace
+
+int device_count(Device::Kind kind) {
+  int count = 0;
+  const cuda::Api& api = table_of(kind);
+  check(api, api.GetDeviceCount(&count), 0, "counting devices");
+  return count;
+}
+
+DeviceMemory::DeviceMemory(Device device, std::size_t bytes) : device_(chosen(device)), bytes_(bytes) {
+  const cuda::Api& api = comm::device::api_of(device_.kind);
+  const DeviceScope scope(api, device_.index);
+  auto memory = comm::device::allocate_device(api, device_.index, std::max<std::size_t>(bytes, 1));
+  data_ = memory.get();
+  fill(0);
+  memory.release();  // NOLINT(bugprone-unused-return-value): ours now
+}
+DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
+    : device_(other.device_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+DeviceMemory::~DeviceMemory() {
+  if (data_ == nullptr) return;
+  const comm::device::DeviceMemory owner(comm::device::api_of(device_.kind), device_.index,
+                                         static_cast<std::byte*>(data_));
+}
+
+void DeviceMemory::copy_from(const void* host, std::size_t bytes, std::size_t offset) {
+  if (bytes == 0) return;
+  if (offset > bytes_ || bytes > bytes_ - offset) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} bytes at {} do not fit into {} bytes of device memory", bytes, offset, bytes_));
+  }
+  const cuda::Api& api = comm::device::api_of(device_.kind);
+  const DeviceScope scope(api, device_.index);
+  check(api, api.Memcpy(static_cast<std::byte*>(data_) + offset, host, bytes, cudaMemcpyHostToDevice), device_.index,
+        "copying to the device");
+  check(api, api.StreamSynchronize(nullptr), device_.index,
+        "copying to the device");  // Memcpy itself may return before
+}
+void DeviceMemory::copy_to(void* host, std::size_t bytes, std::size_t offset) const {
+  if (bytes == 0) return;
+  if (offset > bytes_ || bytes > bytes_ - offset) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} bytes at {} are not in {} bytes of device memory", bytes, offset, bytes_));
+  }
+  const cuda::Api& api = comm::device::api_of(device_.kind);
+  const DeviceScope scope(api, device_.index);
+  check(api, api.Memcpy(host, static_cast<std::byte*>(data_) + offset, bytes, cudaMemcpyDeviceToHost), device_.index,
+        "copying from the device");
+}
+void DeviceMemory::fill(unsigned char byte) {
+  if (bytes_ == 0) return;
+  const cuda::Api& api = comm::device::api_of(device_.kind);
+  const DeviceScope scope(api, device_.index);
+  check(api, api.Memset(data_, byte, bytes_), device_.index, "filling device memory");
+  check(api, api.StreamSynchronize(nullptr), device_.index, "filling device memory");
+}
+
+DeviceStream::DeviceStream(Device device) : device_(chosen(device)) {
+  const cuda::Api& api = comm::device::api_of(device_.kind);
+  const DeviceScope scope(api, device_.index);
+  stream_ = comm::device::make_stream(api, device_.index).release();
+}
+DeviceStream::DeviceStream(DeviceStream&& other) noexcept
+    : device_(other.device_), stream_(std::exchange(other.stream_, nullptr)) {}
+DeviceStream& DeviceStream::operator=(DeviceStream&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(stream_, other.stream_);
+  return *this;
+}
+DeviceStream::~DeviceStream() {
+  if (stream_ == nullptr) return;
+  const comm::device::Stream owner(comm::device::api_of(device_.kind), device_.index,
+                                   static_cast<cudaStream_t>(stream_));
+}
+void DeviceStream::synchronize() const {
+  const cuda::Api& api = comm::device::api_of(device_.kind);
+  const DeviceScope scope(api, device_.index);
+  check(api, api.StreamSynchronize(static_cast<cudaStream_t>(stream_)), device_.index, "waiting for a stream");
+}
+
+}  // namespace rondo

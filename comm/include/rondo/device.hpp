@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory and streams for those who do not want CUDA's headers: enough for examples and tests, on GPUs and on
+// simulated devices alike. Programs that use CUDA pass their own pointers and streams instead.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <rondo/communicator.hpp>
+
+namespace rondo {
+
+// Visible to this process. Error(unsupported) says what is missing where there are none.
+RONDO_API int device_count(Device::Kind kind);
+
+// Bytes on a device (index -1: the first), zeroed. Copies return when they are done; they wait for what is on the
+// default stream and for no other: synchronize first.
+class RONDO_API DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(Device device, std::size_t bytes);
+  DeviceMemory(DeviceMemory&& other) noexcept;
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  ~DeviceMemory();  // waits for the device's streams, as cudaFree does: not while kernels wait for this thread
+
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  void copy_from(const void* host, std::size_t bytes, std::size_t offset = 0);
+  void copy_to(void* host, std::size_t bytes, std::size_t offset = 0) const;
+  void fill(unsigned char byte);
+
+ private:
+  Device device_{};
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// The same, of elements.
+template <class T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  DeviceArray(Device device, std::size_t count) : memory_(device, count * sizeof(T)), count_(count) {}
+  DeviceArray(Device device, std::span<const T> values) : DeviceArray(device, values.size()) { copy_from(values); }
+  DeviceArray(Device device, const std::vector<T>& values) : DeviceArray(device, std::span<const T>(values)) {}
+
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  std::size_t size() const { return count_; }
+  std::span<T> span() const { return {data(), count_}; }
+  void copy_from(std::span<const T> values) { memory_.copy_from(values.data(), values.size_bytes()); }
+  std::vector<T> to_host() const {
+    std::vector<T> values(count_);
+    memory_.copy_to(values.data(), count_ * sizeof(T));
+    return values;
+  }
+  void fill(unsigned char byte) { memory_.fill(byte); }
+
+ private:
+  DeviceMemory memory_;
+  std::size_t count_ = 0;
+};
+
+// A stream that waits for no other, not even the default one.
+class RONDO_API DeviceStream {
+ public:
+  DeviceStream() = default;
+  explicit DeviceStream(Device device);
+  DeviceStream(DeviceStream&& other) noexcept;
+  DeviceStream& operator=(DeviceStream&& other) noexcept;
+  ~DeviceStream();
+
+  Stream get() const { return stream_; }
+  void synchronize() const;  // without a bound; Communicator::synchronize has one
+
+ private:
+  Device device_{};
+  Stream stream_ = nullptr;
+};
+
+}  // namespace rondo

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong in kernels is everybody's failure, with the sentences of the CPU: mismatches, deadlines, abort,
+// departures. Catch2's macros are for one thread: bodies report by throwing.
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "tests/comm/device/worlds.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace rondo;
+using namespace rondo::test;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+struct Wrong {
+  std::string field;
+  std::function<void(Communicator&, void*)> call;
+};
+
+const std::vector<Wrong>& wrongs() {
+  static const std::vector<Wrong> all{
+      {"count", [](Communicator& c, void* p) { c.all_reduce(p, p, 2, DataType::f32, ReduceOp::sum); }},
+      {"count", [](Communicator& c, void* p) { c.all_reduce(p, p, 0, DataType::f32, ReduceOp::sum); }},
+      {"dtype", [](Communicator& c, void* p) { c.all_reduce(p, p, 5000, DataType::i32, ReduceOp::sum); }},
+      {"reduce_op", [](Communicator& c, void* p) { c.all_reduce(p, p, 5000, DataType::f32, ReduceOp::max); }},
+      {"called", [](Communicator& c, void* p) { c.broadcast(p, p, 5000, DataType::f32, 0); }},
+      {"called", [](Communicator& c, void*) { c.barrier(); }},
+  };
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("device communicators: a mismatch reaches every rank and names both ranks and the field") {
+  const std::size_t which = GENERATE(0u, 1u, 2u, 3u, 4u, 5u);
+  const int culprit = GENERATE(0, 2);
+  const auto begun = Clock::now();
+  const auto errors = run_ranks(3, on_sim(), [&](Communicator& comm) {
+    const DeviceMemory memory(comm.device(), 5000 * sizeof(float));
+    if (comm.rank() == culprit) {
+      wrongs()[which].call(comm, memory.data());
+    } else {
+      comm.all_reduce(memory.data(), memory.data(), 5000, DataType::f32, ReduceOp::sum);
+    }
+    comm.barrier();
+    comm.synchronize();
+  });
+  CHECK(Clock::now() - begun < 20s);
+  for (const auto& error : errors) {
+    INFO(sentence_of(error));
+    CHECK(code_of(error) == ErrorCode::mismatch);
+    CHECK(contains(sentence_of(error), wrongs()[which].field));
+    CHECK(contains(sentence_of(error), fmt::format("rank {}", culprit)));
+    CHECK(sentence_of(error) == sentence_of(errors[0]));
+  }
+}
+
+TEST_CASE("device communicators: messages that differ name both ranks and the field") {
+  const bool other_count = GENERATE(false, true);
+  const auto errors = run_ranks(2, on_sim(), [&](Communicator& comm) {
+    const DeviceMemory memory(comm.device(), 400);
+    if (comm.rank() == 0) comm.send(memory.data(), 100, DataType::f32, 1);
+    if (comm.rank() == 1)
+      comm.recv(memory.data(), other_count ? 99 : 100, other_count ? DataType::f32 : DataType::i32, 0);
+    comm.barrier();
+    comm.synchronize();
+  });
+  for (const auto& error : errors) {
+    INFO(sentence_of(error));
+    CHECK(code_of(error) == ErrorCode::mismatch);
+    CHECK(contains(sentence_of(error), other_count ? "count of a message" : "dtype of a message"));
+  }
+}
+
+TEST_CASE("device communicators: a deadline passes, and who is missing is named") {
+  const auto errors = run_ranks(3, on_sim(500ms), [](Communicator& comm) {
+    const DeviceMemory memory(comm.device(), 400);
+    if (comm.rank() == 1) {  // waits for the failure that the others find, for a while
+      const auto until = Clock::now() + 10s;
+      while (Clock::now() < until) {
+        comm.check();
+        std::this_thread::yield();
+      }
+    }
+    comm.all_reduce(memory.data(), memory.data(), 100, DataType::f32, ReduceOp::sum);
+    comm.synchronize();
+  });
+  for (const auto& error : errors) {
+    INFO(sentence_of(error));
+    CHECK(code_of(error) == ErrorCode::timeout);
+    CHECK(contains(sentence_of(error), "has waited 0.5 s in all_reduce #1 of 100 f32, sum for rank"));
+    CHECK(contains(sentence_of(error), "channel 0"));
+  }
+}
+
+TEST_CASE("device communicators: abort() from another thread ends what runs, and the stream goes on") {
+  auto ranks = Communicator::local(2, on_sim());
+  Communicator& comm = ranks[0];
+  const DeviceStream stream(comm.device());
+  const DeviceMemory memory(comm.device(), 400);
+  comm.all_reduce(memory.data(), memory.data(), 100, DataType::f32, ReduceOp::sum, stream.get());
+  Work work = comm.async().barrier(stream.get());
+  CHECK_FALSE(work.wait_for(50ms));
+  std::thread other([&] { comm.abort(); });
+  const auto begun = Clock::now();
+  CHECK_THROWS_AS(comm.synchronize(stream.get()), Error);
+  CHECK(Clock::now() - begun < 5s);
+  other.join();
+  CHECK(work.done());
+  CHECK(code_of(work.error()) == ErrorCode::aborted);
+  CHECK_THROWS_AS(ranks[1].barrier(), Error);
+  stream.synchronize();
+  CHECK(cuda::soft_api().StreamQuery(static_cast<cudaStream_t>(stream.get())) == cudaSuccess);
+}
+
+TEST_CASE("device communicators: one destroyed while its kernels wait ends soon, and the peer learns of it") {
+  auto ranks = Communicator::local(3, on_sim());
+  const DeviceMemory memory(ranks[0].device(), 400);
+  ranks[0].all_reduce(memory.data(), memory.data(), 100, DataType::f32, ReduceOp::sum);
+  const auto begun = Clock::now();
+  { const Communicator gone = std::move(ranks[0]); }
+  CHECK(Clock::now() - begun < 7s);
+  CHECK_THROWS_AS(ranks[1].check(), Error);
+}
+
+TEST_CASE("device communicators: a rank that leaves is named by those that need it") {
+  const auto errors = run_ranks(3, on_sim(), [](Communicator& comm) {
+    if (comm.rank() == 1) return;
+    comm.barrier();
+    comm.synchronize();
+  });
+  CHECK(code_of(errors[0]) == ErrorCode::peer_lost);
+  INFO(sentence_of(errors[0]));
+  CHECK(contains(sentence_of(errors[0]), "rank 1 left while rank"));
+  CHECK(sentence_of(errors[2]) == sentence_of(errors[0]));
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls captured into CUDA graphs: replayed, right each time; and what a live graph means for the communicator's end.
+#include "tests/comm/device/worlds.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+const cuda::Api& api() { return cuda::soft_api(); }
+
+void must(cudaError_t code) { expect(code == cudaSuccess, api().GetErrorString(code)); }
+
+class Graph {
+ public:
+  template <class Body>
+  Graph(cudaStream_t stream, Body body) : stream_(stream) {
+    must(api().StreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    body();
+    must(api().StreamEndCapture(stream, &graph_));
+    must(api().GraphInstantiate(&runnable_, graph_, 0));
+  }
+  Graph(const Graph&) = delete;
+  ~Graph() {
+    api().GraphExecDestroy(runnable_);
+    api().GraphDestroy(graph_);
+  }
+  void launch() { must(api().GraphLaunch(runnable_, stream_)); }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphExec_t runnable_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("device communicators: a graph of calls, replayed a hundred times") {
+  const int world = GENERATE(2, 4);
+  on_ranks(
+      world,
+      [&](Communicator& comm) {
+        const DeviceStream stream(comm.device());
+        auto* raw = static_cast<cudaStream_t>(stream.get());
+        const std::size_t count = 500;
+        DeviceArray<std::int32_t> data(comm.device(), count),
+            all(comm.device(), count * static_cast<std::size_t>(world));
+        DeviceArray<std::int32_t> out(comm.device(), ramp(comm.rank(), 40)), in(comm.device(), 40);
+        const int next = (comm.rank() + 1) % world, previous = (comm.rank() + world - 1) % world;
+        must(api().SetDevice(comm.device().index));
+        Graph graph(raw, [&] {
+          comm.all_reduce(data.span(), ReduceOp::sum, stream.get());
+          comm.all_gather(data.span(), all.span(), stream.get());
+          auto group = comm.group();
+          group.send(out.span(), next, stream.get());
+          group.recv(in.span(), previous, stream.get());
+          group.end();
+        });
+        for (int round = 0; round < 100; ++round) {
+          data.copy_from(ramp(comm.rank() + round, count));
+          in.fill(0);
+          graph.launch();
+          comm.synchronize(stream.get());
+          const auto sum = data.to_host();
+          for (std::size_t i = 0; i < count; ++i) {
+            const auto expected = static_cast<std::int32_t>(i) * world + world * (world - 1) / 2 + world * round;
+            expect(sum[i] == expected, "wrong sum in round " + std::to_string(round));
+          }
+          expect(in.to_host() == ramp(previous, 40), "wrong message in round " + std::to_string(round));
+          if (round % 10 == 3) comm.barrier(stream.get());  // between replays
+        }
+      },
+      on_sim());
+}
+
+TEST_CASE("device communicators: one that a live graph holds goes, and leaves its memory to the graph") {
+  on_ranks(
+      2,
+      [](Communicator& comm) {
+        const DeviceStream stream(comm.device());
+        DeviceArray<std::int32_t> data(comm.device(), 100);
+        must(api().SetDevice(comm.device().index));
+        Graph graph(static_cast<cudaStream_t>(stream.get()),
+                    [&] { comm.all_reduce(data.span(), ReduceOp::sum, stream.get()); });
+        graph.launch();
+        comm.synchronize(stream.get());
+        { const Communicator gone = std::move(comm); }
+        graph.launch();  // ends at once, and touches nothing that was freed
+        stream.synchronize();
+      },
+      on_sim());
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Worlds on simulated devices, ranks as threads, and what their tests need again and again.
+#pragma once
+#include <chrono>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <rondo/device.hpp>
+
+#include "comm/create.hpp"
+#include "kernels/cuda/api.hpp"
+#include "tests/support/ranks.hpp"
+
+namespace rondo::test {
+
+inline Options on_sim(std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+  Options options;
+  options.device = Device::sim();
+  options.timeout = timeout;
+  return options;
+}
+
+inline void expect(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+// Each communicator in a thread of its own, until all are through; what each threw.
+template <class Body>
+std::vector<std::exception_ptr> in_threads(std::vector<Communicator> ranks, Body body) {
+  std::vector<std::exception_ptr> errors(ranks.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    threads.emplace_back([&, r] {
+      Communicator comm = std::move(ranks[r]);
+      try {
+        body(comm);
+      } catch (...) {
+        errors[r] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return errors;
+}
+inline void rethrow(const std::vector<std::exception_ptr>& errors) {
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+// rank, rank + 1, …: their sums over the ranks are known.
+inline std::vector<std::int32_t> ramp(int rank, std::size_t count) {
+  std::vector<std::int32_t> values(count);
+  std::iota(values.begin(), values.end(), rank);
+  return values;
+}
+inline void expect_sum_of_ramps(const std::vector<std::int32_t>& sum, int world, std::int32_t factor = 1) {
+  const std::int32_t ranks = world * (world - 1) / 2;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const std::int32_t expected = factor * (static_cast<std::int32_t>(i) * world + ranks);
+    expect(sum[i] == expected,
+           "element " + std::to_string(i) + " is " + std::to_string(sum[i]) + ", not " + std::to_string(expected));
+  }
+}
+
+}  // namespace rondo::test
