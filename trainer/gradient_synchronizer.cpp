@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calling threads copy gradients into buckets and start full ones; the communicator's engine thread reduces them.
-// `mutex_` guards the bookkeeping and every call of the communicator; gradients are copied outside it.
+// The calling threads hand gradients to the reducer and start full buckets in order. `mutex_` guards the bookkeeping
+// and every call of the communicator; gradients are taken (on the CPU: copied) outside it.
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstring>
 #include <mutex>
 
 #include "trainer/agreement.hpp"
-#include "trainer/buckets.hpp"
+#include "trainer/bucket_reducer.hpp"
 
 namespace rondo::trainer {
 namespace {
@@ -18,7 +17,7 @@ namespace {
 // Missing gradients that an error lists before it only counts them.
 constexpr std::size_t kMaxNames = 4;
 
-void check_parameters(const std::vector<Parameter>& parameters, const SynchronizerOptions& options) {
+std::vector<Parameter> checked(std::vector<Parameter> parameters, const SynchronizerOptions& options) {
   for (const Parameter& p : parameters) {
     if (!is_supported(p.dtype, ReduceOp::average) || is_supported(p.dtype, ReduceOp::bit_and)) {
       throw Error(ErrorCode::invalid_argument,
@@ -34,6 +33,7 @@ void check_parameters(const std::vector<Parameter>& parameters, const Synchroniz
   if (options.first_bucket_bytes < sizeof(double) || options.bucket_bytes < sizeof(double)) {
     throw Error(ErrorCode::invalid_argument, "GradientSynchronizer: a bucket must hold at least 8 bytes");
   }
+  return parameters;
 }
 
 }  // namespace
@@ -41,38 +41,30 @@ void check_parameters(const std::vector<Parameter>& parameters, const Synchroniz
 class GradientSynchronizer::Impl {
  public:
   Impl(Communicator& communicator, std::vector<Parameter> parameters, SynchronizerOptions options);
-  ~Impl();
   void ready(std::size_t index);
   void finish();
   Progress progress() const;
 
  private:
-  struct Bucket {
-    BucketPlan plan;
-    Window<std::byte> memory;
-    std::size_t missing = 0;  // pieces not yet copied in, this step
-    Work work;
-  };
-
   struct Place {
     std::size_t bucket;
     Piece piece;
   };
 
-  void copy_in(const Place& place) const;
-  void copy_out(const Bucket& bucket) const;
   void start_full_buckets();  // with mutex_ held
+  void broadcast_values(Stream stream);
   void check_all_ready() const;
   void begin_step();
-  std::byte* gradient(const Piece& piece) const;
 
   Communicator& communicator_;
   const std::vector<Parameter> parameters_;
-  std::vector<Bucket> buckets_;
+  const std::vector<BucketPlan> buckets_;
   std::vector<std::vector<Place>> places_;  // by parameter
+  std::unique_ptr<BucketReducer> reducer_;
 
   mutable std::mutex mutex_;
   std::vector<char> ready_;
+  std::vector<std::size_t> missing_;  // by bucket: pieces not yet taken, this step
   std::size_t ready_count_ = 0;
   std::size_t started_ = 0;
   std::size_t steps_ = 0;
@@ -81,58 +73,33 @@ class GradientSynchronizer::Impl {
 
 GradientSynchronizer::Impl::Impl(Communicator& communicator, std::vector<Parameter> parameters,
                                  SynchronizerOptions options)
-    : communicator_(communicator), parameters_(std::move(parameters)), places_(parameters_.size()) {
-  check_parameters(parameters_, options);
+    : communicator_(communicator),
+      parameters_(checked(std::move(parameters), options)),
+      buckets_(plan_buckets(parameters_, options)),
+      places_(parameters_.size()) {
   check_agreement(communicator_, parameters_, options);
-  for (BucketPlan& plan : plan_buckets(parameters_, options)) {
-    Bucket bucket;
-    bucket.plan = std::move(plan);
-    bucket.memory = communicator_.allocate<std::byte>(bucket.plan.count * size_of(bucket.plan.dtype));
-    for (const Piece& piece : bucket.plan.pieces) places_[piece.parameter].push_back({buckets_.size(), piece});
-    buckets_.push_back(std::move(bucket));
+  reducer_ = BucketReducer::make(communicator_, parameters_, buckets_, options.stream);
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    for (const Piece& piece : buckets_[bucket].pieces) places_[piece.parameter].push_back({bucket, piece});
   }
   begin_step();
-  if (!options.broadcast_parameters) return;
-  for (const Parameter& p : parameters_) {
-    if (p.values != nullptr) communicator_.broadcast(p.values, p.values, p.count, p.dtype, 0);
-  }
+  if (options.broadcast_parameters) broadcast_values(options.stream);
 }
 
-GradientSynchronizer::Impl::~Impl() {
-  for (std::size_t i = 0; i < started_; ++i) {
-    try {
-      buckets_[i].work.wait();
-    } catch (const std::exception&) {
-      return;  // the communicator has failed; the owner hears of it at its next call
-    }
+void GradientSynchronizer::Impl::broadcast_values(Stream stream) {
+  for (const Parameter& p : parameters_) {
+    if (p.values != nullptr) communicator_.broadcast(p.values, p.values, p.count, p.dtype, 0, stream);
   }
+  communicator_.synchronize(stream);
 }
 
 void GradientSynchronizer::Impl::begin_step() {
   ready_.assign(parameters_.size(), 0);
   ready_count_ = 0;
   started_ = 0;
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.plan.pieces.size();
-}
-
-std::byte* GradientSynchronizer::Impl::gradient(const Piece& piece) const {
-  const Parameter& p = parameters_[piece.parameter];
-  return static_cast<std::byte*>(p.gradient) + piece.first * size_of(p.dtype);
-}
-
-void GradientSynchronizer::Impl::copy_in(const Place& place) const {
-  if (place.piece.count == 0) return;
-  const Bucket& bucket = buckets_[place.bucket];
-  const std::size_t width = size_of(bucket.plan.dtype);
-  std::memcpy(bucket.memory.data() + place.piece.offset * width, gradient(place.piece), place.piece.count * width);
-}
-
-void GradientSynchronizer::Impl::copy_out(const Bucket& bucket) const {
-  const std::size_t width = size_of(bucket.plan.dtype);
-  for (const Piece& piece : bucket.plan.pieces) {
-    if (piece.count == 0) continue;
-    std::memcpy(gradient(piece), bucket.memory.data() + piece.offset * width, piece.count * width);
-  }
+  reducer_->begin_step();
+  missing_.clear();
+  for (const BucketPlan& bucket : buckets_) missing_.push_back(bucket.pieces.size());
 }
 
 void GradientSynchronizer::Impl::ready(std::size_t index) {
@@ -150,19 +117,15 @@ void GradientSynchronizer::Impl::ready(std::size_t index) {
     }
     ready_[index] = 1;
   }
-  for (const Place& place : places_[index]) copy_in(place);
+  for (const Place& place : places_[index]) reducer_->take(place.bucket, place.piece);
   const std::lock_guard lock(mutex_);
   ++ready_count_;
-  for (const Place& place : places_[index]) --buckets_[place.bucket].missing;
+  for (const Place& place : places_[index]) --missing_[place.bucket];
   start_full_buckets();
 }
 
 void GradientSynchronizer::Impl::start_full_buckets() {
-  for (; started_ < buckets_.size() && buckets_[started_].missing == 0; ++started_) {
-    Bucket& bucket = buckets_[started_];
-    bucket.work = communicator_.async().all_reduce(bucket.memory.data(), bucket.memory.data(), bucket.plan.count,
-                                                   bucket.plan.dtype, ReduceOp::average);
-  }
+  for (; started_ < buckets_.size() && missing_[started_] == 0; ++started_) reducer_->start(started_);
 }
 
 void GradientSynchronizer::Impl::check_all_ready() const {
@@ -188,10 +151,7 @@ void GradientSynchronizer::Impl::finish() {
     const std::lock_guard lock(mutex_);
     start_full_buckets();  // a start that threw in ready() throws again
   }
-  for (Bucket& bucket : buckets_) {
-    bucket.work.wait();
-    copy_out(bucket);
-  }
+  reducer_->finish();
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
   const std::lock_guard lock(mutex_);
   exposed_seconds_ += waited.count();
@@ -202,7 +162,7 @@ void GradientSynchronizer::Impl::finish() {
 GradientSynchronizer::Progress GradientSynchronizer::Impl::progress() const {
   const std::lock_guard lock(mutex_);
   Progress p{.ready = ready_count_, .parameters = parameters_.size(), .started = started_, .buckets = buckets_.size()};
-  for (std::size_t i = 0; i < started_; ++i) p.reduced += buckets_[i].work.done();
+  p.reduced = reducer_->reduced();
   p.steps = steps_;
   p.exposed_seconds = exposed_seconds_;
   return p;

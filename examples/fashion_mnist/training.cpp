@@ -13,6 +13,7 @@
 #include <rondo/trainer.hpp>
 
 #include "examples/fashion_mnist/dataset.hpp"
+#include "examples/fashion_mnist/mirror.hpp"
 #include "examples/fashion_mnist/network.hpp"
 
 namespace fashion_mnist {
@@ -51,14 +52,6 @@ std::uint64_t hash(Network& network) {
   return h;
 }
 
-std::vector<rondo::trainer::Parameter> parameters(Network& network) {
-  std::vector<rondo::trainer::Parameter> all;
-  for (Tensor& t : network.tensors()) {
-    all.push_back(rondo::trainer::parameter(t.name, std::span(t.values), std::span(t.gradient)));
-  }
-  return all;
-}
-
 class Trainer {
  public:
   Trainer(rondo::Communicator& gradients, rondo::Communicator& host, const Settings& settings);
@@ -92,6 +85,7 @@ class Trainer {
   const Settings& settings_;
   Dataset train_set_, test_set_;
   Network network_;
+  Mirror mirror_;
   rondo::trainer::DistributedSampler sampler_;
   rondo::trainer::GradientSynchronizer synchronizer_;
   Batch batch_;
@@ -117,10 +111,13 @@ Trainer::Trainer(rondo::Communicator& gradients, rondo::Communicator& host, cons
       train_set_(load(settings.data, "train", settings.limit)),
       test_set_(load(settings.data, "t10k", 0)),
       network_(settings.seed + static_cast<std::uint32_t>(host.rank())),
+      mirror_(network_, gradients.device()),
       sampler_(train_set_.size(), host.rank(), host.world_size(), {.seed = settings.seed}),
-      synchronizer_(gradients, parameters(network_), {.first_bucket_bytes = kFirstBucketBytes}) {
+      synchronizer_(gradients, mirror_.parameters(),
+                    {.first_bucket_bytes = kFirstBucketBytes, .stream = mirror_.stream()}) {
   check_division(train_set_.size(), settings, world(host));
-  network_.round_values();  // the synchronizer has brought rank 0's
+  mirror_.values_to_host();  // rank 0's, which the synchronizer has brought
+  network_.round_values();
 }
 
 // Every rank counts its own samples; the sum must be one everywhere.
@@ -141,9 +138,14 @@ Trainer::Epoch Trainer::train_epoch(int epoch) {
     batch_.fill(train_set_, std::span(mine).subspan(first, std::min(local_batch, mine.size() - first)));
     result.loss += network_.forward(batch_.images, batch_.labels).loss;
     network_.backward([this](std::size_t tensor) {
-      if (settings_.synchronise) synchronizer_.ready(tensor);
+      if (!settings_.synchronise) return;
+      mirror_.gradient_to_device(tensor);
+      synchronizer_.ready(tensor);
     });
-    if (settings_.synchronise) synchronizer_.finish();
+    if (settings_.synchronise) {
+      synchronizer_.finish();
+      mirror_.gradients_to_host();
+    }
     network_.update(settings_.learning_rate, settings_.momentum);
   }
   all_reduce_sum(std::span(&result.loss, 1));

@@ -92,6 +92,26 @@ TEST_CASE("ranks as threads learn what processes learn") {
   CHECK(result_of(threads.out)["loss"] == result_of(processes.out)["loss"]);
 }
 
+// A sum of two does not depend on its order, and the average is divided once at the end: so all bits must be equal.
+TEST_CASE("through simulated devices two ranks learn the very bits that they learn on the CPU") {
+  const Data data;
+  const std::vector<std::string> flags = {"--epochs", "2", "--limit", "960"};
+  auto on_device = flags;
+  on_device.insert(on_device.end(), {"--device", "sim"});
+  const Ended cpu = train(data, 2, flags), simulated = train(data, 2, on_device);
+  INFO(cpu.err << simulated.out << simulated.err);
+  REQUIRE(cpu.code == 0);
+  REQUIRE(simulated.code == 0);
+  auto expected = result_of(cpu.out), result = result_of(simulated.out);
+  CHECK(result["replicas"] == "identical");
+  CHECK(result["device"] == "simulated");
+  for (const char* field : {"first_epoch_loss", "loss", "accuracy", "parameters"})
+    CHECK(result[field] == expected[field]);
+  std::istringstream lines(simulated.out);
+  for (std::string line; std::getline(lines, line);)
+    if (contains(line, "images/s") || contains(line, "images_per_second")) CHECK(contains(line, "simulated"));
+}
+
 TEST_CASE("what cannot be trained is refused in a sentence") {
   const Data data;
   const Ended missing = run({tool("fashion_mnist"), "--data", "/nonexistent"});

@@ -14,7 +14,8 @@
 
 namespace rondo::trainer {
 
-// Both arrays are the caller's, of `count` elements, and outlive the synchronizer.
+// Both arrays are the caller's, of `count` elements, and outlive the synchronizer. Where the communicator is on a
+// device they lie in device memory; gradients from Communicator::allocate are then averaged without a copy.
 struct Parameter {
   std::string name;
   void* values = nullptr;  // broadcast from rank 0 at construction; null: left alone
@@ -33,6 +34,7 @@ struct SynchronizerOptions {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;  // small, so that communication starts early
   std::size_t bucket_bytes = std::size_t{25} << 20;       // a parameter larger than a bucket is split
   bool broadcast_parameters = true;
+  Stream stream = nullptr;  // of a device, where everything is enqueued; null: its default
 };
 
 class RONDO_API GradientSynchronizer {
@@ -45,18 +47,19 @@ class RONDO_API GradientSynchronizer {
   GradientSynchronizer& operator=(const GradientSynchronizer&) = delete;
   ~GradientSynchronizer();  // waits for what was started; after a failure that is at once
 
-  // The gradient of parameter `index` is complete; it is read before the call returns. Once per parameter and step,
-  // from any thread, in any order. Error(invalid_argument) for a second time.
+  // The gradient of parameter `index` is complete; it is read before the call returns. On a device: it will be when the
+  // stream has come so far; it must stay as it is until finish(), and nobody waits. Once per parameter and step, from
+  // any thread, in any order. Error(invalid_argument) for a second time.
   void ready(std::size_t index);
 
-  // Ends the step: returns when every gradient holds the average over all ranks. Error(invalid_argument) naming the
-  // parameters that were never ready; the step stays open, so they can still be made ready. Errors of the
-  // communicator pass through.
+  // Ends the step: returns when every gradient holds the average over all ranks, on a device too.
+  // Error(invalid_argument) naming the parameters that were never ready; the step stays open, so they can still be made
+  // ready. Errors of the communicator pass through.
   void finish();
 
   struct Progress {
     std::size_t ready = 0, parameters = 0;              // gradients of this step
-    std::size_t started = 0, reduced = 0, buckets = 0;  // of this step
+    std::size_t started = 0, reduced = 0, buckets = 0;  // of this step; on a device finish() alone knows of `reduced`
     std::size_t steps = 0;                              // finished
     double exposed_seconds = 0;                         // time spent in finish(), all steps
   };
