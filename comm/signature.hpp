@@ -15,7 +15,7 @@ struct Signature {
   Collective collective{};
   DataType dtype{};
   ReduceOp::Kind op{};
-  std::uint8_t reserved = 0;
+  std::uint8_t on_device = 0;  // kernels count by themselves
   std::int32_t root = -1;
   std::uint64_t shape = 0;  // hash of the counts of a _v form
 

@@ -16,6 +16,7 @@ struct Team::Remote {
   std::atomic<bool> departed{false}, lost{false}, unmapped{false};
   mutable std::mutex mutex;
   Signature waiting{};
+  Signature device_wait{};  // guarded by Team::device_waits_
 };
 
 Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.failure(), parts_.bells) {
@@ -29,16 +30,7 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   events.failed = [this](int, ErrorCode code, int culprit, std::string_view sentence) {
     failure_.raise(code, culprit, sentence);  // whoever announced it told every rank
   };
-  events.waiting = [this, remote](int peer, const Signature& theirs) {
-    {
-      const std::lock_guard lock(remote(peer).mutex);
-      remote(peer).waiting = theirs;
-    }
-    Signature mine;
-    if (!read_history(own_line(), theirs.sequence, mine)) return;
-    const std::string difference = compare(rank(), mine, peer, theirs);
-    if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
-  };
+  events.waiting = [this](int peer, const Signature& theirs) { on_waiting(peer, theirs); };
   events.departed = [this, remote](int peer) {
     remote(peer).departed = true;
     parts_.bells.ring(own_index());
@@ -172,6 +164,50 @@ bool Team::signature_of(int peer, std::uint64_t sequence, Signature& out) const 
   const std::lock_guard lock(remote.mutex);
   out = remote.waiting;
   return out.sequence == sequence;
+}
+
+void Team::on_waiting(int peer, const Signature& theirs) {
+  Remote& remote = *remotes_[static_cast<std::size_t>(peer)];
+  if (theirs.on_device != 0) {
+    {
+      const std::lock_guard lock(device_waits_);
+      remote.device_wait = theirs;
+    }
+    return compare_device_waits(peer);
+  }
+  {
+    const std::lock_guard lock(remote.mutex);
+    remote.waiting = theirs;
+  }
+  Signature mine;
+  if (!read_history(own_line(), theirs.sequence, mine)) return;
+  const std::string difference = compare(rank(), mine, peer, theirs);
+  if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
+}
+
+void Team::announce_device_wait(Signature signature) {
+  if (!control_ || signature.sequence == 0) return;  // messages are numbered by nobody
+  signature.on_device = 1;
+  {
+    const std::lock_guard lock(device_waits_);
+    device_wait_ = signature;
+  }
+  control_->announce_waiting(signature);
+  for (int peer = 0; peer < size(); ++peer) {
+    if (remotes_[static_cast<std::size_t>(peer)]) compare_device_waits(peer);
+  }
+}
+
+// Either of two ranks may be the second to wait.
+void Team::compare_device_waits(int peer) {
+  std::string difference;
+  {
+    const std::lock_guard lock(device_waits_);
+    const Signature& theirs = remotes_[static_cast<std::size_t>(peer)]->device_wait;
+    if (theirs.sequence == 0 || theirs.sequence != device_wait_.sequence) return;
+    difference = compare(rank(), device_wait_, peer, theirs);
+  }
+  if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
 }
 
 void Team::announce_waiting(const Signature& signature) {

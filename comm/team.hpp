@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,8 @@ class Team {
   // The peer's signature of that sequence number, when it is known.
   bool signature_of(int peer, std::uint64_t sequence, Signature& out) const;
   void announce_waiting(const Signature& signature);
+  // Devices: what this rank's kernels wait in. Ranks of other nodes whose kernels wait too compare it with theirs.
+  void announce_device_wait(Signature signature);
   // The sentence that says in what this rank's call and the peer's differ; empty: in nothing.
   std::string find_difference(const Signature& mine, int peer, const Signature& theirs);
 
@@ -81,6 +84,8 @@ class Team {
   struct Remote;  // what the monitor learns of a rank of another node
   void on_exit(int peer);
   bool unmapped(int peer) const;
+  void on_waiting(int peer, const Signature& theirs);
+  void compare_device_waits(int peer);
   bool sleep_until(std::chrono::steady_clock::time_point until) const;  // or the doorbell; false: it is too late
 
   Parts parts_;
@@ -88,6 +93,8 @@ class Team {
   std::vector<std::unique_ptr<SendLink>> send_links_;
   std::vector<std::unique_ptr<RecvLink>> recv_links_;
   std::vector<std::unique_ptr<Remote>> remotes_;
+  std::mutex device_waits_;  // guards the next and Remote::device_wait
+  Signature device_wait_{};
   std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
   std::vector<int> watch_ids_;
   std::unique_ptr<Control> control_;

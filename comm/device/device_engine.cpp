@@ -52,8 +52,8 @@ DeviceEngine::~DeviceEngine() {
   abort();  // what still runs, or is replayed, ends at once
   log::error("rank {}: {} {} {} the communicator: its device memory is kept until the process ends", rank_, api_.name,
              device, idle ? "has live graphs with calls of" : "is still busy with");
-  keep_for_good(
-      {std::move(parts_.proxy), std::move(parts_.windows), std::move(parts_.regions), std::move(own_stream_)});
+  parts_.proxy.reset();  // its thread uses the team, which goes
+  keep_for_good({std::move(parts_.windows), std::move(parts_.regions), std::move(own_stream_)});
 }
 
 void DeviceEngine::check(cudaError_t code, std::string_view what) const {
@@ -292,7 +292,7 @@ void DeviceEngine::look_at_wait() {
   if (latest != seen_waits_) {
     seen_waits_ = latest;
     waiting_since_ = Clock::now();
-    reported_ = false;
+    reported_ = announced_ = false;
     suspect_ = -1;
     return;
   }
@@ -300,6 +300,7 @@ void DeviceEngine::look_at_wait() {
   const auto waiting = read_waiting(page);
   if (!waiting) return;
   look_for_departure(*waiting);
+  if (!std::exchange(announced_, true)) parts_.team->announce_device_wait(waiting->signature);
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - waiting_since_);
   if (reported_ || waited < kReportAfter) return;
   reported_ = true;

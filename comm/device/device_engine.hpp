@@ -114,7 +114,7 @@ class DeviceEngine {
   bool fault_seen_ = false;
   std::uint64_t seen_waits_ = 0;
   Clock::time_point waiting_since_;
-  bool reported_ = false;
+  bool reported_ = false, announced_ = false;
   int suspect_ = -1;
   Watcher watcher_;  // last: its thread uses everything above
 };

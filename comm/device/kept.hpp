@@ -2,13 +2,11 @@
 // What a destroyed communicator had to leave behind because a device or a graph may still use it. Never freed, but
 // reachable: it is no leak that a tool should report.
 #pragma once
-#include "comm/device/proxy.hpp"
 #include "comm/device/windows.hpp"
 
 namespace rondo::comm::device {
 
 struct Kept {
-  std::unique_ptr<Proxy> proxy;
   std::unique_ptr<Windows> windows;
   std::unique_ptr<Regions> regions;
   Stream stream;

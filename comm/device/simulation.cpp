@@ -8,13 +8,14 @@
 namespace rondo::comm::device {
 
 void configure_simulation() {
-  soft::Settings settings;
+  static const soft::Settings before = soft::settings();  // what the program itself had asked for
+  soft::Settings settings = before;
   settings.devices = static_cast<int>(env_number("RONDO_SIM_DEVICES", 1, 64).value_or(settings.devices));
-  settings.peer_access = env_number("RONDO_SIM_PEER_ACCESS", 0, 1).value_or(1) != 0;
+  settings.peer_access = env_number("RONDO_SIM_PEER_ACCESS", 0, 1).value_or(settings.peer_access) != 0;
   settings.resident_blocks =
       static_cast<int>(env_number("RONDO_SIM_BLOCKS", 1, 4096).value_or(settings.resident_blocks));
   settings.multiprocessors = std::min(settings.multiprocessors, settings.resident_blocks);
-  settings.machine = env("RONDO_SIM_MACHINE").value_or("");
+  settings.machine = env("RONDO_SIM_MACHINE").value_or(settings.machine);
   settings.report = [](const char* sentence) { log::error("{}", sentence); };
   if (!soft::configure(settings))
     log::warn("RONDO_SIM_… changed while simulated devices are in use: they stay as they are");

@@ -148,6 +148,7 @@ RONDO_DEVICE void compute(const FifoBlock& block, const Slice& slice, W (&value)
 // The canonical left fold of one word: `word_of(rank)` in rank order, rounded once.
 template <class W, class F>
 RONDO_DEVICE W fold_word(const FifoBlock& block, F&& word_of) {
+  constexpr int kBatch = 4;  // loads in flight
   const Arithmetic& with = block.arithmetic;
   W result{};
   bool is_complete = with.op != ReduceOp::average;
@@ -156,7 +157,15 @@ RONDO_DEVICE W fold_word(const FifoBlock& block, F&& word_of) {
     if constexpr (sizeof(typename E::Bits) <= sizeof(W)) {
       Accumulator<E, decltype(op), W> sum;
       sum.start(word_of(0));
-      for (int rank = 1; rank < block.world_size; ++rank) sum.add(word_of(rank));
+      for (int rank = 1; rank < block.world_size; rank += kBatch) {
+        W word[kBatch];
+        RONDO_UNROLL
+        for (int k = 0; k < kBatch; ++k) word[k] = rank + k < block.world_size ? word_of(rank + k) : W{};
+        RONDO_UNROLL
+        for (int k = 0; k < kBatch; ++k) {
+          if (rank + k < block.world_size) sum.add(word[k]);
+        }
+      }
       if (E::kSmall && with.op == ReduceOp::average) sum.divide(with.divisor);
       result = sum.bits();
       is_complete = is_complete || E::kSmall;

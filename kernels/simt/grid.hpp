@@ -40,7 +40,6 @@ struct Lane : LaneHead {
   // at_barrier, in_warp
   Place place;
   unsigned barrier = 0;
-  bool in_operation = false;
   WarpOperation operation = WarpOperation::sync;
   unsigned source = 0;
   std::uint64_t value = 0, result = 0;
@@ -50,9 +49,10 @@ struct Lane : LaneHead {
 
 struct Warp {
   Lane* lanes = nullptr;
-  unsigned lane_count = 0, arrived = 0;
+  unsigned lane_count = 0, arrived = 0, returned = 0;
   unsigned generation = 0;
-  char keys[2];  // of happens-before edges; two, or who leaves late would inherit from the next round
+  const Lane* first = nullptr;  // of those that have arrived
+  char keys[2];                 // of happens-before edges; two, or who leaves late would inherit from the next round
   std::uint64_t priority = 0;
 };
 

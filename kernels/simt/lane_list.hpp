@@ -11,23 +11,31 @@ namespace rondo::simt {
 
 class LaneList {
  public:
-  void reserve(std::size_t lanes) { lanes_.reserve(lanes); }
-  bool empty() const { return lanes_.empty(); }
-  std::size_t size() const { return lanes_.size(); }
-  Lane& operator[](std::size_t index) const { return *lanes_[index]; }
+  void reserve(std::size_t lanes) { entries_.reserve(lanes); }
+  bool empty() const { return entries_.empty(); }
+  std::size_t size() const { return entries_.size(); }
+  Lane& operator[](std::size_t index) const { return *entries_[index].lane; }
+  std::uint64_t priority(std::size_t index) const { return entries_[index].priority; }
   void add(Lane& lane) {
-    lane.list_index = static_cast<std::uint32_t>(lanes_.size());
-    lanes_.push_back(&lane);
+    lane.list_index = static_cast<std::uint32_t>(entries_.size());
+    entries_.push_back({&lane, *lane.priority});
   }
   void remove(Lane& lane) {  // the last one takes its place
-    Lane* last = lanes_.back();
-    lanes_[lane.list_index] = last;
-    last->list_index = lane.list_index;
-    lanes_.pop_back();
+    const Entry last = entries_.back();
+    entries_[lane.list_index] = last;
+    last.lane->list_index = lane.list_index;
+    entries_.pop_back();
+  }
+  void reread_priorities() {
+    for (Entry& entry : entries_) entry.priority = *entry.lane->priority;
   }
 
  private:
-  std::vector<Lane*> lanes_;
+  struct Entry {
+    Lane* lane;
+    std::uint64_t priority;  // a copy, so that to look for the highest is to walk through one array
+  };
+  std::vector<Entry> entries_;
 };
 
 }  // namespace rondo::simt

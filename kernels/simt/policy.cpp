@@ -44,23 +44,19 @@ Lane& Chooser::choose(const LaneList& ready) {
 
 // Lanes of one unit have one priority: any of them.
 Lane& Chooser::highest(const LaneList& ready) {
-  Lane* best = &ready[0];
-  std::uint64_t equals = 1;
-  for (std::size_t i = 1; i < ready.size(); ++i) {
-    Lane& lane = ready[i];
-    if (*lane.priority > *best->priority) {
-      best = &lane;
-      equals = 1;
-    } else if (*lane.priority == *best->priority && random_.one_in(++equals)) {
-      best = &lane;
-    }
-  }
   newly_ready_ = false;
-  return *best;
+  std::uint64_t best = 0;
+  std::uint64_t equals = 0;
+  for (std::size_t i = 0; i < ready.size(); ++i) best = ready.priority(i) > best ? ready.priority(i) : best;
+  for (std::size_t i = 0; i < ready.size(); ++i) equals += ready.priority(i) == best ? 1 : 0;
+  std::uint64_t skip = random_.below(equals);
+  std::size_t at = 0;
+  while (ready.priority(at) != best || skip-- != 0) ++at;
+  return ready[at];
 }
 
-Lane* Chooser::replacement(const Lane& running, const LaneList& ready, std::uint64_t step) {
-  if (has_priorities()) change_priorities(running, step);
+Lane* Chooser::replacement(const Lane& running, LaneList& ready, std::uint64_t step) {
+  if (has_priorities()) change_priorities(running, ready, step);
   if (ready.empty()) return nullptr;
   if (has_priorities()) return higher(running, ready);
   if (options_.policy == Policy::random && random_.below(100) < options_.switch_percent) {
@@ -69,9 +65,10 @@ Lane* Chooser::replacement(const Lane& running, const LaneList& ready, std::uint
   return nullptr;
 }
 
-void Chooser::change_priorities(const Lane& running, std::uint64_t step) {
+void Chooser::change_priorities(const Lane& running, LaneList& ready, std::uint64_t step) {
   if (changes_left_ == 0 || step < next_change_) return;
   *running.priority = changes_left_--;
+  ready.reread_priorities();
   next_change_ = step + next_gap();
   newly_ready_ = true;
 }

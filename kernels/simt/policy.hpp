@@ -21,13 +21,13 @@ class Chooser {
   // The running lane waits: one of `ready`, which is not empty.
   Lane& choose(const LaneList& ready);
   // The running lane could go on: one of `ready` to run instead, or null.
-  Lane* replacement(const Lane& running, const LaneList& ready, std::uint64_t step);
+  Lane* replacement(const Lane& running, LaneList& ready, std::uint64_t step);
 
  private:
   bool has_priorities() const { return options_.policy >= Policy::pct_lane; }
   std::uint64_t initial_priority();
   std::uint64_t next_gap();
-  void change_priorities(const Lane& running, std::uint64_t step);
+  void change_priorities(const Lane& running, LaneList& ready, std::uint64_t step);
   Lane& highest(const LaneList& ready);
   Lane* higher(const Lane& running, const LaneList& ready);
 

@@ -25,10 +25,11 @@ class Random {
     words_[1] = rotate(b, 37);
     return result;
   }
-  std::uint64_t below(std::uint64_t bound) { return bound == 0 ? 0 : bits() % bound; }
+  std::uint64_t below(std::uint64_t bound) { return static_cast<std::uint64_t>((Wide{bits()} * bound) >> 64); }
   bool one_in(std::uint64_t n) { return below(n) == 0; }
 
  private:
+  __extension__ using Wide = unsigned __int128;
   static constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;
   static std::uint64_t rotate(std::uint64_t value, unsigned by) { return (value << by) | (value >> (64 - by)); }
   std::uint64_t words_[2];

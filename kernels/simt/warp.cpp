@@ -6,26 +6,29 @@
 namespace rondo::simt {
 namespace {
 
-void check_arrival(Machine& machine, const Lane& lane) {
-  for (unsigned i = 0; i < lane.warp->lane_count; ++i) {
-    const Lane& other = lane.warp->lanes[i];
-    if (other.state == LaneState::done) {
-      machine.fail(lane, "the warp meets here without lane %u, which has returned", i);
-    }
-    if (!other.in_operation) continue;
-    if (other.operation != lane.operation || other.place.line != lane.place.line) {
-      machine.fail(lane, "mismatched warp operation: lane %u is at %s:%u", i, other.place.file, other.place.line);
-    }
+unsigned index_in(const Warp& warp, const Lane& lane) { return static_cast<unsigned>(&lane - warp.lanes); }
+
+void check_arrival(Machine& machine, const Warp& warp, const Lane& lane) {
+  for (unsigned i = 0; i < warp.lane_count && warp.returned != 0; ++i) {
+    if (warp.lanes[i].state != LaneState::done) continue;
+    machine.fail(lane, "the warp meets here without lane %u, which has returned", i);
   }
+  if (warp.arrived == 0) return;
+  const Lane& first = *warp.first;
+  if (first.operation == lane.operation && first.place.line == lane.place.line) return;
+  machine.fail(lane, "mismatched warp operation: lane %u is at %s:%u", index_in(warp, first), first.place.file,
+               first.place.line);
 }
 
-std::uint64_t result_of(const Warp& warp, unsigned index) {
+std::uint64_t ballot_of(const Warp& warp) {
+  std::uint64_t bits = 0;
+  for (unsigned i = 0; i < warp.lane_count; ++i) bits |= std::uint64_t{warp.lanes[i].value != 0} << i;
+  return bits;
+}
+
+std::uint64_t result_of(const Warp& warp, unsigned index, std::uint64_t ballot) {
   const Lane& lane = warp.lanes[index];
-  if (lane.operation == WarpOperation::ballot) {
-    std::uint64_t bits = 0;
-    for (unsigned i = 0; i < warp.lane_count; ++i) bits |= std::uint64_t{warp.lanes[i].value != 0} << i;
-    return bits;
-  }
+  if (lane.operation == WarpOperation::ballot) return ballot;
   const bool has_source = lane.operation == WarpOperation::shuffle && lane.source < warp.lane_count;
   return warp.lanes[has_source ? lane.source : index].value;
 }
@@ -33,10 +36,10 @@ std::uint64_t result_of(const Warp& warp, unsigned index) {
 void complete(Machine& machine, Warp& warp) {
   warp.arrived = 0;
   ++warp.generation;
-  for (unsigned i = 0; i < warp.lane_count; ++i) warp.lanes[i].result = result_of(warp, i);
+  const std::uint64_t bits = ballot_of(warp);
+  for (unsigned i = 0; i < warp.lane_count; ++i) warp.lanes[i].result = result_of(warp, i, bits);
   for (unsigned i = 0; i < warp.lane_count; ++i) {
     Lane& lane = warp.lanes[i];
-    lane.in_operation = false;
     if (lane.state == LaneState::in_warp) machine.make_ready(lane);
   }
 }
@@ -52,7 +55,7 @@ std::uint64_t warp_meet(WarpOperation operation, std::uint64_t value, unsigned s
   lane.value = value;
   lane.source = source % kWarpLanes;
   lane.place = place;
-  check_arrival(machine, lane);
+  check_arrival(machine, warp, lane);
 
   const char* key = &warp.keys[warp.generation & 1];
   const bool orders_memory = operation == WarpOperation::sync;
@@ -60,7 +63,7 @@ std::uint64_t warp_meet(WarpOperation operation, std::uint64_t value, unsigned s
     happens_before(key);
     machine.hand_to_block(lane);
   }
-  lane.in_operation = true;
+  if (warp.arrived == 0) warp.first = &lane;
   if (++warp.arrived < warp.lane_count) {
     lane.state = LaneState::in_warp;
     machine.run_next(lane);
@@ -74,13 +77,11 @@ std::uint64_t warp_meet(WarpOperation operation, std::uint64_t value, unsigned s
 }
 
 void Machine::leave_warp(const Lane& lane) {
-  if (lane.warp->arrived == 0) return;
-  for (unsigned i = 0; i < lane.warp->lane_count; ++i) {
-    const Lane& other = lane.warp->lanes[i];
-    if (!other.in_operation) continue;
-    fail(lane, "lane %u of this warp waits for all of it at %s:%u, but this lane has returned", i, other.place.file,
-         other.place.line);
-  }
+  Warp& warp = *lane.warp;
+  ++warp.returned;
+  if (warp.arrived == 0) return;
+  fail(lane, "lane %u of this warp waits for all of it at %s:%u, but this lane has returned",
+       index_in(warp, *warp.first), warp.first->place.file, warp.first->place.line);
 }
 
 }  // namespace rondo::simt

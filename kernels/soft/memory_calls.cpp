@@ -48,6 +48,7 @@ cudaError_t release(void* pointer) {
     if (pointer == nullptr) return cudaSuccess;
     Device* owner = nullptr;
     int importers = 0;
+    bool strict = false;
     {
       const std::lock_guard lock(here.mutex);
       const cudaError_t refused = refuse_unsafe_call(here);
@@ -56,11 +57,12 @@ cudaError_t release(void* pointer) {
       if (allocation == nullptr || allocation->kind != Allocation::Kind::device) return cudaErrorInvalidValue;
       owner = allocation->device;
       importers = allocation->shared->living_importers();
+      strict = here.settings.strict;
     }
     synchronize(here, *owner);
     if (importers != 0) {
       here.report(freed_while_mapped(pointer, importers));
-      if (here.settings.strict) std::abort();
+      if (strict) std::abort();
     }
     const std::lock_guard lock(here.mutex);
     const Allocation* allocation = here.has.memory.at_base(pointer);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# exports.sh LIBRARY: fails unless the library defines names of ours and no others.
+# exports.sh LIBRARY: fails unless the library defines names of ours and no others, and wants none of CUDA's.
 set -euo pipefail
 
 names=$(nm --dynamic --defined-only --demangle "$1" | cut -d' ' -f3-)
@@ -17,4 +17,9 @@ for wanted in 'rondo::Error::what() const' 'typeinfo for rondo::Error' 'rondo::c
     exit 1
   fi
 done
+if wants=$(nm --dynamic --undefined-only "$1" | grep --extended-regexp ' (cuda|cu)[A-Z]'); then
+  echo "$1 wants names of CUDA, which must be linked in or looked up at run time:"
+  head -n 20 <<<"$wants"
+  exit 1
+fi
 echo "$(wc -l <<<"$names") names, all ours"

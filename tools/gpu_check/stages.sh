@@ -34,7 +34,9 @@ stage_environment() {
   done
   ! command -v nvidia-smi >/dev/null || run nvidia-smi-q 30 nvidia-smi -q || true
   ! command -v nvcc >/dev/null || run nvcc-version 10 nvcc --version || true
-  run describe 60 "$bin/on_gpu" $($rehearse && echo --sim) --describe || true
+  run describe 60 "$bin/on_gpu" $($rehearse && echo --sim) --describe || {
+    (($? != 77)) || record describe fail 0 'nvidia-smi finds a GPU, and these programs do not'
+  }
   if $rehearse; then return; fi
   if start_mps; then
     run mps-describe 60 "$bin/on_gpu" --describe || true

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls captured into CUDA graphs: replayed, right each time; and what a live graph means for the communicator's end.
-#include "tests/comm/device/worlds.hpp"
+#include "tests/comm/device/graph.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace rondo;
@@ -9,30 +9,6 @@ using namespace rondo::test;
 namespace {
 
 const cuda::Api& api() { return cuda::soft_api(); }
-
-void must(cudaError_t code) { expect(code == cudaSuccess, api().GetErrorString(code)); }
-
-class Graph {
- public:
-  template <class Body>
-  Graph(cudaStream_t stream, Body body) : stream_(stream) {
-    must(api().StreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    body();
-    must(api().StreamEndCapture(stream, &graph_));
-    must(api().GraphInstantiate(&runnable_, graph_, 0));
-  }
-  Graph(const Graph&) = delete;
-  ~Graph() {
-    api().GraphExecDestroy(runnable_);
-    api().GraphDestroy(graph_);
-  }
-  void launch() { must(api().GraphLaunch(runnable_, stream_)); }
-
- private:
-  cudaStream_t stream_;
-  cudaGraph_t graph_ = nullptr;
-  cudaGraphExec_t runnable_ = nullptr;
-};
 
 }  // namespace
 

@@ -8,12 +8,9 @@
 #include <string>
 
 #include "tests/comm/device/world.hpp"
+#include "tests/support/expect.hpp"
 
 namespace rondo::test {
-
-inline void expect(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
 
 inline std::uint64_t stamp(int from, int to, int what) {
   return 0x5700'0000u + static_cast<std::uint64_t>(what) * 65536 + static_cast<std::uint64_t>(from) * 256 +

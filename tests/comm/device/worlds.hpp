@@ -10,6 +10,7 @@
 
 #include "comm/create.hpp"
 #include "kernels/cuda/api.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace rondo::test {
@@ -19,10 +20,6 @@ inline Options on_sim(std::chrono::milliseconds timeout = std::chrono::seconds(6
   options.device = Device::sim();
   options.timeout = timeout;
   return options;
-}
-
-inline void expect(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
 }
 
 // Each communicator in a thread of its own, until all are through; what each threw.

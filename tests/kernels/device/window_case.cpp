@@ -72,6 +72,7 @@ DeviceWorld world_of(const WindowCase& c) {
 void add_operation(const WindowCase& c, const FifoBuffers& buffers, DeviceWorld& world,
                    std::vector<device::Launch>& launches, int index) {
   constexpr std::uint64_t kOffset = 48;
+  static std::byte nothing[3 * kOffset];  // where a rank has no buffer, so that its window is somewhere
   buffers.add_to(launches, index);
   for (int rank = 0; rank < c.call.ranks; ++rank) {
     device::Operation& operation = launches[static_cast<std::size_t>(rank)].operation[index];
@@ -88,8 +89,10 @@ void add_operation(const WindowCase& c, const FifoBuffers& buffers, DeviceWorld&
     }
     for (int peer = 0; peer < c.call.ranks; ++peer) {
       auto& windows = world.team(peer).windows;
-      windows[window][rank] = const_cast<std::byte*>(operation.input) - kOffset;
-      windows[window + 1][rank] = operation.output - 2 * kOffset;
+      const auto input = operation.input != nullptr ? operation.input : nothing + kOffset;
+      const auto output = operation.output != nullptr ? operation.output : nothing + 2 * kOffset;
+      windows[window][rank] = const_cast<std::byte*>(input) - kOffset;
+      windows[window + 1][rank] = output - 2 * kOffset;
     }
   }
 }

@@ -131,18 +131,25 @@ TEST_CASE("Occupancy follows the limit of resident blocks", "[soft]") {
 
 TEST_CASE("Kernels beyond the resident blocks wait for others to end", "[soft]") {
   const Machine machine({.resident_blocks = 4});
-  auto* const words = allocate<std::uint32_t>(4);
-  REQUIRE(api().Memset(words, 0, 16) == cudaSuccess);
-  REQUIRE(api().DeviceSynchronize() == cudaSuccess);
+  auto* const words = zeros(4);
+  REQUIRE(api().SetDevice(1) == cudaSuccess);
+  auto* const elsewhere = zeros(3);
+  const cudaStream_t there = make_stream();
+  REQUIRE(api().SetDevice(0) == cudaSuccess);
   const cudaStream_t first = make_stream();
   const cudaStream_t second = make_stream();
   REQUIRE(launch(kGate, Gate{words, 1, words + 1}, first, 3) == cudaSuccess);
-  REQUIRE(launch(kGate, Gate{words, 1, words + 2}, second, 1) == cudaSuccess);
-  REQUIRE(launch(kAdd, Add{words + 3, 1, 9}, second, 2) == cudaSuccess);
+  REQUIRE(launch(kGate, Gate{words + 3, 0, words + 2}, second, 1) == cudaSuccess);  // open, and fits
+  REQUIRE(api().StreamSynchronize(second) == cudaSuccess);
+  REQUIRE(launch(kGate, Gate{words + 3, 0, words + 2}, second, 2) == cudaSuccess);  // does not fit
+  REQUIRE(api().SetDevice(1) == cudaSuccess);
+  REQUIRE(launch(kDawdle, Dawdle{5'000'000, elsewhere, elsewhere + 1, elsewhere + 2}, there, 4) == cudaSuccess);
+  REQUIRE(api().StreamSynchronize(there) == cudaSuccess);
+  REQUIRE(api().SetDevice(0) == cudaSuccess);
   CHECK(api().StreamQuery(second) == cudaErrorNotReady);
   __atomic_store_n(words, 1u, __ATOMIC_RELEASE);
   REQUIRE(api().DeviceSynchronize() == cudaSuccess);
-  CHECK(read(words, 4) == std::vector<std::uint32_t>{1, 1, 1, 9});
+  CHECK(read(words, 4) == std::vector<std::uint32_t>{1, 1, 1, 0});
 }
 
 TEST_CASE("A grid larger than the device runs in turns", "[soft]") {

@@ -34,12 +34,6 @@ void check_spoilt(cudaStream_t stream) {
   CHECK(graph == nullptr);
   CHECK(status_of(stream) == cudaStreamCaptureStatusNone);
 }
-std::uint32_t* zeros(std::size_t count) {
-  auto* const data = allocate<std::uint32_t>(count);
-  REQUIRE(api().Memset(data, 0, 4 * count) == cudaSuccess);
-  REQUIRE(api().DeviceSynchronize() == cudaSuccess);
-  return data;
-}
 
 }  // namespace
 
@@ -105,6 +99,33 @@ TEST_CASE("Streams that join a capture run side by side at each launch", "[soft]
   REQUIRE(api().StreamSynchronize(origin) == cudaSuccess);
   CHECK(read(words, 4) == std::vector<std::uint32_t>{1, 1, 1, 20});
   REQUIRE(api().GraphExecDestroy(executable) == cudaSuccess);
+}
+
+TEST_CASE("Launches of a graph follow each other in whatever streams, each to the end of all branches", "[soft]") {
+  const Machine machine;
+  auto* const words = zeros(3);
+  const cudaStream_t origin = make_stream();
+  const cudaStream_t other = make_stream();
+  const cudaEvent_t fork = make_event();
+  const cudaEvent_t join = make_event();
+  begin(origin);
+  REQUIRE(api().EventRecord(fork, origin) == cudaSuccess);
+  REQUIRE(api().StreamWaitEvent(other, fork, 0) == cudaSuccess);
+  REQUIRE(launch(kDawdle, Dawdle{2'000'000, words, words + 1, words + 2}, other) == cudaSuccess);
+  REQUIRE(api().EventRecord(join, other) == cudaSuccess);
+  REQUIRE(api().StreamWaitEvent(origin, join, 0) == cudaSuccess);
+  const cudaGraph_t branched = end(origin);
+  begin(origin);
+  REQUIRE(launch(kDawdle, Dawdle{2'000'000, words, words + 1, words + 2}, origin) == cudaSuccess);
+  const cudaGraph_t straight = end(origin);
+  const cudaGraphExec_t executable = instantiate(branched);
+  REQUIRE(api().GraphLaunch(executable, origin) == cudaSuccess);
+  REQUIRE(api().StreamSynchronize(origin) == cudaSuccess);
+  CHECK(read(words, 3) == std::vector<std::uint32_t>{0, 0, 1});
+  const cudaGraphExec_t again = instantiate(straight);
+  for (int i = 0; i < 4; ++i) REQUIRE(api().GraphLaunch(again, i % 2 == 0 ? origin : other) == cudaSuccess);
+  REQUIRE(api().DeviceSynchronize() == cudaSuccess);
+  CHECK(read(words, 2) == std::vector<std::uint32_t>{0, 0});
 }
 
 TEST_CASE("A stream that was not joined again spoils the capture", "[soft]") {

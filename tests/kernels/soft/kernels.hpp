@@ -38,6 +38,24 @@ inline void gate_body(const Gate& gate) {
 }
 inline constexpr Kernel kGate = kernel<gate_body, Gate>("gate");
 
+// Takes its time; then *done becomes 1. Says in *overlapped when another one that shares `busy` was at it.
+struct Dawdle {
+  std::uint64_t ns;
+  std::uint32_t *busy, *overlapped, *done;
+};
+inline void dawdle_body(const Dawdle& dawdle) {
+  using namespace kernels::device;
+  if (thread_index() != 0) return;
+  const bool alone = exchange_if(dawdle.busy, 0, 1);
+  if (!alone) store_release(dawdle.overlapped, 1);
+  const std::uint64_t begin = timer_ns();
+  Spin spin;
+  while (timer_ns() - begin < dawdle.ns) spin.pause(dawdle.overlapped, load_acquire(dawdle.overlapped), nullptr);
+  store_release(dawdle.done, 1);
+  if (alone) store_release(dawdle.busy, 0);
+}
+inline constexpr Kernel kDawdle = kernel<dawdle_body, Dawdle>("dawdle");
+
 // All blocks wait for each other.
 struct Meet {
   std::uint32_t* arrived;

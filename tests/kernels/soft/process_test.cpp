@@ -59,12 +59,14 @@ int export_and_wait(const Wire& wire) {
   return 0;
 }
 
-// Opens what it is told, and holds it until it is told to go.
+// Opens what it is told, closes it when told, and stays until it is told to go.
 int import_and_wait(const Wire& wire) {
   cudaIpcMemHandle_t handle{};
   std::uint32_t* data = nullptr;
   EXPECT(wire.receive(handle));
   EXPECT(open(handle, data) == cudaSuccess);
+  EXPECT(wire.send_word() && wire.wait_word());
+  EXPECT(api().IpcCloseMemHandle(data) == cudaSuccess);
   EXPECT(wire.send_word());
   wire.wait_word();
   return 0;
@@ -200,9 +202,9 @@ TEST_CASE("Memory freed while others map it is reported, and fatal when strict",
     importer.kill_hard();
     expected = 0;
   }
-  SECTION("the importer has left without closing") {
+  SECTION("the importer has closed it") {
     REQUIRE(importer.wire().send_word());
-    REQUIRE(importer.wait() == 0);
+    REQUIRE(importer.wire().wait_word());
     expected = 0;
   }
   REQUIRE(exporter.wire().send_word());

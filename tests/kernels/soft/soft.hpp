@@ -37,6 +37,12 @@ T* allocate(std::size_t count) {
   REQUIRE(api().Malloc(&pointer, count * sizeof(T)) == cudaSuccess);
   return static_cast<T*>(pointer);
 }
+inline std::uint32_t* zeros(std::size_t count) {
+  auto* const data = allocate<std::uint32_t>(count);
+  REQUIRE(api().Memset(data, 0, 4 * count) == cudaSuccess);
+  REQUIRE(api().DeviceSynchronize() == cudaSuccess);
+  return data;
+}
 template <class T>
 std::vector<T> read(const T* from, std::size_t count) {
   std::vector<T> values(count);

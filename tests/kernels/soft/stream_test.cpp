@@ -11,19 +11,24 @@ namespace {
 // Kernels that wait until a test opens them.
 class Gates {
  public:
-  explicit Gates(unsigned count = 8) : words_(allocate<std::uint32_t>(2 * count)), count_(count) {
-    REQUIRE(api().Memset(words_, 0, 8 * count) == cudaSuccess);
-    REQUIRE(api().DeviceSynchronize() == cudaSuccess);
-  }
+  explicit Gates(unsigned count = 8) : words_(zeros(2 * count)), count_(count) {}
   void close(unsigned gate, cudaStream_t stream) {
     REQUIRE(launch(kGate, Gate{words_ + gate, 1, words_ + count_ + gate}, stream) == cudaSuccess);
   }
   void open(unsigned gate) { __atomic_store_n(words_ + gate, 1u, __ATOMIC_RELEASE); }
+  // Time in which what may run does.
+  void dawdle() {
+    const Dawdle argument{5'000'000, others_, others_ + 1, others_ + 2};
+    REQUIRE(launch(kDawdle, argument, stream_) == cudaSuccess);
+    REQUIRE(api().StreamSynchronize(stream_) == cudaSuccess);
+  }
   bool passed(unsigned gate) { return __atomic_load_n(words_ + count_ + gate, __ATOMIC_ACQUIRE) == 1; }
 
  private:
   std::uint32_t* words_;
   unsigned count_;
+  std::uint32_t* others_ = zeros(3);
+  cudaStream_t stream_ = make_stream();
 };
 
 }  // namespace
@@ -51,12 +56,14 @@ TEST_CASE("The default stream keeps order with blocking streams alone", "[soft]"
   const Machine machine;
   Gates gates;
   const cudaStream_t blocking = make_stream(cudaStreamDefault);
+  const cudaStream_t another = make_stream(cudaStreamDefault);
   const cudaStream_t free_stream = make_stream(cudaStreamNonBlocking);
   gates.close(0, blocking);
   gates.open(1);
   gates.close(1, nullptr);  // behind 0
   gates.open(2);
-  gates.close(2, blocking);  // behind 1
+  gates.close(2, another);  // behind 1
+  gates.dawdle();
   gates.open(3);
   gates.close(3, free_stream);  // behind nothing
   REQUIRE(api().StreamSynchronize(free_stream) == cudaSuccess);
@@ -67,7 +74,7 @@ TEST_CASE("The default stream keeps order with blocking streams alone", "[soft]"
   REQUIRE(api().StreamSynchronize(nullptr) == cudaSuccess);
   CHECK(gates.passed(1));
   REQUIRE(api().StreamSynchronize(cudaStreamLegacy) == cudaSuccess);
-  REQUIRE(api().StreamSynchronize(blocking) == cudaSuccess);
+  REQUIRE(api().StreamSynchronize(another) == cudaSuccess);
   CHECK(gates.passed(2));
 }
 

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators on simulated devices whose ranks are on different nodes: everything goes through proxies and sockets.
+// Ranks are threads that meet as processes do.
+#include <fmt/format.h>
+
+#include "comm/bootstrap.hpp"
+#include "comm/local_store.hpp"
+#include "tests/comm/device/calls.hpp"
+#include "tests/comm/device/graph.hpp"
+#include "tests/comm/device/worlds.hpp"
+#include "tests/comm/stress/worlds.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/pairwise.hpp"
+
+using namespace rondo;
+using namespace rondo::test;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce,         Collective::broadcast,
+                                       Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
+                                       Collective::gather,     Collective::scatter,        Collective::all_gather_v,
+                                       Collective::gather_v,   Collective::scatter_v,      Collective::all_to_all_v,
+                                       Collective::barrier};
+constexpr const char* kAlgorithms[] = {
+    "", "ring", "tree", "recursive_doubling", "halving_doubling", "one_shot", "two_shot", "direct", "pairwise"};
+constexpr std::size_t kCounts[] = {0, 1, 17, 1001, 9973};
+// Which node each rank is on.
+const std::vector<std::vector<int>> kPlacements{{0, 1}, {0, 0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 2}};
+
+template <class Body>
+std::vector<std::exception_ptr> run_on_nodes(const std::vector<int>& nodes, const Options& options, Body body) {
+  auto store = std::make_shared<LocalStore>();
+  std::vector<std::exception_ptr> errors(nodes.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < nodes.size(); ++r) {
+    threads.emplace_back([&, r] {
+      errors[r] = thrown_by([&] {
+        Options own = options;
+        own.node = fmt::format("node{}", nodes[r]);
+        own.device.index = static_cast<int>(r);  // freeing memory waits for all of a device, other ranks' kernels too
+        Bootstrap bootstrap;
+        bootstrap.rank = static_cast<int>(r);
+        bootstrap.world_size = static_cast<int>(nodes.size());
+        bootstrap.store = store;
+        Communicator comm = make_communicator(std::move(bootstrap), own);
+        body(comm);
+      });
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return errors;
+}
+template <class Body>
+void on_nodes(const std::vector<int>& nodes, Body body) {
+  rethrow(run_on_nodes(nodes, on_sim(), body));
+}
+
+template <class T, std::size_t N>
+constexpr int count_of(const T (&)[N]) {
+  return static_cast<int>(N);
+}
+
+Options on_cpu() {
+  Options options;
+  options.determinism = Determinism::reproducible;
+  return options;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("collectives across nodes do what those on the CPU do") {
+  const std::vector<int> sizes{count_of(kCollectives), static_cast<int>(kPlacements.size()), count_of(kAlgorithms),
+                               count_of(kCounts), 2};
+  const auto cases = PairwiseCases(sizes, rotating_seed()).all();
+  for (std::size_t placement = 0; placement < kPlacements.size(); ++placement) {
+    const auto& nodes = kPlacements[placement];
+    const int world = static_cast<int>(nodes.size());
+    for (std::size_t algorithm = 0; algorithm < std::size(kAlgorithms); ++algorithm) {
+      std::vector<CallCase> calls;
+      for (const auto& v : cases) {
+        if (v[1] != static_cast<int>(placement) || v[2] != static_cast<int>(algorithm)) continue;
+        calls.push_back({.collective = kCollectives[v[0]],
+                         .dtype = v[4] != 0 ? DataType::i64 : DataType::f32,
+                         .count = kCounts[v[3]],
+                         .root = v[0] % world,
+                         .misalignment = static_cast<std::size_t>(v[4])});
+      }
+      const Setting setting("RONDO_ALGORITHM", kAlgorithms[algorithm]);
+      std::vector<std::vector<Bytes>> got(calls.size(), std::vector<Bytes>(nodes.size()));
+      on_nodes(nodes, [&](Communicator& comm) {
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+          got[i][static_cast<std::size_t>(comm.rank())] = after_call(comm, calls[i]);
+        }
+      });
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        INFO(name_of(calls[i].collective)
+             << " of " << calls[i].count << ", placement " << placement << ", " << kAlgorithms[algorithm]);
+        CHECK(got[i] == run_case(world, on_cpu(), calls[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE("messages of a group cross nodes and stay within one together") {
+  on_nodes({0, 0, 1, 1}, [](Communicator& comm) {
+    const int self = comm.rank();
+    const std::size_t count = 5000;
+    for (int round = 0; round < 3; ++round) {
+      std::vector<DeviceArray<std::int32_t>> out, in;
+      for (int peer = 0; peer < 4; ++peer) {
+        out.emplace_back(comm.device(), ramp(10 * self + peer + round, count));
+        in.emplace_back(comm.device(), count);
+      }
+      auto group = comm.group();
+      for (std::size_t peer = 0; peer < 4; ++peer) {
+        group.send(out[peer].span(), static_cast<int>(peer));
+        group.recv(in[peer].span(), static_cast<int>(peer));
+      }
+      group.end();
+      comm.synchronize();
+      for (int peer = 0; peer < 4; ++peer) {
+        expect(in[static_cast<std::size_t>(peer)].to_host() == ramp(10 * peer + self + round, count),
+               fmt::format("what rank {} sent", peer));
+      }
+    }
+  });
+}
+
+TEST_CASE("graphs are replayed over the proxy, at once and after a pause") {
+  on_nodes({0, 0, 1}, [](Communicator& comm) {
+    const DeviceStream stream(comm.device());
+    const std::size_t count = 3000;
+    DeviceArray<std::int32_t> data(comm.device(), count);
+    must(cuda::soft_api().SetDevice(comm.device().index));
+    Graph graph(static_cast<cudaStream_t>(stream.get()),
+                [&] { comm.all_reduce(data.span(), ReduceOp::sum, stream.get()); });
+    for (int round = 0; round < 30; ++round) {
+      data.copy_from(ramp(comm.rank(), count));
+      graph.launch();
+      comm.synchronize(stream.get());
+      expect_sum_of_ramps(data.to_host(), 3);
+    }
+  });
+}
+
+TEST_CASE("a mismatch across nodes names both ranks and the field") {
+  const bool dtype = GENERATE(false, true);
+  const auto begun = Clock::now();
+  const auto errors = run_on_nodes({0, 1}, on_sim(), [&](Communicator& comm) {
+    const DeviceMemory memory(comm.device(), 8000);
+    const bool odd = comm.rank() == 1;
+    comm.all_reduce(memory.data(), memory.data(), odd && !dtype ? 999 : 1000,
+                    odd && dtype ? DataType::i32 : DataType::f32, ReduceOp::sum);
+    comm.synchronize();
+  });
+  CHECK(Clock::now() - begun < 10s);
+  for (const auto& error : errors) {
+    INFO(sentence_of(error));
+    CHECK(code_of(error) == ErrorCode::mismatch);
+    CHECK(contains(sentence_of(error), dtype ? "dtype" : "count"));
+    CHECK(contains(sentence_of(error), "rank 0"));
+    CHECK(contains(sentence_of(error), "rank 1"));
+  }
+}
+
+TEST_CASE("ranks that wait for each other across nodes find out that they called different things") {
+  const auto begun = Clock::now();
+  const auto errors = run_on_nodes({0, 1}, on_sim(), [](Communicator& comm) {
+    const DeviceMemory memory(comm.device(), 8000);
+    comm.broadcast(memory.data(), memory.data(), 1000, DataType::f32, 1 - comm.rank());
+    comm.synchronize();
+  });
+  CHECK(Clock::now() - begun < 5s);
+  for (const auto& error : errors) {
+    INFO(sentence_of(error));
+    CHECK(code_of(error) == ErrorCode::mismatch);
+    CHECK(contains(sentence_of(error), "root"));
+  }
+}
+
+TEST_CASE("who leaves early has sent what the others need, and who is needed is named") {
+  const auto errors = run_on_nodes({0, 1}, on_sim(), [](Communicator& comm) {
+    DeviceArray<std::int32_t> data(comm.device(), ramp(0, 1000));
+    comm.broadcast(data.span(), 0);
+    if (comm.rank() == 0) {
+      comm.synchronize();
+      return;
+    }
+    const auto until = Clock::now() + 300ms;
+    while (Clock::now() < until) std::this_thread::yield();  // it has long gone
+    comm.synchronize();
+    expect(data.to_host() == ramp(0, 1000), "the broadcast");
+    comm.barrier();
+    comm.synchronize();
+  });
+  CHECK(!errors[0]);
+  INFO(sentence_of(errors[1]));
+  CHECK((code_of(errors[1]) == ErrorCode::peer_lost || code_of(errors[1]) == ErrorCode::aborted));
+  CHECK(contains(sentence_of(errors[1]), "rank 0"));
+}

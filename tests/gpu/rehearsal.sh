@@ -1,0 +1,31 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# rehearsal.sh ROOT BIN: gpu-check without a GPU says that nothing ran; its stages run on the simulated device; and a
+# rehearsal's report says what it is and lies outside bench/results.
+set -euo pipefail
+root=$1 bin=$2
+out=$(mktemp --directory)
+trap 'rm -rf "$out"' EXIT
+
+fail() {
+  echo "$1"
+  tail -n 20 "$out"/report/raw/*/*.log 2>/dev/null || true
+  exit 1
+}
+
+# Only what the script itself needs, so no nvidia-smi even where there is one.
+mkdir "$out/path"
+for tool in bash cut dirname; do ln -s "$(command -v "$tool")" "$out/path/"; done
+said=$(PATH=$out/path "$root/tools/gpu-check") || fail "without a GPU the exit status is $?"
+grep --quiet '^nothing ran: ' <<<"$said" || fail "without a GPU it says: $said"
+
+before=$(ls "$root/bench/results")
+"$root/tools/gpu-check" --rehearse --bin "$bin" --out "$out/report" \
+  environment bench-threads bench-graphs bench-processes training nccl | tee "$out/said" || fail 'the rehearsal failed'
+grep --quiet --extended-regexp '^[1-9][0-9]* passed, 0 failed' "$out/said" || fail 'no closing line'
+grep --quiet '^Simulated:' "$out/report/report.md" || fail 'the report is not labelled'
+for program in all_reduce all_gather reduce_scatter broadcast reduce gather scatter alltoall sendrecv barrier; do
+  grep --quiet "^### ${program}_perf, threads, 2 ranks" "$out/report/report.md" || fail "no table of ${program}_perf"
+done
+if grep --quiet ',cuda,' "$out"/report/raw/*/rows.csv; then fail 'simulated rows are called cuda'; fi
+[[ $(ls "$root/bench/results") == "$before" ]] || fail 'a rehearsal wrote into bench/results'
