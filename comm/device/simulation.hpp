@@ -5,10 +5,11 @@
 namespace rondo::comm::device {
 
 // Reads RONDO_SIM_… and configures the soft CUDA runtime before its first use; later it stays what it is.
-//   RONDO_SIM_DEVICES      devices of the machine, 1 to 64
-//   RONDO_SIM_PEER_ACCESS  0: no device can read another's memory
-//   RONDO_SIM_BLOCKS       blocks that one device runs at the same time
-//   RONDO_SIM_MACHINE      makes devices of several simulated machines on one host different
+//   RONDO_SIM_DEVICES          devices of the machine, 1 to 64
+//   RONDO_SIM_VISIBLE_DEVICES  those this process sees, in its order: "2,0"
+//   RONDO_SIM_PEER_ACCESS      0: no device can read another's memory
+//   RONDO_SIM_BLOCKS           blocks that one device runs at the same time
+//   RONDO_SIM_MACHINE          makes devices of several simulated machines on one host different
 // Error(invalid_argument): a value out of range.
 void configure_simulation();
 
