@@ -55,9 +55,9 @@ class HostSite : public Site {
 
 std::unique_ptr<Site> make_host_site() { return std::make_unique<HostSite>(); }
 
-std::unique_ptr<Site> Site::make(const Device& device, const Communicator& communicator) {
-  if (device.kind == Device::Kind::cpu) return make_host_site();
-  return make_device_site(device, communicator.local_rank());
+std::unique_ptr<Site> Site::make(const Communicator& communicator) {
+  const Device device = communicator.device();
+  return device.kind == Device::Kind::cpu ? make_host_site() : make_device_site(device);
 }
 
 }  // namespace rondo::bench

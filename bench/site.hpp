@@ -20,8 +20,8 @@ class Batch {
 
 class Site {
  public:
-  // For the device that `communicator` was made with.
-  static std::unique_ptr<Site> make(const Device& device, const Communicator& communicator);
+  // On the device that `communicator` uses.
+  static std::unique_ptr<Site> make(const Communicator& communicator);
   virtual ~Site() = default;
 
   struct Free {
@@ -55,6 +55,6 @@ class Site {
 };
 
 std::unique_ptr<Site> make_host_site();
-std::unique_ptr<Site> make_device_site(const Device& device, int local_rank);
+std::unique_ptr<Site> make_device_site(const Device& device);  // with its index
 
 }  // namespace rondo::bench

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "bench/site.hpp"
 #include "bench/statistics.hpp"
-#include "kernels/cuda/api.hpp"
+#include "comm/device/cards.hpp"
 
 namespace rondo::bench {
 namespace {
@@ -162,7 +163,6 @@ class DeviceSite : public Site {
     int value = 0;
     return runtime_.api.DeviceGetAttribute(&value, which, index_) == cudaSuccess ? value : 0;
   }
-  std::string uuid() const;
 
   Runtime runtime_;
   Device::Kind kind_;
@@ -176,25 +176,18 @@ std::size_t DeviceSite::cache_bytes() const {
   return kind_ == Device::Kind::sim ? 1 : static_cast<std::size_t>(std::max(0, attribute(cudaDevAttrL2CacheSize)));
 }
 
-std::string DeviceSite::uuid() const {
-  unsigned char bytes[16] = {};
-  runtime_.need(runtime_.api.DeviceUuid(&bytes, index_), "cannot tell the device's UUID");
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < std::size(bytes); ++i)
-    text += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
-  return text;
-}
-
 nlohmann::json DeviceSite::describe() const {
   char name[256] = {};
+  unsigned char uuid[16] = {};
   int driver = 0, runtime = 0;
   runtime_.need(runtime_.api.DeviceName(name, static_cast<int>(sizeof name), index_), "cannot tell the device's name");
+  runtime_.need(runtime_.api.DeviceUuid(&uuid, index_), "cannot tell the device's UUID");
   runtime_.need(runtime_.api.DriverGetVersion(&driver), "cannot tell the driver's version");
   runtime_.need(runtime_.api.RuntimeGetVersion(&runtime), "cannot tell the runtime's version");
   const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
   return {{"index", index_},
           {"name", name},
-          {"uuid", uuid()},
+          {"uuid", comm::device::text_of(std::to_array(uuid))},
           {"driver_cuda", version(driver)},
           {"runtime_cuda", version(runtime)},
           {"multiprocessors", attribute(cudaDevAttrMultiProcessorCount)},
@@ -219,22 +212,10 @@ double DeviceSite::copy_gbps() {
   return statistics_of(gbps).median;
 }
 
-const cuda::Api& find_api(const Device& device) {
-  if (device.kind == Device::Kind::sim) return cuda::soft_api();
-  std::string obstacle;
-  const cuda::Api* api = cuda::find_cuda(obstacle);
-  if (api == nullptr) throw Error(ErrorCode::unsupported, obstacle);
-  return *api;
-}
-
 }  // namespace
 
-std::unique_ptr<Site> make_device_site(const Device& device, int local_rank) {
-  const cuda::Api& api = find_api(device);
-  int devices = 0;
-  Runtime{api}.need(api.GetDeviceCount(&devices), "cannot count the devices");
-  if (devices == 0) throw Error(ErrorCode::unsupported, "there is no device here; use --device cpu");
-  return std::make_unique<DeviceSite>(api, device.kind, device.index >= 0 ? device.index : local_rank % devices);
+std::unique_ptr<Site> make_device_site(const Device& device) {
+  return std::make_unique<DeviceSite>(comm::device::api_of(device.kind), device.kind, device.index);
 }
 
 }  // namespace rondo::bench

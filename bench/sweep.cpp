@@ -68,7 +68,7 @@ std::uint64_t sweep(Communicator& communicator, const Case& what, const Flags& f
   const std::vector<Cell> cells = kinds(communicator, what, flags);
   const bool sized = what.collective != Collective::barrier;
   const std::vector<std::size_t> sizes = sized ? flags.sizes() : std::vector<std::size_t>{0};
-  const auto site = Site::make(flags.device, communicator);
+  const auto site = Site::make(communicator);
   const Surroundings surroundings = survey(communicator, *site);
   const double copy_gbps = surroundings.shared_copy_gbps();
   if (report != nullptr) report->begin(surroundings);

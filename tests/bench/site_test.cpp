@@ -17,7 +17,7 @@ using rondo::bench::Site;
 constexpr std::size_t kBytes = 1000;
 
 std::unique_ptr<Site> site_of(bool device) {
-  return device ? rondo::bench::make_device_site(rondo::Device::sim(), 0) : rondo::bench::make_host_site();
+  return device ? rondo::bench::make_device_site(rondo::Device::sim(0)) : rondo::bench::make_host_site();
 }
 
 void count_up(std::byte* to) {

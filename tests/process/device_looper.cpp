@@ -44,9 +44,9 @@ rondo::Call misbehaved(rondo::Call call, const std::string& mode) {
 }
 
 [[noreturn]] void loop(const std::string& mode, int bad_rank) {
-  const rondo::Options options{.device = rondo::Device::sim(), .timeout = std::chrono::seconds(20)};
-  auto communicator = rondo::Communicator::from_environment(options);
-  const auto site = rondo::bench::Site::make(options.device, communicator);
+  auto communicator =
+      rondo::Communicator::from_environment({.device = rondo::Device::sim(), .timeout = std::chrono::seconds(20)});
+  const auto site = rondo::bench::Site::make(communicator);
   const auto data = site->allocate(kCount * sizeof(float));
   site->fill(data.get(), std::byte{0}, kCount * sizeof(float));
   const rondo::Call right = all_reduce(data.get(), site->stream());
