@@ -3,71 +3,28 @@
 // blocks of its peers, moves its share of the message, and meets them again where somebody's memory must not change
 // before. Where a buffer lies in no window, its rank passes it through its staging area, and all ranks go in rounds.
 #pragma once
-#include <utility>
-
-#include "kernels/device/window_meet.cuh"
+#include "kernels/device/window_plan.cuh"
 
 namespace rondo::kernels::device::inline RONDO_SEAM {
 
-// Part `index` of `parts`; all but the last end are multiples of 16 bytes away from the start.
-RONDO_DEVICE Range aligned_part(Range whole, unsigned element, int parts, int index) {
-  if (parts == 1) return whole;
-  const std::uint64_t unit = kVector / element;
-  const Range units = part({0, (whole.count + unit - 1) / unit}, parts, index);
-  const std::uint64_t first = units.offset * unit, end = (units.offset + units.count) * unit;
-  const std::uint64_t last = end < whole.count ? end : whole.count;
-  return {whole.offset + (first < last ? first : last), first < last ? last - first : 0};
-}
-
-// What a row says: device code reads no table of the host's.
-template <int... kIds>
-RONDO_DEVICE void plan_row(WindowPlan& plan, int id, std::integer_sequence<int, kIds...>) {
-  const auto match = [&]<int kId>(std::integral_constant<int, kId>) {
-    constexpr auto kReads = kWindowAlgorithms[kId].reads;
-    constexpr auto kWrites = kWindowAlgorithms[kId].writes;
-    constexpr auto kCut = kWindowAlgorithms[kId].cut;
-    if (id != kId) return;
-    plan.reads = kReads;
-    plan.writes = kWrites;
-    plan.cut = kCut;
-  };
-  (match(std::integral_constant<int, kIds>{}), ...);
-}
-
 class WindowOperation {
  public:
-  RONDO_DEVICE WindowOperation(WindowBlock& block, const Launch& launch, const Operation& operation)
-      : block_(block), plan_(block.plan), launch_(launch), operation_(operation) {}
+  RONDO_DEVICE explicit WindowOperation(WindowBlock& block)
+      : block_(block), plan_(block.plan), operation_(block.operation) {}
 
-  // By one thread, before run.
-  RONDO_DEVICE void prepare() const {
-    WindowPlan& plan = block_.plan;
-    const Team& team = *launch_.team;
-    plan_row(plan, operation_.algorithm, std::make_integer_sequence<int, kWindowAlgorithmCount>{});
-    plan.rank = team.rank;
-    plan.ranks = team.world_size;
-    plan.root = operation_.root;
-    plan.element = element_bytes(static_cast<DataType>(operation_.dtype));
-    const auto blocks = static_cast<unsigned>(team.layout.blocks), slots = static_cast<unsigned>(plan.ranks);
-    plan.half_bytes = team.staging_bytes / blocks / (2 * kLine) * kLine;
-    plan.step = plan.half_bytes / (plan.cut == Cut::blocks ? slots : 1) / kLine * kLine / plan.element;
-  }
-
-  // All threads. `epoch` counts on; false: drain.
-  RONDO_DEVICE bool run(std::uint64_t key, std::uint64_t& epoch) const {
-    for (std::uint64_t round = 0;; ++round) {
-      ++epoch;
-      if (stages_input()) copy_in(round, epoch);
-      if (!(round == 0 ? begin(key, epoch) : meet_again(block_, epoch))) return false;
-      move(round, epoch);
-      const bool last = !plan_.staged || round + 1 >= plan_.most_rounds;
-      if (plan_.ends_together) {
-        ++epoch;
-        if (!meet_again(block_, epoch)) return false;
-        if (stages_output()) copy_out(round, epoch - 1);
+  // By all threads; the plan is made. False: drain.
+  RONDO_DEVICE bool run() const {
+    unsigned round = 0;
+    do {
+      RONDO_NO_UNROLL
+      for (int phase = 0; phase < 3; ++phase) {  // copy in, move, copy out: one place in the code for what moves bytes
+        if (phase == 1 && !(round == 0 ? begin() : meet_again(block_, epoch(round)))) return false;
+        if (phase == 2 && !plan_.ends_together) break;
+        if (phase == 2 && !meet_again(block_, epoch(round) + 1)) return false;
+        run_list(list_moves(phase, round));
       }
-      if (last) return true;
-    }
+    } while (++round < plan_.rounds);
+    return true;
   }
 
  private:
@@ -89,18 +46,22 @@ class WindowOperation {
 
   // ---- meeting ----
 
-  RONDO_DEVICE bool begin(std::uint64_t key, std::uint64_t epoch) const {
-    Arrival own{};
-    own.epoch = epoch;
-    own.key = key;
-    own.send_offset = operation_.send_offset;
-    own.recv_offset = operation_.recv_offset;
-    own.send_window = input_is_shared() ? operation_.send_window : -1;
-    own.recv_window = operation_.recv_window;
-    own.factor = operation_.factor;
-    own.rounds = own_rounds();
-    const auto offset_for = [&](int peer) {
-      return plan_.reads == Reads::each ? send_block(peer).offset * plan_.element : std::uint64_t{0};
+  // Of the meeting that begins a round. How many there are in a round is known after the first.
+  RONDO_DEVICE std::uint64_t epoch(unsigned round) const {
+    return block_.epoch + 1 + (round == 0 ? 0 : round * (plan_.ends_together ? 2u : 1u));
+  }
+
+  RONDO_DEVICE bool begin() const {
+    const Arrival own{.epoch = block_.epoch + 1,
+                      .key = key_of(block_.patience.operation),
+                      .send_offset = operation_.send_offset,
+                      .recv_offset = operation_.recv_offset,
+                      .send_window = input_is_shared() ? operation_.send_window : -1,
+                      .recv_window = operation_.recv_window,
+                      .factor = operation_.factor,
+                      .rounds = rounds_of(block_, whole_share())};
+    const auto offset_for = [&](int peer) {  // of all_to_all: nobody else knows where the peer's block begins
+      return plan_.reads == Reads::each ? block_.sends[peer].start * plan_.element : std::uint64_t{0};
     };
     if (!meet_first(block_, own, offset_for)) return false;
     if (thread_index() == 0) decide();
@@ -108,247 +69,240 @@ class WindowOperation {
     return true;
   }
 
-  // From what all ranks see alike.
+  // By one thread, from what all ranks see alike.
   RONDO_DEVICE void decide() const {
     WindowPlan& plan = block_.plan;
     plan.staged = false;
     plan.ends_together = plan.ranks > 1 && plan.writes != Writes::own;
-    plan.most_rounds = 1;
-    if (plan.ranks == 1) return;
-    for (int rank = 0; rank < plan.ranks; ++rank) {
+    std::uint64_t most = 1;
+    RONDO_NO_UNROLL
+    for (int rank = 0; plan.ranks > 1 && rank < plan.ranks; ++rank) {
       if (is_read(rank) && block_.input[rank] == nullptr) plan.staged = true;
       if (is_read(rank) && block_.input[rank] != nullptr) plan.ends_together = true;
       if (is_written(rank) && block_.output[rank] == nullptr) plan.staged = true;
-      if (block_.rounds[rank] > plan.most_rounds) plan.most_rounds = block_.rounds[rank];
+      if (block_.rounds[rank] > most) most = block_.rounds[rank];
     }
+    plan.rounds = plan.staged ? static_cast<unsigned>(most) : 1;
     if (plan.staged && plan.step == 0) trap("the staging area is smaller than least_staging_bytes");
   }
 
-  // ---- rounds and shares ----
+  // ---- what a round moves ----
 
-  RONDO_DEVICE Range counted_block(int first_count, int of) const {
-    const auto index = static_cast<std::uint64_t>(of);
-    if (first_count == kNoCounts) return {index * operation_.count, operation_.count};
-    Range range{0, launch_.counts[first_count + of]};
-    for (int before = 0; before < of; ++before) range.offset += launch_.counts[first_count + before];
-    return range;
+  RONDO_DEVICE Range whole_share() const {
+    return aligned_part({0, operation_.count}, plan_.element, operation_.channels, static_cast<int>(block_index()));
   }
-  RONDO_DEVICE Range send_block(int of) const { return counted_block(operation_.send_counts, of); }
-  RONDO_DEVICE Range recv_block(int of) const { return counted_block(operation_.recv_counts, of); }
-  RONDO_DEVICE bool sends_blocks() const { return plan_.reads != Reads::own; }  // of rows that cut by blocks
-  RONDO_DEVICE bool receives_blocks() const { return plan_.reads == Reads::own || plan_.reads == Reads::each; }
+  RONDO_DEVICE Range in_round(Range share, unsigned round, bool staged) const {
+    return staged ? clip(share, {std::uint64_t{round} * plan_.step, plan_.step}) : share;
+  }
 
-  // Of something of so many elements, what this block has to move in all.
-  RONDO_DEVICE Range share_of(std::uint64_t count) const {
-    return aligned_part({0, count}, plan_.element, operation_.channels, static_cast<int>(block_index()));
-  }
-  // ... and in one round.
-  RONDO_DEVICE Range in_round(std::uint64_t count, std::uint64_t round, bool staged) const {
-    const Range share = share_of(count);
-    return staged ? clip(share, {round * plan_.step, plan_.step}) : share;
-  }
-  RONDO_DEVICE Range in_round(std::uint64_t count, std::uint64_t round) const {
-    return in_round(count, round, plan_.staged);
-  }
-  RONDO_DEVICE std::uint64_t rounds_of(std::uint64_t count) const {
-    return plan_.step == 0 ? 1 : (share_of(count).count + plan_.step - 1) / plan_.step;
-  }
-  RONDO_DEVICE std::uint64_t own_rounds() const {
-    if (plan_.cut != Cut::blocks) return rounds_of(operation_.count);
-    std::uint64_t rounds = 1;
-    for (int rank = 0; rank < plan_.ranks; ++rank) {
-      const std::uint64_t sent = sends_blocks() ? rounds_of(send_block(rank).count) : 0;
-      const std::uint64_t received = receives_blocks() ? rounds_of(recv_block(rank).count) : 0;
-      rounds = sent > rounds ? sent : rounds;
-      rounds = received > rounds ? received : rounds;
+  // What this rank's task is in a round: places in the buffers that it reads and writes, and in staging areas.
+  struct Places {
+    std::uint64_t from, to, count;  // elements
+    std::uint64_t staged;           // bytes
+  };
+  RONDO_DEVICE Places places(unsigned round) const {
+    if (plan_.cut != Cut::blocks) {
+      const Range range = in_round(whole_share(), round, plan_.staged);
+      const Range mine = plan_.cut == Cut::whole ? range : aligned_part(range, plan_.element, plan_.ranks, plan_.rank);
+      return {mine.offset, mine.offset, mine.count, (mine.offset - range.offset) * plan_.element};
     }
-    return rounds;
+    const bool sends = sends_blocks(plan_);
+    const BlockShare& block = sends ? block_.sends[plan_.rank] : block_.receives[plan_.rank];
+    const Range range = in_round(block.share, round, plan_.staged);
+    const std::uint64_t placed = block.start + range.offset;
+    return {sends ? placed : range.offset, sends ? range.offset : placed, range.count, slot_of(plan_.rank)};
   }
-  // Of the rank that reads or writes it, in a staging area; bytes.
+  // Of all_to_all: what `peer` has for this rank. Its arrival points to the block.
+  RONDO_DEVICE Places places_from(int peer, unsigned round) const {
+    const BlockShare& block = block_.receives[peer];
+    const Range range = in_round(block.share, round, plan_.staged);
+    const std::uint64_t start = peer == plan_.rank ? block_.sends[peer].start : 0;
+    return {start + range.offset, block.start + range.offset, range.count, slot_of(plan_.rank)};
+  }
+
+  // ---- staging: input of epoch e in half e of the area, outputs pushed in that epoch in the other ----
+
+  RONDO_DEVICE std::byte* staging(int rank, std::uint64_t parity) const {
+    return block_.patience.team->windows[0][rank] +
+           (2 * std::uint64_t{block_index()} + (parity & 1)) * plan_.half_bytes;
+  }
+  // Of the rank that reads or writes it; bytes.
   RONDO_DEVICE std::uint64_t slot_of(int rank) const {
     return static_cast<unsigned>(rank) * plan_.step * plan_.element;
   }
 
-  // ---- staging: input of epoch e in half e of the area, output pushed in that epoch in the other ----
-
-  RONDO_DEVICE std::byte* staging(int rank, std::uint64_t parity) const {
-    return launch_.team->windows[0][rank] + (2 * std::uint64_t{block_index()} + (parity & 1)) * plan_.half_bytes;
+  RONDO_DEVICE void list_copy(int index, std::byte* to, const std::byte* from, std::uint64_t count) const {
+    block_.source[index] = from;
+    block_.target[index] = to;
+    block_.bytes[index] = count * plan_.element;
+  }
+  struct List {  // of moves: each from `sources` to `targets`, entry i of the tables onwards
+    int moves = 0, sources = 1, targets = 1;
+    const WindowArithmetic* arithmetic = nullptr;
+  };
+  // By all threads: fills the tables.
+  RONDO_DEVICE List list_moves(int phase, unsigned round) const {
+    if (phase == 0) return stages_input() ? copy_in(round) : List{};
+    if (phase == 2) return stages_output() ? copy_out(round) : List{};
+    if (plan_.cut == Cut::nothing) return {};
+    return plan_.reads == Reads::each ? move_each(round) : move_one(round);
+  }
+  RONDO_DEVICE void run_list(List list) const {
+    if (list.moves == 0) return;
+    block_sync();
+    if (list.arithmetic == nullptr && block_.target[list.targets - 1] == block_.source[0]) {
+      --list.targets;  // a copy onto itself is none
+    }
+    RONDO_NO_UNROLL
+    for (int i = 0; i < list.moves; ++i) {
+      if (block_.bytes[i] == 0 || list.targets == 0) continue;
+      move_window({block_.source + i, block_.target + i, list.sources, list.targets, block_.bytes[i], list.arithmetic});
+    }
   }
 
   // Before anybody is met: that they go in rounds is clear, since this rank stages.
-  RONDO_DEVICE void copy_in(std::uint64_t round, std::uint64_t epoch) const {
-    std::byte* const area = staging(plan_.rank, epoch);
-    if (plan_.cut != Cut::blocks) {
-      const Range range = in_round(operation_.count, round, true);
-      copy(area, operation_.input + range.offset * plan_.element, range.count);
-    } else {
-      for (int reader = 0; reader < plan_.ranks; ++reader) {
-        if (reader == plan_.rank) continue;
-        const Range block = send_block(reader);
-        const Range range = in_round(block.count, round, true);
-        copy(area + slot_of(reader), operation_.input + (block.offset + range.offset) * plan_.element, range.count);
+  RONDO_DEVICE List copy_in(unsigned round) const {
+    std::byte* const area = staging(plan_.rank, epoch(round));
+    const bool blocks = plan_.cut == Cut::blocks;
+    const int copies = blocks ? plan_.ranks : 1;
+    block_sync();
+    RONDO_NO_UNROLL
+    for (int i = static_cast<int>(thread_index()); i < copies; i += static_cast<int>(block_threads())) {
+      if (!blocks) {
+        const Range range = in_round(whole_share(), round, true);
+        list_copy(0, area, operation_.input + range.offset * plan_.element, range.count);
+      } else {
+        const Range range = in_round(block_.sends[i].share, round, true);
+        list_copy(i, area + slot_of(i), operation_.input + (block_.sends[i].start + range.offset) * plan_.element,
+                  i == plan_.rank ? 0 : range.count);
       }
     }
+    return {.moves = copies};
   }
 
   // What the others put there; this rank's own part is in place already.
-  RONDO_DEVICE void copy_out(std::uint64_t round, std::uint64_t epoch) const {
-    const std::byte* const area = staging(plan_.rank, epoch + 1);
-    if (plan_.cut != Cut::blocks) {
-      const Range range = in_round(operation_.count, round);
-      const Range mine = aligned_part(range, plan_.element, plan_.ranks, plan_.rank);
-      const std::uint64_t before = mine.offset - range.offset, after = before + mine.count;
-      std::byte* const output = operation_.output + range.offset * plan_.element;
-      copy(output, area, before);
-      copy(output + after * plan_.element, area + after * plan_.element, range.count - after);
-    } else {
-      for (int writer = 0; writer < plan_.ranks; ++writer) {
-        if (writer == plan_.rank) continue;
-        const Range block = recv_block(writer);
-        const Range range = in_round(block.count, round);
-        copy(operation_.output + (block.offset + range.offset) * plan_.element, area + slot_of(writer), range.count);
+  RONDO_DEVICE List copy_out(unsigned round) const {
+    const std::byte* const area = staging(plan_.rank, epoch(round) + 1);
+    const bool blocks = plan_.cut == Cut::blocks;
+    const int copies = blocks ? plan_.ranks : 2;
+    RONDO_NO_UNROLL
+    for (int i = static_cast<int>(thread_index()); i < copies; i += static_cast<int>(block_threads())) {
+      if (!blocks) {  // before and after the own part
+        const Range range = in_round(whole_share(), round, true);
+        const Range mine = aligned_part(range, plan_.element, plan_.ranks, plan_.rank);
+        const std::uint64_t end = mine.offset + mine.count - range.offset;
+        const std::uint64_t first = i == 0 ? 0 : end;
+        list_copy(i, operation_.output + (range.offset + first) * plan_.element, area + first * plan_.element,
+                  i == 0 ? mine.offset - range.offset : range.count - end);
+      } else {
+        const Range range = in_round(block_.receives[i].share, round, true);
+        list_copy(i, operation_.output + (block_.receives[i].start + range.offset) * plan_.element, area + slot_of(i),
+                  i == plan_.rank ? 0 : range.count);
       }
     }
-  }
-  RONDO_DEVICE void copy(std::byte* to, const std::byte* from, std::uint64_t count) const {
-    copy_bytes(to, from, count * plan_.element);
+    return {.moves = copies};
   }
 
   // ---- moving ----
 
-  // Elements from the start of the buffers that this rank reads and writes; bytes in staging areas.
-  struct Places {
-    std::uint64_t from, to, count, staged;
-  };
-  RONDO_DEVICE Places places(std::uint64_t round) const {
-    if (plan_.cut == Cut::whole) {
-      const Range range = in_round(operation_.count, round);
-      return {range.offset, range.offset, range.count, 0};
-    }
-    if (plan_.cut == Cut::parts) {
-      const Range range = in_round(operation_.count, round);
-      const Range mine = aligned_part(range, plan_.element, plan_.ranks, plan_.rank);
-      return {mine.offset, mine.offset, mine.count, (mine.offset - range.offset) * plan_.element};
-    }
-    const Range block = sends_blocks() ? send_block(plan_.rank) : recv_block(plan_.rank);
-    const Range range = in_round(block.count, round);
-    const std::uint64_t placed = block.offset + range.offset;
-    return {sends_blocks() ? placed : range.offset, sends_blocks() ? range.offset : placed, range.count,
-            slot_of(plan_.rank)};
-  }
-  // Of all_to_all: what `peer` has for this rank. Its arrival points to it.
-  RONDO_DEVICE Places places_of(int peer, std::uint64_t round) const {
-    const Range block = recv_block(peer);
-    const Range range = in_round(block.count, round);
-    const std::uint64_t own = peer == plan_.rank ? send_block(plan_.rank).offset : 0;
-    return {own + range.offset, block.offset + range.offset, range.count, slot_of(plan_.rank)};
-  }
-
-  RONDO_DEVICE const std::byte* source(int rank, const Places& at, std::uint64_t epoch) const {
+  RONDO_DEVICE const std::byte* source(int rank, const Places& at, unsigned round) const {
     if (rank == plan_.rank) return operation_.input + at.from * plan_.element;
     if (block_.input[rank] != nullptr) return block_.input[rank] + at.from * plan_.element;
-    return staging(rank, epoch) + at.staged;
+    return staging(rank, epoch(round)) + at.staged;
   }
-  RONDO_DEVICE std::byte* target(int rank, const Places& at, std::uint64_t epoch) const {
+  RONDO_DEVICE std::byte* target(int rank, const Places& at, unsigned round) const {
     if (rank == plan_.rank) return operation_.output + at.to * plan_.element;
     if (block_.output[rank] != nullptr) return block_.output[rank] + at.to * plan_.element;
-    return staging(rank, epoch + 1) + at.staged;
+    return staging(rank, epoch(round) + 1) + at.staged;
   }
 
-  RONDO_DEVICE void move(std::uint64_t round, std::uint64_t epoch) const {
-    if (plan_.cut == Cut::nothing) return;
-    const bool each = plan_.reads == Reads::each;
-    const int sources = plan_.reads == Reads::fold ? plan_.ranks : 1;
-    const int targets = plan_.writes == Writes::all ? plan_.ranks : 1;
-    const int from = plan_.reads == Reads::root ? plan_.root : plan_.rank;
-    const Places at = each ? Places{} : places(round);
-    for (int i = static_cast<int>(thread_index()); i < plan_.ranks; i += static_cast<int>(block_threads())) {
-      // Every rank begins with another peer: targets behind this rank, the one it copies from last.
-      const int peer = (plan_.rank + 1 + i) % plan_.ranks,
-                skipped = (from - plan_.rank - 1 + plan_.ranks) % plan_.ranks;
-      const int place = i == skipped ? plan_.ranks - 1 : i - (i > skipped ? 1 : 0);
-      const Places here = each ? places_of(i, round) : at;
-      if (each || sources > 1 || i == 0) block_.source[i] = source(each || sources > 1 ? i : from, here, epoch);
-      if (each) {
-        block_.target[i] = target(plan_.rank, here, epoch);
-      } else if (targets > 1) {
-        block_.target[place] = target(peer, here, epoch);
-      } else if (i == 0) {
-        block_.target[0] = target(plan_.writes == Writes::root ? plan_.root : plan_.rank, here, epoch);
-      }
-    }
-    block_sync();
-    const int turns = each ? plan_.ranks : 1;
+  RONDO_DEVICE List move_each(unsigned round) const {
     RONDO_NO_UNROLL
-    for (int turn = 0; turn < turns; ++turn) {
-      if (thread_index() == 0)
-        prepare_move(each ? (plan_.rank + turn) % plan_.ranks : 0, sources, targets, round, at.count);
-      block_sync();
-      if (block_.move.bytes != 0 && block_.move.targets != 0) move_window(block_.move);
-      if (turn + 1 < turns) block_sync();
+    for (int i = static_cast<int>(thread_index()); i < plan_.ranks; i += static_cast<int>(block_threads())) {
+      const int peer = (plan_.rank + i) % plan_.ranks;  // every rank begins with another
+      const Places at = places_from(peer, round);
+      list_copy(i, target(plan_.rank, at, round), source(peer, at, round), at.count);
     }
+    return {.moves = plan_.ranks};
   }
 
-  // By one thread, from the tables. all_to_all: one peer after the other.
-  RONDO_DEVICE void prepare_move(int peer, int sources, int targets, std::uint64_t round, std::uint64_t count) const {
-    WindowMove& move = block_.move;
-    const auto op = static_cast<ReduceOp::Kind>(operation_.op);
-    const bool reduces = plan_.reads == Reads::fold, each = plan_.reads == Reads::each;
-    move.source = block_.source + peer;
-    move.target = block_.target + peer;
-    move.sources = sources;
-    // A copy onto itself is none.
-    move.targets = !reduces && !each && block_.target[targets - 1] == block_.source[0] ? targets - 1 : targets;
-    move.bytes = (each ? places_of(peer, round).count : count) * plan_.element;
-    move.dtype = static_cast<DataType>(operation_.dtype);
-    move.op = reduces ? op : ReduceOp::sum;
-    move.factor = reduces && op == ReduceOp::premultiplied_sum ? block_.factor : nullptr;
-    move.divisor = reduces && op == ReduceOp::average ? static_cast<double>(plan_.ranks) : 1;
+  RONDO_DEVICE List move_one(unsigned round) const {
+    const bool folds = plan_.reads == Reads::fold;
+    const List list{.moves = 1,
+                    .sources = folds ? plan_.ranks : 1,
+                    .targets = plan_.writes == Writes::all ? plan_.ranks : 1,
+                    .arithmetic = folds ? &plan_.arithmetic : nullptr};
+    const Places at = places(round);
+    const int from = plan_.reads == Reads::root ? plan_.root : plan_.rank;
+    RONDO_NO_UNROLL
+    for (int i = static_cast<int>(thread_index()); i < plan_.ranks; i += static_cast<int>(block_threads())) {
+      if (i < list.sources) block_.source[i] = source(folds ? i : from, at, round);
+      if (i < list.targets) block_.target[i] = target(target_rank(i, from), at, round);
+      if (i == 0) block_.bytes[0] = at.count * plan_.element;
+    }
+    return list;
+  }
+  // Every rank begins with another peer; whom it copies from comes last.
+  RONDO_DEVICE int target_rank(int index, int from) const {
+    if (plan_.writes == Writes::own) return plan_.rank;
+    if (plan_.writes == Writes::root) return plan_.root;
+    if (index == plan_.ranks - 1) return from;
+    const int peer = (plan_.rank + 1 + index) % plan_.ranks;
+    const int skipped = (from - plan_.rank - 1 + plan_.ranks) % plan_.ranks;
+    return index < skipped ? peer : (peer + 1) % plan_.ranks;
   }
 
   WindowBlock& block_;
   const WindowPlan& plan_;
-  const Launch& launch_;
   const Operation& operation_;
 };
 
 // Blocks beyond the channels of an operation have nothing to do with it but count.
 RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch, const Operation& operation,
-                                       std::uint64_t sequence, std::uint64_t& epoch) {
+                                       std::uint64_t sequence) {
   Signature signature = operation.signature;
   if (signature.sequence == 0) signature.sequence = sequence;
   block_sync();  // the operation before is over for all threads
-  const WindowOperation window(block, launch, operation);
   if (thread_index() == 0) {
     block.patience.operation = signature;
     if (block_index() == 0) write_history(*launch.team, signature);
-    window.prepare();
+    plan_operation(block, *launch.team, operation);
   }
   if (block_index() >= operation.channels) return true;
   block_sync();
-  return window.run(key_of(signature), epoch);
+  if (block.plan.cut == Cut::blocks) {
+    if (sends_blocks(block.plan)) plan_blocks(block.sends, launch, operation, operation.send_counts);
+    if (receives_blocks(block.plan)) plan_blocks(block.receives, launch, operation, operation.recv_counts);
+    block_sync();
+  }
+  if (!WindowOperation(block).run()) return false;
+  block_sync();
+  if (thread_index() == 0) block.epoch += block.plan.rounds * (block.plan.ends_together ? 2u : 1u);
+  return true;
 }
 
 RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_SHARED(WindowBlock, block);
   const Team& team = *launch.team;
   RegionHeader& header = own_header(team);
-  const std::uint64_t latest = latest_sequence(team);
-  std::uint64_t epoch = load<std::uint64_t>(&header.block_epoch[block_index()]);
-  bool alive = load<std::uint64_t>(&header.failed) == 0;
+  bool alive = true;
   if (thread_index() == 0) {
     block.patience = {&team, timer_ns(), launch.timeout_ns, {}, Protocol::simple, true};
+    block.epoch = load<std::uint64_t>(&header.block_epoch[block_index()]);
+    alive = load_relaxed(&header.failed) == 0;
   }
-  alive = !block_or(!alive);  // another block may fail meanwhile
-  const auto operations = static_cast<std::uint64_t>(launch.operations);
-  for (std::uint64_t i = 0; i < operations && alive; ++i) {
-    alive = run_window_operation(block, launch, launch.operation[i], latest + i + 1, epoch);
+  alive = !block_or(!alive);  // one look for all: another block may fail meanwhile
+  RONDO_NO_UNROLL
+  for (int i = 0; i < launch.operations && alive; ++i) {
+    alive =
+        run_window_operation(block, launch, launch.operation[i], latest_sequence(team) + static_cast<unsigned>(i) + 1);
   }
   block_sync();
-  advance_sequence(team, latest + operations);
-  if (thread_index() != 0) return;
-  store<std::uint64_t>(&header.block_epoch[block_index()], epoch);
-  if (!alive) store_relaxed(&header.failed, 1);
+  if (thread_index() == 0) store<std::uint64_t>(&header.block_epoch[block_index()], block.epoch);
+  const std::uint64_t latest = latest_sequence(team) + static_cast<unsigned>(launch.operations);
+  block_sync();
+  advance_sequence(team, latest);
+  if (!alive && thread_index() == 0) store_relaxed(&header.failed, 1);
 }
 
 }  // namespace rondo::kernels::device::inline RONDO_SEAM

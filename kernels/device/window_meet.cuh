@@ -3,6 +3,7 @@
 // theirs. Meetings are counted by epochs that outlive the kernel; a line is written again two epochs later, and by then
 // everybody has read it, because everybody always waits for everybody.
 #pragma once
+#include "kernels/algorithms/ranges.hpp"
 #include "kernels/device/wait.cuh"
 #include "kernels/device/window_move.cuh"
 #include "kernels/device/window_table.hpp"
@@ -14,24 +15,34 @@ struct WindowPlan {  // of an operation, by one thread: the same for all
   Writes writes;
   Cut cut;
   int rank, ranks, root;
-  unsigned element;           // bytes
-  std::uint64_t half_bytes;   // of this block's staging area
-  std::uint64_t step;         // elements of a round, of each block where the message is cut into blocks
-  std::uint64_t most_rounds;  // of all ranks, if they go in rounds
-  bool staged;                // somebody's buffer is in no window: all ranks go in rounds
-  bool ends_together;         // a second meeting, after the moves
+  unsigned element;          // bytes
+  std::uint64_t half_bytes;  // of this block's staging area
+  std::uint64_t step;        // elements of a round, of each block where the message is cut into blocks
+  unsigned rounds;           // of all ranks
+  WindowArithmetic arithmetic;
+  bool staged;         // somebody's buffer is in no window: all ranks go in rounds
+  bool ends_together;  // a second meeting, after the moves
+};
+
+// This block's share of one rank's block of a buffer; elements.
+struct BlockShare {
+  std::uint64_t start;  // of the rank's block, from the start of the buffer
+  Range share;          // from the start of the rank's block
 };
 
 struct WindowBlock {  // in shared memory; the tables: entry p by the thread that meets rank p
   Patience patience;
+  Operation operation;  // of the launch: kept here, the kernel's argument would be kept in registers
   WindowPlan plan;
-  WindowMove move;
+  std::uint64_t epoch;  // of the latest meeting before the operation
+  BlockShare sends[kMaxRanks], receives[kMaxRanks];
   const std::byte* input[kMaxRanks];  // of each rank, for this rank to read; null: staged
   std::byte* output[kMaxRanks];       // of each rank; null: staged
   double factor[kMaxRanks];
   std::uint64_t rounds[kMaxRanks];
   const std::byte* source[kMaxRanks];  // of the moves in progress
   std::byte* target[kMaxRanks];
+  std::uint64_t bytes[kMaxRanks];
 };
 
 struct ArrivalWords {
@@ -77,12 +88,14 @@ RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, F&& offset_
   const Team& team = *block.patience.team;
   bool met = true;
   block_sync();
+  RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
     if (peer == team.rank) continue;
     Arrival arrival = own;
     arrival.send_offset += offset_for(peer);
     post_arrival(arrival_at(team, peer, own.epoch, team.rank), arrival);
   }
+  RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
     Arrival theirs = own;
     if (peer != team.rank) {
@@ -117,9 +130,11 @@ RONDO_DEVICE bool meet_again(const WindowBlock& block, std::uint64_t epoch) {
   const Team& team = *block.patience.team;
   bool met = true;
   block_sync();
+  RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
     if (peer != team.rank) store_release(&arrival_at(team, peer, epoch, team.rank)->epoch, epoch);
   }
+  RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size && met;
        peer += static_cast<int>(block_threads())) {
     if (peer != team.rank) met = wait_for_arrival(block, peer, epoch);

@@ -7,15 +7,19 @@
 
 namespace rondo::kernels::device::inline RONDO_SEAM {
 
-struct WindowMove {  // the same for all threads; tables in shared memory or the kernel's argument
+struct WindowArithmetic {  // of an operation
+  DataType dtype;
+  ReduceOp::Kind op;
+  const double* factor;  // of each source, for premultiplied_sum; else null
+  double divisor;        // for average; else 1
+};
+
+struct WindowMove {  // the same for all threads; tables in shared memory
   const std::byte* const* source;
   std::byte* const* target;
   int sources, targets;
   std::uint64_t bytes;
-  DataType dtype;
-  ReduceOp::Kind op;     // sum where there is nothing to reduce
-  const double* factor;  // of each source, for premultiplied_sum; else null
-  double divisor;        // for average; else 1
+  const WindowArithmetic* arithmetic;  // null where there is nothing to reduce
 };
 
 inline constexpr int kBatch = 8;
@@ -29,7 +33,7 @@ struct FoldCarry {
 // words[i]: source `first + i`, modulo `sources`; where it is the last one, becomes the result of its column.
 template <int kWords>
 RONDO_DEVICE void fold_words(const WindowMove& move, u64x2 (&words)[kWords], int first, FoldCarry& carry) {
-  with_element(move.dtype, move.op, [&](auto element, auto by) {
+  with_element(move.arithmetic->dtype, move.arithmetic->op, [&](auto element, auto by) {
     using E = decltype(element);
     using Sum = Accumulator<E, decltype(by), u64x2>;
     Sum sum;
@@ -37,6 +41,13 @@ RONDO_DEVICE void fold_words(const WindowMove& move, u64x2 (&words)[kWords], int
     __builtin_memcpy(static_cast<void*>(&sum), &carry, sizeof(Sum));
     int source = first;
     const auto fold = [&](u64x2& word) {
+      if constexpr (kFloating<typename E::Value> && __is_same(decltype(by), kernels::Sum)) {  // first touch
+        if (move.arithmetic->factor != nullptr) {
+          auto values = Values<E, u64x2>::of(word);
+          values.multiply(move.arithmetic->factor[source]);
+          word = values.bits();
+        }
+      }
       if (source == 0) {
         sum.start(word);
       } else {
@@ -44,8 +55,8 @@ RONDO_DEVICE void fold_words(const WindowMove& move, u64x2 (&words)[kWords], int
       }
       if (++source != move.sources) return;
       source = 0;
-      if constexpr (E::kSmall) {  // divided before it is rounded
-        if (move.divisor != 1) sum.divide(move.divisor);
+      if constexpr (kFloating<typename E::Value> && __is_same(decltype(by), kernels::Sum)) {  // before it is rounded
+        if (move.arithmetic->divisor != 1) sum.divide(move.arithmetic->divisor);
       }
       word = sum.bits();
     };
@@ -66,15 +77,17 @@ RONDO_DEVICE void fold_words(const WindowMove& move, u64x2 (&words)[kWords], int
   });
 }
 
-// Averages of other types; after fold_words.
-RONDO_DEVICE bool divides_words(const WindowMove& move) {
-  return move.divisor != 1 && move.dtype != DataType::f16 && move.dtype != DataType::bf16 &&
-         move.dtype != DataType::f8e4m3 && move.dtype != DataType::f8e5m2;
+// Integers are scaled by functions of their own, which have no place among words in flight.
+RONDO_DEVICE bool scales_integers(const WindowMove& move) {
+  if (move.arithmetic == nullptr || (move.arithmetic->factor == nullptr && move.arithmetic->divisor == 1)) return false;
+  const DataType dtype = move.arithmetic->dtype;
+  return dtype == DataType::i8 || dtype == DataType::u8 || dtype == DataType::i32 || dtype == DataType::u32 ||
+         dtype == DataType::i64 || dtype == DataType::u64;
 }
 
 // Where a thread is among the (column, source) pairs of a piece.
 struct PairCursor {
-  std::uint64_t column;
+  unsigned column;
   int source;
   RONDO_DEVICE void advance(int sources, unsigned stride) {
     if (++source != sources) return;
@@ -84,7 +97,7 @@ struct PairCursor {
 };
 
 // `columns` vectors from `offset` on; every pointer is a multiple of 16 there.
-RONDO_DEVICE void move_vectors(const WindowMove& move, std::uint64_t offset, std::uint64_t columns) {
+RONDO_DEVICE void move_vectors(const WindowMove& move, std::uint64_t offset, unsigned columns) {
   PairCursor next{thread_index(), 0};
   FoldCarry carry{};
   while (next.column < columns) {
@@ -92,27 +105,17 @@ RONDO_DEVICE void move_vectors(const WindowMove& move, std::uint64_t offset, std
     PairCursor at = next;
     RONDO_UNROLL
     for (int i = 0; i < kBatch; ++i) {
-      if (at.column < columns) words[i] = load<u64x2>(move.source[at.source] + offset + at.column * kVector);
+      if (at.column < columns)
+        words[i] = load<u64x2>(move.source[at.source] + offset + std::uint64_t{at.column} * kVector);
       at.advance(move.sources, block_threads());
     }
-    if (move.factor != nullptr) {
-      at = next;
-      RONDO_UNROLL
-      for (int i = 0; i < kBatch; ++i) {
-        words[i] = multiply(move.dtype, words[i], move.factor[at.source]);
-        at.advance(move.sources, block_threads());
-      }
-    }
-    if (move.sources > 1) fold_words(move, words, next.source, carry);
-    if (divides_words(move)) {
-      RONDO_UNROLL
-      for (int i = 0; i < kBatch; ++i) words[i] = divide(move.dtype, words[i], move.divisor);
-    }
+    if (move.arithmetic != nullptr) fold_words(move, words, next.source, carry);
     RONDO_UNROLL
     for (int i = 0; i < kBatch; ++i) {
       if (next.column < columns && next.source == move.sources - 1) {
+        RONDO_NO_UNROLL
         for (int to = 0; to < move.targets; ++to) {
-          store<u64x2>(move.target[to] + offset + next.column * kVector, words[i]);
+          store<u64x2>(move.target[to] + offset + std::uint64_t{next.column} * kVector, words[i]);
         }
       }
       next.advance(move.sources, block_threads());
@@ -123,6 +126,7 @@ RONDO_DEVICE void move_vectors(const WindowMove& move, std::uint64_t offset, std
 // At most 16 bytes, in pieces of `width`, a power of two that divides both.
 RONDO_DEVICE_CALL u64x2 load_pieces(const std::byte* p, unsigned bytes, unsigned width) {
   std::uint64_t half[2] = {0, 0};
+  RONDO_NO_UNROLL
   for (unsigned i = 0; i < bytes; i += width) {
     std::uint64_t piece = 0;
     if (width == 8) {
@@ -143,6 +147,7 @@ RONDO_DEVICE_CALL u64x2 load_pieces(const std::byte* p, unsigned bytes, unsigned
   return {half[0], half[1]};
 }
 RONDO_DEVICE_CALL void store_pieces(std::byte* p, u64x2 value, unsigned bytes, unsigned width) {
+  RONDO_NO_UNROLL
   for (unsigned i = 0; i < bytes; i += width) {
     const std::uint64_t piece = i < 8 ? value.x >> (8 * i) : value.y >> (8 * (i - 8));
     if (width == 8) {
@@ -159,18 +164,25 @@ RONDO_DEVICE_CALL void store_pieces(std::byte* p, u64x2 value, unsigned bytes, u
 
 // Bytes [offset, end) in columns of up to 16 bytes, accessed by what all pointers are a multiple of (`alignment`).
 RONDO_DEVICE void move_pieces(const WindowMove& move, std::uint64_t offset, std::uint64_t end, unsigned alignment) {
+  RONDO_NO_UNROLL
   for (std::uint64_t at = offset + thread_index() * std::uint64_t{kVector}; at < end; at += block_threads() * kVector) {
     const unsigned bytes = end - at < kVector ? static_cast<unsigned>(end - at) : kVector;
     const unsigned bits = alignment | bytes | static_cast<unsigned>(at);
     const unsigned width = bits & (~bits + 1);
     FoldCarry carry{};
     u64x2 words[1];
+    RONDO_NO_UNROLL
     for (int source = 0; source < move.sources; ++source) {
       words[0] = load_pieces(move.source[source] + at, bytes, width);
-      if (move.factor != nullptr) words[0] = multiply(move.dtype, words[0], move.factor[source]);
-      if (move.sources > 1) fold_words(move, words, source, carry);
+      const bool scales = scales_integers(move);
+      const WindowArithmetic* const with = move.arithmetic;
+      if (scales && with->factor != nullptr) words[0] = multiply(with->dtype, words[0], with->factor[source]);
+      if (with != nullptr) fold_words(move, words, source, carry);
+      if (scales && with->divisor != 1 && source + 1 == move.sources) {
+        words[0] = divide(with->dtype, words[0], with->divisor);
+      }
     }
-    if (divides_words(move)) words[0] = divide(move.dtype, words[0], move.divisor);
+    RONDO_NO_UNROLL
     for (int to = 0; to < move.targets; ++to) store_pieces(move.target[to] + at, words[0], bytes, width);
   }
 }
@@ -180,62 +192,30 @@ RONDO_DEVICE unsigned low_bits(const std::byte* p) {
 }
 
 // By all threads of the block. Sources and targets may be the same memory, but overlap no other way.
-RONDO_DEVICE_CALL void move_window(const WindowMove& move) {
+RONDO_DEVICE void move_window(const WindowMove& move) {
   unsigned all = 8, differing = 0;  // pieces are of 8 bytes at most
   const unsigned start = low_bits(move.source[0]);
+  RONDO_NO_UNROLL
   for (int i = 0; i < move.sources; ++i) {
     all |= low_bits(move.source[i]);
     differing |= low_bits(move.source[i]) ^ start;
   }
+  RONDO_NO_UNROLL
   for (int i = 0; i < move.targets; ++i) {
     all |= low_bits(move.target[i]);
     differing |= low_bits(move.target[i]) ^ start;
   }
   std::uint64_t head = (kVector - start) % kVector;
   std::uint64_t columns = 0;
-  if (differing == 0 && move.bytes >= head + kVector) {
+  if (differing == 0 && !scales_integers(move) && move.bytes >= head + kVector) {
     columns = (move.bytes - head) / kVector;
-    move_vectors(move, head, columns);
+    move_vectors(move, head, static_cast<unsigned>(columns));
   } else {
     head = 0;
   }
   RONDO_NO_UNROLL
   for (int side = head == 0 ? 1 : 0; side < 2; ++side) {  // one place in the code for both ends
     move_pieces(move, side == 0 ? 0 : head + columns * kVector, side == 0 ? head : move.bytes, all);
-  }
-}
-
-// A plain copy, by all threads of the block.
-RONDO_DEVICE_CALL void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
-  const unsigned all = low_bits(from) | low_bits(to) | 8;
-  std::uint64_t head = (kVector - low_bits(from)) % kVector;
-  std::uint64_t body = 0;
-  if (low_bits(from) == low_bits(to) && bytes >= head + kVector) {
-    body = (bytes - head) / kVector * kVector;
-  } else {
-    head = 0;
-  }
-  const std::uint64_t stride = block_threads() * std::uint64_t{kVector};
-  for (std::uint64_t at = thread_index() * std::uint64_t{kVector}; at < body; at += kBatch * stride) {
-    u64x2 words[kBatch]{};
-    RONDO_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      if (at + i * stride < body) words[i] = load<u64x2>(from + head + at + i * stride);
-    }
-    RONDO_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      if (at + i * stride < body) store<u64x2>(to + head + at + i * stride, words[i]);
-    }
-  }
-  RONDO_NO_UNROLL
-  for (int side = head == 0 ? 1 : 0; side < 2; ++side) {
-    const std::uint64_t end = side == 0 ? head : bytes;
-    std::uint64_t at = (side == 0 ? 0 : head + body) + thread_index() * std::uint64_t{kVector};
-    for (; at < end; at += stride) {
-      const unsigned left = end - at < kVector ? static_cast<unsigned>(end - at) : kVector;
-      const unsigned bits = all | left | static_cast<unsigned>(at);
-      store_pieces(to + at, load_pieces(from + at, left, bits & (~bits + 1)), left, bits & (~bits + 1));
-    }
   }
 }
 

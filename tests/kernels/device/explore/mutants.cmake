@@ -124,6 +124,7 @@ rondo_mutant(wait_relaxed window races 200 kernels/device/wait.cuh
 
 rondo_mutant(meeting_without_first_barrier window schedules 200 kernels/device/window_meet.cuh
   "  block_sync();
+  RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
     if (peer != team.rank) store_release"
   "  for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
@@ -136,6 +137,14 @@ rondo_mutant(meeting_without_last_barrier window schedules 200 kernels/device/wi
   "    if (peer != team.rank) met = wait_for_arrival(block, peer, epoch);
   }
   return met;")
+
+rondo_mutant(staging_has_one_half window schedules 200 kernels/device/window.cuh
+  "(2 * std::uint64_t{block_index()} + (parity & 1)) * plan_.half_bytes"
+  "(2 * std::uint64_t{block_index()}) * plan_.half_bytes")
+
+rondo_mutant(one_shot_in_place_is_shared window schedules 200 kernels/device/window.cuh
+  "operation_.send_window >= 0 && !(plan_.cut == Cut::whole && operation_.input == operation_.output)"
+  "operation_.send_window >= 0")
 
 rondo_mutant(no_second_meeting window schedules 200 kernels/device/window.cuh
   "if (is_read(rank) && block_.input[rank] != nullptr) plan.ends_together = true;"
