@@ -20,52 +20,18 @@ struct Simple {
   RONDO_DEVICE_CALL static bool move(const FifoBlock& block) {
     const Slice& slice = block.slice;
     const unsigned threads = block_threads();
-    const std::uint32_t bytes = slice.bytes, vectors = (bytes + 15) / 16;
-    const std::byte* local = slice.local;
-    std::byte* const store_at = slice.store;
-    const bool receives = slice.from_slot != nullptr, sends = slice.to_slot != nullptr;
-    const std::byte* received = receives ? slice.from_slot + kLine : nullptr;
-    std::byte* const sent = sends ? slice.to_slot + kLine : nullptr;
-    const bool wide = is_aligned(local, 16) && is_aligned(store_at, 16);
-    for (std::uint32_t first = thread_index(); first < vectors; first += kBatch * threads) {
+    const Ends ends(slice);
+    for (std::uint32_t first = thread_index(); first * 16 < ends.bytes; first += kBatch * threads) {
       u64x2 value[kBatch], mine[kBatch];
-      const bool whole = wide && (first + (kBatch - 1) * threads + 1) * 16 <= bytes;
-      if (whole) {
-        RONDO_UNROLL
-        for (unsigned k = 0; k < kBatch; ++k) {
-          value[k] = mine[k] = {0, 0};
-          if (receives) value[k] = load<u64x2>(received + (first + k * threads) * 16);
-        }
-        RONDO_UNROLL
-        for (unsigned k = 0; k < kBatch; ++k) {
-          if (local != nullptr) mine[k] = load<u64x2>(local + (first + k * threads) * 16);
-        }
-      } else {
-        RONDO_UNROLL
-        for (unsigned k = 0; k < kBatch; ++k) {
-          const std::uint32_t at = (first + k * threads) * 16;
-          value[k] = mine[k] = {0, 0};
-          if (receives && at < bytes) value[k] = load<u64x2>(received + at);
-          if (local != nullptr && at < bytes) mine[k] = load_vector(local + at, bytes - at);
-        }
-      }
+      const bool whole = ends.wide && (first + (kBatch - 1) * threads + 1) * 16 <= ends.bytes;
+      load_batch(ends, first, whole, value, mine);
       compute(block, slice, value, mine);
-      RONDO_UNROLL
-      for (unsigned k = 0; k < kBatch; ++k) {
-        const std::uint32_t at = (first + k * threads) * 16;
-        if (at >= bytes) continue;
-        if (sends) store<u64x2>(sent + at, value[k]);
-        if (store_at == nullptr) continue;
-        if (whole) {
-          store<u64x2>(store_at + at, value[k]);
-        } else {
-          store_vector(store_at + at, bytes - at, value[k]);
-        }
-      }
+      store_batch(ends, first, whole, value);
     }
     if (thread_index() + 1 != threads) return true;
-    if (sends) write_header(*reinterpret_cast<SlotHeader*>(slice.to_slot), slice.signature, slice.to_step, bytes);
-    return !receives || check_header(block, slice.from_slot, slice.from, slice.from_step, slice.signature, bytes);
+    if (ends.sent != nullptr) write_header(slice);
+    return ends.received == nullptr ||
+           check_header(block, slice.from_slot, slice.from, slice.from_step, slice.signature, ends.bytes);
   }
 
   RONDO_DEVICE static void post(std::uint64_t* word, std::uint64_t step) { store_release(word, step + 1); }
@@ -92,11 +58,66 @@ struct Simple {
  private:
   static constexpr unsigned kBatch = 4;  // 16-byte loads in flight, of each source
 
-  RONDO_DEVICE static void write_header(SlotHeader& header, const Signature& signature, std::uint64_t step,
-                                        std::uint64_t bytes) {
-    header.signature = signature;
-    header.step = step;
-    header.bytes = bytes;
+  struct Ends {  // of a slice, in registers; null: none
+    const std::byte *local, *received;
+    std::byte *store, *sent;
+    std::uint32_t bytes;
+    bool wide;  // the user's memory is aligned to 16 bytes
+    RONDO_DEVICE explicit Ends(const Slice& slice)
+        : local(slice.local),
+          received(slice.from_slot == nullptr ? nullptr : slice.from_slot + kLine),
+          store(slice.store),
+          sent(slice.to_slot == nullptr ? nullptr : slice.to_slot + kLine),
+          bytes(slice.bytes),
+          wide(is_aligned(local, 16) && is_aligned(store, 16)) {}
+  };
+
+  // The vectors first, first + threads, ... `whole`: all of them, without a look at lengths and alignments.
+  RONDO_DEVICE static void load_batch(const Ends& ends, std::uint32_t first, bool whole, u64x2 (&value)[kBatch],
+                                      u64x2 (&mine)[kBatch]) {
+    const unsigned threads = block_threads();
+    if (whole) {
+      RONDO_UNROLL
+      for (unsigned k = 0; k < kBatch; ++k) {
+        value[k] = mine[k] = {0, 0};
+        if (ends.received != nullptr) value[k] = load<u64x2>(ends.received + (first + k * threads) * 16);
+      }
+      RONDO_UNROLL
+      for (unsigned k = 0; k < kBatch; ++k) {
+        if (ends.local != nullptr) mine[k] = load<u64x2>(ends.local + (first + k * threads) * 16);
+      }
+      return;
+    }
+    RONDO_UNROLL
+    for (unsigned k = 0; k < kBatch; ++k) {
+      const std::uint32_t at = (first + k * threads) * 16;
+      value[k] = mine[k] = {0, 0};
+      if (at >= ends.bytes) continue;
+      if (ends.received != nullptr) value[k] = load<u64x2>(ends.received + at);
+      if (ends.local != nullptr) mine[k] = load_vector(ends.local + at, ends.bytes - at);
+    }
+  }
+  RONDO_DEVICE static void store_batch(const Ends& ends, std::uint32_t first, bool whole,
+                                       const u64x2 (&value)[kBatch]) {
+    RONDO_UNROLL
+    for (unsigned k = 0; k < kBatch; ++k) {
+      const std::uint32_t at = (first + k * block_threads()) * 16;
+      if (at >= ends.bytes) continue;
+      if (ends.sent != nullptr) store<u64x2>(ends.sent + at, value[k]);
+      if (ends.store == nullptr) continue;
+      if (whole) {
+        store<u64x2>(ends.store + at, value[k]);
+      } else {
+        store_vector(ends.store + at, ends.bytes - at, value[k]);
+      }
+    }
+  }
+
+  RONDO_DEVICE static void write_header(const Slice& slice) {
+    SlotHeader& header = *reinterpret_cast<SlotHeader*>(slice.to_slot);
+    header.signature = slice.signature;
+    header.step = slice.to_step;
+    header.bytes = slice.bytes;
   }
   RONDO_DEVICE_CALL static bool check_header(const FifoBlock& block, const std::byte* slot, int peer,
                                              std::uint64_t step, const Signature& mine, std::uint64_t bytes) {
