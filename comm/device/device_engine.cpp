@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kPatience = 1000ms;  // with kernels that are nearly done
 constexpr std::chrono::milliseconds kDrain = 5000ms;     // with kernels that were told to end
 constexpr std::chrono::milliseconds kReportAfter = 2000ms;
+constexpr std::chrono::milliseconds kSuspicion = 1000ms;  // that a kernel waits for a rank that has left
 
 bool is_message(const Call& call) { return call.collective == Collective::send || call.collective == Collective::recv; }
 
@@ -307,10 +308,12 @@ void DeviceEngine::look_at_wait() {
   log::warn("{}", report_of(*waiting, *parts_.team, waited));
 }
 
-// What a departed rank had sent is there, so a second look that finds us still waiting is enough.
+// What a departed rank had sent is there, so we do not wait for long any more unless it had not. Kernels do not say
+// when they stop waiting.
 void DeviceEngine::look_for_departure(const Waiting& waiting) {
   if (waiting.peer == rank_ || !parts_.team->departed(waiting.peer)) return;
-  if (suspect_ == waiting.peer) {
+  if (suspect_ != waiting.peer) suspected_since_ = Clock::now();
+  if (suspect_ == waiting.peer && Clock::now() - suspected_since_ > kSuspicion) {
     const Error error = departure_of(waiting, *parts_.team);
     parts_.team->fail(error.error_code(), error.culprit(), error.what());
   }

@@ -116,6 +116,7 @@ class DeviceEngine {
   Clock::time_point waiting_since_;
   bool reported_ = false, announced_ = false;
   int suspect_ = -1;
+  Clock::time_point suspected_since_;
   Watcher watcher_;  // last: its thread uses everything above
 };
 

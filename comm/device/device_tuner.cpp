@@ -125,6 +125,8 @@ class Chooser {
 
   bool take(const TunerRow& row, KernelKind kernel, std::string_view algorithm) {
     if (row.pattern != shape_.pattern || !available(kernel)) return false;
+    // Each pair's counts are its own, and only links carry them for the other end to compare.
+    if (kernel == window && shape_.pattern == Pattern::all_to_all && shape_.variable_counts) return false;
     const int id = find(kernel, shape_.pattern, algorithm);
     if (id == kNoAlgorithm) return false;
     const kernels::AlgorithmRow& found = row_of(kernel, id);

@@ -17,9 +17,10 @@
 
 namespace rondo::test {
 
-enum class Kind { local, shm, tcp, pairs };  // pairs: nodes of two ranks, shared memory within, sockets between
+// pairs: nodes of two ranks, shared memory within, sockets between. sim: local, on simulated devices.
+enum class Kind { local, shm, tcp, pairs, sim };
 inline const char* name_of(Kind kind) {
-  constexpr const char* kNames[] = {"local", "shm", "tcp", "pairs"};
+  constexpr const char* kNames[] = {"local", "shm", "tcp", "pairs", "sim"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 inline std::ostream& operator<<(std::ostream& out, Kind kind) { return out << name_of(kind); }
@@ -40,7 +41,8 @@ class Setting {
 using Body = std::function<void(Communicator&)>;
 
 inline std::vector<std::exception_ptr> run_world(Kind kind, int size, Options options, const Body& body) {
-  if (kind == Kind::local) return run_ranks(size, options, body);
+  if (kind == Kind::sim) options.device = Device::sim();
+  if (kind == Kind::local || kind == Kind::sim) return run_ranks(size, options, body);
   const auto store = std::make_shared<LocalStore>();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
