@@ -48,12 +48,18 @@ stage_environment() {
 
 # ---- tests ----
 
-stage_tests() {
-  local name program arguments
-  while read -r name program arguments; do
-    # shellcheck disable=SC2086 # arguments are words
-    run "$name" 240 "$bin/on_gpu" $($rehearse && echo --sim) "$bin/$program" $arguments || true
-  done <"$bin/gpu_tests.txt"
+stage_tests() { run_listed gpu_tests.txt; }
+
+run_listed() { # file of lines "name program arguments..."
+  local name program words
+  if [[ ! -s $bin/$1 ]]; then
+    record "$1" skip 0 'this build has no such tests'
+    return
+  fi
+  while read -r name program words; do
+    read -r -a words <<<"$words"
+    run "$name" 240 "$bin/on_gpu" $($rehearse && echo --sim) "$bin/$program" "${words[@]}" || true
+  done <"$bin/$1"
 }
 
 # ---- compute-sanitizer ----
@@ -163,17 +169,7 @@ stage_bench_processes() {
 
 # ---- failures ----
 
-stage_refusal_and_abort() {
-  local name program arguments
-  if [[ ! -s $bin/gpu_failures.txt ]]; then
-    record failures skip 0 'this build has no such tests'
-    return
-  fi
-  while read -r name program arguments; do
-    # shellcheck disable=SC2086
-    run "$name" 240 "$bin/on_gpu" $($rehearse && echo --sim) "$bin/$program" $arguments || true
-  done <"$bin/gpu_failures.txt"
-}
+stage_refusal_and_abort() { run_listed gpu_failures.txt; }
 
 # ---- training ----
 

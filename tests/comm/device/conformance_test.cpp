@@ -7,6 +7,7 @@
 
 #include "tests/comm/device/calls.hpp"
 #include "tests/comm/stress/worlds.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/pairwise.hpp"
 
 using namespace rondo;
@@ -58,7 +59,7 @@ void check_case(const How& setting, const CallCase& c) {
   INFO(what);
   const auto expected = run_case(setting.world, on(Device::cpu(), Determinism::reproducible), c);
   const Setting algorithm("RONDO_ALGORITHM", setting.algorithm), protocol("RONDO_PROTOCOL", setting.protocol);
-  const auto got = run_case(setting.world, on(Device::sim(), setting.determinism), c);
+  const auto got = run_case(setting.world, on(device_under_test(), setting.determinism), c);
   for (std::size_t rank = 0; rank < got.size(); ++rank) {
     const auto differ = std::mismatch(got[rank].begin(), got[rank].end(), expected[rank].begin());
     INFO("rank " << rank << " byte " << differ.first - got[rank].begin() << " of " << got[rank].size());

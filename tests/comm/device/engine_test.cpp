@@ -18,11 +18,11 @@ namespace {
 std::atomic<int> launches{0};
 const cuda::Api& counting_api() {
   static const cuda::Api api = [] {
-    cuda::Api copy = cuda::soft_api();
+    cuda::Api copy = api_under_test();
     copy.LaunchKernel = [](const void* kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
                            cudaStream_t stream) {
       ++launches;
-      return cuda::soft_api().LaunchKernel(kernel, grid, block, arguments, shared, stream);
+      return api_under_test().LaunchKernel(kernel, grid, block, arguments, shared, stream);
     };
     return copy;
   }();

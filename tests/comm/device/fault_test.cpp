@@ -36,7 +36,7 @@ const std::vector<Wrong>& wrongs() {
 
 }  // namespace
 
-TEST_CASE("device communicators: a mismatch reaches every rank and names both ranks and the field") {
+TEST_CASE("device communicators: a mismatch reaches every rank and names both ranks and the field", "[faults]") {
   const std::size_t which = GENERATE(0u, 1u, 2u, 3u, 4u, 5u);
   const int culprit = GENERATE(0, 2);
   const auto begun = Clock::now();
@@ -60,7 +60,7 @@ TEST_CASE("device communicators: a mismatch reaches every rank and names both ra
   }
 }
 
-TEST_CASE("device communicators: messages that differ name both ranks and the field") {
+TEST_CASE("device communicators: messages that differ name both ranks and the field", "[faults]") {
   const bool other_count = GENERATE(false, true);
   const auto errors = run_ranks(2, on_sim(), [&](Communicator& comm) {
     const DeviceMemory memory(comm.device(), 400);
@@ -77,7 +77,7 @@ TEST_CASE("device communicators: messages that differ name both ranks and the fi
   }
 }
 
-TEST_CASE("device communicators: a deadline passes, and who is missing is named") {
+TEST_CASE("device communicators: a deadline passes, and who is missing is named", "[faults]") {
   const auto errors = run_ranks(3, on_sim(500ms), [](Communicator& comm) {
     const DeviceMemory memory(comm.device(), 400);
     if (comm.rank() == 1) {  // waits for the failure that the others find, for a while
@@ -98,7 +98,7 @@ TEST_CASE("device communicators: a deadline passes, and who is missing is named"
   }
 }
 
-TEST_CASE("device communicators: abort() from another thread ends what runs, and the stream goes on") {
+TEST_CASE("device communicators: abort() from another thread ends what runs, and the stream goes on", "[faults]") {
   auto ranks = Communicator::local(2, on_sim());
   Communicator& comm = ranks[0];
   const DeviceStream stream(comm.device());
@@ -115,10 +115,11 @@ TEST_CASE("device communicators: abort() from another thread ends what runs, and
   CHECK(code_of(work.error()) == ErrorCode::aborted);
   CHECK_THROWS_AS(ranks[1].barrier(), Error);
   stream.synchronize();
-  CHECK(cuda::soft_api().StreamQuery(static_cast<cudaStream_t>(stream.get())) == cudaSuccess);
+  CHECK(api_under_test().StreamQuery(static_cast<cudaStream_t>(stream.get())) == cudaSuccess);
 }
 
-TEST_CASE("device communicators: one destroyed while its kernels wait ends soon, and the peer learns of it") {
+TEST_CASE("device communicators: one destroyed while its kernels wait ends soon, and the peer learns of it",
+          "[faults]") {
   auto ranks = Communicator::local(3, on_sim());
   const DeviceMemory memory(ranks[0].device(), 400);
   ranks[0].all_reduce(memory.data(), memory.data(), 100, DataType::f32, ReduceOp::sum);
@@ -128,7 +129,7 @@ TEST_CASE("device communicators: one destroyed while its kernels wait ends soon,
   CHECK_THROWS_AS(ranks[1].check(), Error);
 }
 
-TEST_CASE("device communicators: a rank that leaves is named by those that need it") {
+TEST_CASE("device communicators: a rank that leaves is named by those that need it", "[faults]") {
   const auto errors = run_ranks(3, on_sim(), [](Communicator& comm) {
     if (comm.rank() == 1) return;
     comm.barrier();

@@ -5,13 +5,13 @@
 
 namespace rondo::test {
 
-inline void must(cudaError_t code) { expect(code == cudaSuccess, cuda::soft_api().GetErrorString(code)); }
+inline void must(cudaError_t code) { expect(code == cudaSuccess, api_under_test().GetErrorString(code)); }
 
 class Graph {
  public:
   template <class Body>
   Graph(cudaStream_t stream, Body body) : stream_(stream) {
-    const cuda::Api& api = cuda::soft_api();
+    const cuda::Api& api = api_under_test();
     must(api.StreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     body();
     must(api.StreamEndCapture(stream, &graph_));
@@ -20,10 +20,10 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   ~Graph() {
-    cuda::soft_api().GraphExecDestroy(runnable_);
-    cuda::soft_api().GraphDestroy(graph_);
+    api_under_test().GraphExecDestroy(runnable_);
+    api_under_test().GraphDestroy(graph_);
   }
-  void launch() { must(cuda::soft_api().GraphLaunch(runnable_, stream_)); }
+  void launch() { must(api_under_test().GraphLaunch(runnable_, stream_)); }
 
  private:
   cudaStream_t stream_;

@@ -8,7 +8,7 @@ using namespace rondo::test;
 
 namespace {
 
-const cuda::Api& api() { return cuda::soft_api(); }
+const cuda::Api& api() { return api_under_test(); }
 
 }  // namespace
 

@@ -136,7 +136,7 @@ TEST_CASE("graphs are replayed over the proxy, at once and after a pause") {
     const DeviceStream stream(comm.device());
     const std::size_t count = 3000;
     DeviceArray<std::int32_t> data(comm.device(), count);
-    must(cuda::soft_api().SetDevice(comm.device().index));
+    must(api_under_test().SetDevice(comm.device().index));
     Graph graph(static_cast<cudaStream_t>(stream.get()),
                 [&] { comm.all_reduce(data.span(), ReduceOp::sum, stream.get()); });
     for (int round = 0; round < 30; ++round) {

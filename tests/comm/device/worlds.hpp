@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Worlds on simulated devices, ranks as threads, and what their tests need again and again.
+// Worlds on the devices under test (simulated unless told otherwise), ranks as threads, and what their tests need.
 #pragma once
 #include <chrono>
 #include <numeric>
@@ -10,6 +10,7 @@
 
 #include "comm/create.hpp"
 #include "kernels/cuda/api.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/ranks.hpp"
 
@@ -17,7 +18,7 @@ namespace rondo::test {
 
 inline Options on_sim(std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   Options options;
-  options.device = Device::sim();
+  options.device = device_under_test();
   options.timeout = timeout;
   return options;
 }
