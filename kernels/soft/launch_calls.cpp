@@ -37,8 +37,8 @@ void run_blocks(Process& here, const Launch& launch, unsigned resident, unsigned
                       .argument = const_cast<std::byte*>(launch.argument.data())});
   const simt::Status status = scheduler.run();
   if (status == simt::Status::ok || status == simt::Status::cancelled) return;
+  here.report(scheduler.report());  // first: who meets the failure finds it told
   launch.device->fail(code_of(status));
-  here.report(scheduler.report());
 }
 
 void run(Process& here, const Launch& launch) {
