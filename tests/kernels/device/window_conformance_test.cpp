@@ -73,6 +73,26 @@ TEST_CASE("window collectives with every rank on a thread of its own") {
   }
 }
 
+// A column's sources do not end where a batch of loads does.
+TEST_CASE("window reductions of many ranks, every dtype and operator") {
+  const std::uint32_t seed = rotating_seed();
+  for (int dtype = 0; dtype < kDataTypeCount; ++dtype) {
+    for (int op = 0; op < kReduceOpCount; ++op) {
+      WindowCase c{.row = (dtype + op) % 3,  // one_shot, two_shot, reduce
+                   .call = {.dtype = static_cast<DataType>(dtype),
+                            .op = static_cast<ReduceOp::Kind>(op),
+                            .ranks = 9 + (dtype + op) % 5,
+                            .count = 4000 / size_of(static_cast<DataType>(dtype)),
+                            .misalignment = op % 2 == 0 ? 0u : 2u,
+                            .threads = 32}};
+      c.windows = static_cast<Windows>((dtype + 2 * op) % 2);
+      if (!is_supported(c.call.dtype, c.call.op)) continue;
+      const std::string wrong = run_case(sensible(c), seed, 1);
+      if (!wrong.empty()) FAIL(wrong);
+    }
+  }
+}
+
 TEST_CASE("the full product of window collectives", "[.full]") {
   const std::uint32_t seed = rotating_seed();
   std::vector<int> values(kSizes.size());
