@@ -61,7 +61,7 @@ RONDO_DEVICE void post_arrival(Arrival* line, const Arrival& arrival) {
   auto* const pairs = reinterpret_cast<std::byte*>(line);
   store<std::uint64_t>(&line->key, arrival.key);
   RONDO_UNROLL
-  for (int i = 1; i < 4; ++i) store<u64x2>(pairs + i * sizeof(u64x2), words.pair[i]);
+  for (unsigned i = 1; i < 4; ++i) store<u64x2>(pairs + i * sizeof(u64x2), words.pair[i]);
   store_release(&line->epoch, arrival.epoch);
 }
 
@@ -106,7 +106,7 @@ RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, F&& offset_
       const Arrival* const line = arrival_at(team, team.rank, own.epoch, peer);
       ArrivalWords words;
       RONDO_UNROLL
-      for (int i = 1; i < 4; ++i) {
+      for (unsigned i = 1; i < 4; ++i) {
         words.pair[i] = load<u64x2>(reinterpret_cast<const std::byte*>(line) + i * sizeof(u64x2));
       }
       words.pair[0] = {own.epoch, load<std::uint64_t>(&line->key)};
