@@ -2,6 +2,7 @@
 #include "comm/device/attach.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/base/bytes.hpp"
 #include "comm/base/log.hpp"
@@ -94,6 +95,19 @@ Communicator split_on_host(rondo::detail::CommunicatorImpl& impl) {
   return split(impl, 0, impl.rank(), options);
 }
 
+// Ranks on one device: take turns there, and share its memory.
+void log_sharing(const Regions& regions) {
+  const Cards& cards = regions.cards();
+  std::string shared;
+  for (int r = 0; r < cards.size(); ++r) {
+    const auto ranks = cards.on_device_of(r);
+    if (ranks.size() < 2 || ranks.front() != r) continue;
+    shared +=
+        fmt::format("{}ranks {} on {}", shared.empty() ? "" : "; ", fmt::join(ranks, ", "), text_of(cards.of(r).uuid));
+  }
+  if (!shared.empty()) log::info("{}: devices are shared: {}", regions.world().name, shared);
+}
+
 std::unique_ptr<Proxy> make_proxy(rondo::detail::CommunicatorImpl& impl, const Regions& regions) {
   if (regions.one_island()) return nullptr;
   Team& team = impl.team();
@@ -121,7 +135,10 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
   parts.terms = agree(*parts.regions, impl.options(), impl.config());
   parts.windows = std::make_unique<Windows>(*parts.regions);
   parts.proxy = make_proxy(impl, *parts.regions);
-  if (world.rank == 0) log_regions(*parts.regions);
+  if (world.rank == 0) {
+    log_regions(*parts.regions);
+    log_sharing(*parts.regions);
+  }
   return parts;
 }
 
