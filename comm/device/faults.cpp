@@ -72,7 +72,8 @@ Error mismatch(const Fault& fault, const Signature& mine, const Team& team) {
 Fault read_fault(const HostPage& page) {
   constexpr std::uint32_t kSet = 2;
   if (load(page.fault.state, std::memory_order_acquire) != kSet) return {};
-  return page.fault;
+  const Fault& set = page.fault;  // all but the state, which other blocks may still try to change
+  return {kSet, set.kind, set.peer, set.channel, set.step, set.protocol, set.window, set.mine, set.theirs};
 }
 
 std::uint64_t waits(const HostPage& page) { return load(page.changes, std::memory_order_acquire); }
