@@ -38,6 +38,8 @@ struct TunerRow {
 // Windows first: fewest dependent rounds and least traffic on a GPU that ranks share. Rows of window, ll and ll128 are
 // passed over where a rank is on another node. Not measured on a GPU yet.
 constexpr TunerRow kTable[] = {
+    // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each.
+    {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes},
     {Pattern::all_reduce, kCanonical, 128 * kKiB, 8, window, "one_shot", kMost, 16 * kKiB},
     {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, window, "two_shot", kMost, 64 * kKiB},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
