@@ -126,7 +126,8 @@ constexpr void recv_reduce_copy(P& p, int from, Place local, Place store, std::s
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-constexpr void recv_reduce_copy_send(P& p, int from, int to, Place local, Place store, std::size_t count, bool complete) {
+constexpr void recv_reduce_copy_send(P& p, int from, int to, Place local, Place store, std::size_t count,
+                                     bool complete) {
   const Move move{.count = count, .from = from, .to = to, .local = local, .store = store, .complete = complete};
   p.run(std::span(&move, 1));
 }

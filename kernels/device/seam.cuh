@@ -12,7 +12,8 @@ struct alignas(16) u64x2 {
 };
 }  // namespace rondo::kernels::device
 
-// Both compilers leave code of the same functions for the host, nvcc's ends the process: the linker must not mix them up.
+// Both compilers leave code of the same functions for the host, nvcc's ends the process: the linker must not mix them
+// up.
 #if defined(__CUDACC__)
 #define RONDO_SEAM on_cuda
 #include "kernels/device/seam_cuda.cuh"
