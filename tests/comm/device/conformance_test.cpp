@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators on simulated devices do what those on the CPU do, byte for byte, whatever the algorithm, protocol,
-// type, operator, count and place: a covering array of pairs here, with [.full] far more.
+// type, operator, count and place: a covering array of pairs, another one in every run.
 #include <fmt/format.h>
 
 #include <chrono>
