@@ -54,7 +54,7 @@ Measurement CellBench::run() {
   m.sets = sets_;
   m.samples_us = time();
   m.time_us = statistics_of(m.samples_us);
-  m.algorithm = latest_algorithm();
+  record_choice(m);
   if (m.time_us.median > 0) m.algbw_gbps = static_cast<double>(cell_.bytes()) / m.time_us.median / 1e3;
   m.busbw_gbps = m.algbw_gbps * cell_.row().busbw_factor(cell_.world_size);
   if (flags_.checks > 0) m.wrong_by_rank = check();
@@ -115,13 +115,15 @@ void CellBench::combine(std::vector<double>& samples) const {
 }
 
 // As the library recorded it; several calls of a batch take the same one.
-std::string CellBench::latest_algorithm() const {
+void CellBench::record_choice(Measurement& m) const {
   const auto record = nlohmann::json::parse(communicator_.flight_record(), nullptr, false);
-  if (record.is_discarded() || !record.contains("calls")) return "";
+  if (record.is_discarded() || !record.contains("calls")) return;
   for (auto call = record["calls"].rbegin(); call != record["calls"].rend(); ++call) {
-    if (call->value("collective", "") == name_of(cell_.what->collective)) return call->value("algorithm", "");
+    if (call->value("collective", "") != name_of(cell_.what->collective)) continue;
+    m.algorithm = call->value("algorithm", "");
+    m.kernel = call->value("kernel", "");
+    return;
   }
-  return "";
 }
 
 void CellBench::load(int set, std::uint32_t seed) {

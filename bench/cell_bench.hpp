@@ -23,7 +23,7 @@ class CellBench {
   double timed(Batch& batch);
   int agree_on_batches(double first_seconds) const;
   void combine(std::vector<double>& samples) const;
-  std::string latest_algorithm() const;
+  void record_choice(Measurement& m) const;
 
   std::vector<std::uint64_t> check();
   std::uint64_t wrong_after_one_call(int set, std::uint32_t seed);

@@ -113,7 +113,7 @@ class Csv : public Report {
     fmt::print(
         out_,
         "device,program,world_size,bytes,count,dtype,op,root,in_place,samples,median_us,p10_us,p90_us,min_us,max_us,"
-        "algbw_gbps,busbw_gbps,wrong,algorithm,buffer_sets,graph_replays,share_of_bound\n");
+        "algbw_gbps,busbw_gbps,wrong,algorithm,buffer_sets,graph_replays,share_of_bound,kernel\n");
   }
   void row(const Row& row) override {
     line(row.cell, row.out_of_place, 0);
@@ -124,11 +124,12 @@ class Csv : public Report {
 
  private:
   void line(const Cell& c, const Measurement& m, int in_place) {
-    fmt::print(out_, "{},{},{},{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{:.4f},{:.4f},{},{},{},{},{}\n",
+    fmt::print(out_,
+               "{},{},{},{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{:.4f},{:.4f},{},{},{},{},{},{}\n",
                flags_.device_label(), c.what->program, c.world_size, c.bytes(), c.count, table_name(c.dtype),
                op_name(c), c.root, in_place, m.samples_us.size(), m.time_us.median, m.time_us.p10, m.time_us.p90,
                m.time_us.min, m.time_us.max, m.algbw_gbps, m.busbw_gbps, wrong_text(m), m.algorithm, m.sets,
-               flags_.replays, m.share_of_bound > 0 ? fmt::format("{:.4f}", m.share_of_bound) : "");
+               flags_.replays, m.share_of_bound > 0 ? fmt::format("{:.4f}", m.share_of_bound) : "", m.kernel);
   }
   std::FILE* out_;
   Flags flags_;
@@ -139,6 +140,7 @@ nlohmann::json to_json(const Measurement& m) {
                       {"p90_us", m.time_us.p90},        {"min_us", m.time_us.min},       {"max_us", m.time_us.max},
                       {"algbw_gbps_p50", m.algbw_gbps}, {"busbw_gbps_p50", m.busbw_gbps}};
   j["algorithm"] = m.algorithm;
+  if (!m.kernel.empty()) j["kernel"] = m.kernel;
   j["buffer_sets"] = m.sets;
   if (m.share_of_bound > 0) j["share_of_bound"] = m.share_of_bound;
   if (!m.wrong_by_rank.empty()) j["wrong_by_rank"] = m.wrong_by_rank;

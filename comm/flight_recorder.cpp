@@ -26,8 +26,8 @@ std::string escaped(std::string_view text) {
 }  // namespace
 
 // Words one by one: release on each, so that no reader sees a new word under the old number.
-void FlightRecorder::begin(const Signature& signature, std::string_view algorithm) {
-  const Record record{signature, algorithm, read_ticks(), 0};
+void FlightRecorder::begin(const Signature& signature, std::string_view algorithm, std::string_view kernel) {
+  const Record record{signature, algorithm, kernel, read_ticks(), 0};
   const auto words = std::bit_cast<std::array<std::uint64_t, kWords>>(record);
   const std::uint64_t call = calls_.load(std::memory_order_relaxed) + 1;
   Entry& into = entry(call);
@@ -62,9 +62,9 @@ std::string FlightRecorder::json(int rank, int world_size, std::string_view fail
     const Signature& s = record->signature;
     out += fmt::format(
         "{}\n  {{\"collective\": \"{}\", \"sequence\": {}, \"count\": {}, \"dtype\": \"{}\", \"reduce_op\": \"{}\", "
-        "\"root\": {}, \"algorithm\": \"{}\", \"begun_us\": {:.3f}, \"ended_us\": {}}}",
+        "\"root\": {}, \"algorithm\": \"{}\", \"kernel\": \"{}\", \"begun_us\": {:.3f}, \"ended_us\": {}}}",
         separator, name_of(s.collective), s.sequence, s.count, name_of(s.dtype), name_of(s.op), s.root,
-        record->algorithm, microseconds(record->begun),
+        record->algorithm, record->kernel, microseconds(record->begun),
         record->ended != 0 ? fmt::format("{:.3f}", microseconds(record->ended)) : "null");
     separator = ",";
   }

@@ -15,15 +15,16 @@ namespace rondo::comm {
 
 class FlightRecorder {
  public:
-  void begin(const Signature& signature, std::string_view algorithm);  // `algorithm`: text that is always there
-  void end();                                                          // of the latest begin()
+  // `algorithm` and `kernel` (on devices: which one ran it): text that is always there.
+  void begin(const Signature& signature, std::string_view algorithm, std::string_view kernel = {});
+  void end();  // of the latest begin()
   std::string json(int rank, int world_size, std::string_view failure) const;
 
  private:
   static constexpr std::uint64_t kCalls = 64;
   struct Record {
     Signature signature;
-    std::string_view algorithm;
+    std::string_view algorithm, kernel;
     std::uint64_t begun, ended;  // ticks; ended 0: not yet
   };
   static constexpr std::size_t kWords = sizeof(Record) / sizeof(std::uint64_t);

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "comm/base/log.hpp"
+#include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
 
 namespace rondo::comm {
@@ -19,14 +20,6 @@ constexpr auto kInspectEvery = 100ms;
 constexpr auto kAnnounceAtMost = 1000ms;
 constexpr auto kReportAfter = 2s;
 constexpr std::uint64_t kSpinsPerYield = 64;
-
-void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 }  // namespace
 

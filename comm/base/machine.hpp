@@ -13,4 +13,13 @@ std::string node_identity();
 std::string process_identity();
 std::string pid_namespace();  // process ids mean the same where it is equal; empty: unknown
 
+// In a loop that spins: leaves the core's other thread, and the memory, room to work.
+inline void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 }  // namespace rondo

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/base/machine.hpp"
+
 namespace rondo::comm {
 namespace {
 
@@ -20,14 +22,6 @@ std::uint64_t chain(std::uint64_t before, const Signature& s) {
         (static_cast<std::uint64_t>(s.collective) | static_cast<std::uint64_t>(s.dtype) << 8 |
          static_cast<std::uint64_t>(s.op) << 16 | static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.root)) << 32);
   return key * kOdd ^ s.shape;
-}
-
-void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 }  // namespace

@@ -26,6 +26,9 @@ Found find_device(const HostWorld& world, rondo::Device wanted, const cuda::Api*
     if (wanted.kind == rondo::Device::Kind::sim) configure_simulation();
     found.api = api != nullptr ? api : &api_of(wanted.kind);
     found.index = choose_device(*found.api, wanted.index, world.local_rank());
+    // This loads the kernels: at the first launch, one would wait for peers that already spin on the same device.
+    const std::string obstacle = cuda::code_obstacle(*found.api, found.index);
+    if (!obstacle.empty()) throw Error(ErrorCode::unsupported, obstacle);
   } catch (const Error& error) {
     found.obstacle = error.what();
     found.code = error.error_code();
@@ -66,16 +69,6 @@ bool shares_default_stream(const Cards& cards) {
   const auto here = cards.on_device_of(cards.rank());
   return std::any_of(here.begin(), here.end(),
                      [&](int peer) { return peer != cards.rank() && cards.same_process(peer, cards.rank()); });
-}
-
-// Loaded at the first launch, a kernel would wait for the peers that already spin on the same device.
-void load_kernels(const cuda::Api& api, int device) {
-  cudaFuncAttributes attributes{};
-  for (const void* kernel : api.kernels.fifo)
-    check(api, api.FuncGetAttributes(&attributes, kernel), device, "loading kernels");
-  if (api.kernels.window != nullptr) {
-    check(api, api.FuncGetAttributes(&attributes, api.kernels.window), device, "loading kernels");
-  }
 }
 
 void log_regions(const Regions& regions) {
@@ -124,7 +117,6 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
   const DeviceScope scope(*found.api, found.index);
   const Cards cards =
       Cards::exchange(world, *found.api, wanted.kind, found.index, Settings::from_environment(wanted.kind));
-  load_kernels(*found.api, found.index);
   DeviceEngine::Parts parts;
   parts.api = found.api;
   parts.device = {.kind = wanted.kind, .index = found.index};

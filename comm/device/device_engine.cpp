@@ -165,7 +165,7 @@ void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream) {
     batch.add_collective(call, choice, signature);
     signature.sequence = ++calls_;
   }
-  parts_.recorder->begin(signature, choice.algorithm);
+  parts_.recorder->begin(signature, choice.algorithm, name_of(choice.kernel));
   parts_.recorder->end();
 }
 
