@@ -188,6 +188,7 @@ void Team::on_waiting(int peer, const Signature& theirs) {
 void Team::announce_device_wait(Signature signature) {
   if (!control_ || signature.sequence == 0) return;  // messages are numbered by nobody
   signature.on_device = 1;
+  if (signature.collective == Collective::all_to_all_v) signature.count = 0;  // each pair's own
   {
     const std::lock_guard lock(device_waits_);
     device_wait_ = signature;

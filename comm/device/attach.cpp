@@ -49,6 +49,13 @@ void agree_on_devices(const HostWorld& world, const Found& found) {
   }
 }
 
+std::size_t slots_bytes(const kernels::device::RegionLayout& layout) {
+  const auto simple = kernels::device::Protocol::simple;
+  const kernels::device::FifoShape& shape = layout.fifo[static_cast<int>(simple)];
+  return std::size_t{shape.slots} * kernels::device::slot_capacity(simple, shape.slot_bytes) *
+         static_cast<std::size_t>(layout.channels);
+}
+
 Terms agree(const Regions& regions, const Options& options, const Config& config) {
   const kernels::device::RegionLayout& layout = regions.layout();
   Terms terms{.world_size = layout.world_size,
@@ -58,7 +65,8 @@ Terms agree(const Regions& regions, const Options& options, const Config& config
               .protocol = config.protocol,
               .channels = layout.channels,
               .blocks = layout.blocks,
-              .threads = regions.cards().settings().threads};
+              .threads = regions.cards().settings().threads,
+              .slots_bytes = slots_bytes(layout)};
   for (int p = 0; p < kernels::device::kProtocolCount; ++p) {
     terms.protocols[p] = has_protocol(layout, static_cast<kernels::device::Protocol>(p));
   }

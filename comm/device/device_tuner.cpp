@@ -168,7 +168,8 @@ Choice choose_for_message(std::size_t bytes, const Terms& terms) {
           .row = kNoAlgorithm,
           .algorithm = "direct",
           .channels = channels_for(shape, kMessageBytesPerChannel, terms.channels),
-          .threads = std::min(kMost, terms.threads)};
+          .threads = std::min(kMost, terms.threads),
+          .refers = terms.windows && bytes > terms.slots_bytes};
 }
 
 }  // namespace rondo::comm::device

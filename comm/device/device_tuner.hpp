@@ -23,6 +23,7 @@ struct Terms {
   int channels = 1;                 // at most, of FIFO kernels
   int blocks = 1;                   // at most, of window kernels
   int threads = 64;                 // of a block, at most
+  std::size_t slots_bytes = 0;      // that the slots between two ranks hold: a longer message waits for its receiver
 };
 
 struct Choice {
@@ -30,6 +31,7 @@ struct Choice {
   int row = 0;                 // of kAlgorithms, or of kWindowAlgorithms
   std::string_view algorithm;  // its name, for people
   int channels = 1, threads = 32;
+  bool refers = false;  // of a message: the receiver may read it where it lies, if that is in a window
 };
 
 Choice choose(const CallShape& shape, const Terms& terms);

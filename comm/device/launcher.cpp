@@ -115,12 +115,16 @@ void Batch::add_message(const Call& call, const Choice& choice, const Signature&
   const bool sends = call.collective == Collective::send;
   // A sent message is only read.
   auto* data = static_cast<std::byte*>(sends ? const_cast<void*>(call.send) : call.recv);
+  const WindowPlace place =
+      sends && choice.refers ? windows_.find(call.send, call.count * size_of(call.dtype)) : WindowPlace{};
   launch_.message[launch_.messages++] = {.data = data,
                                          .bytes = call.count * size_of(call.dtype),
                                          .key = key_of(signature),
                                          .count = signature.count,
                                          .kind = pack(signature).kind,
+                                         .offset = place.offset,
                                          .peer = call.root,
+                                         .window = static_cast<std::int16_t>(place.window),
                                          .sends = sends,
                                          .channels = static_cast<std::uint8_t>(choice.channels)};
 }

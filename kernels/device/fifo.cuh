@@ -24,15 +24,18 @@ struct Active {  // a move in progress; bytes
   std::byte* store;
   std::uint64_t bytes, done;
   Signature signature;
-  std::uint64_t key;  // of the signature
+  std::uint64_t key;     // of the signature
+  std::uint64_t offset;  // of `local` in `window`
   int from, to;
-  bool complete;  // divide
-  bool scale;     // multiply what is local
+  int window;      // -1: what is sent goes through the slots
+  bool may_refer;  // what is received may be steps that refer
+  bool complete;   // divide
+  bool scale;      // multiply what is local
   bool finished;
 };
 
-struct Slice {  // of a move: one step on each of its links
-  const std::byte* local;
+struct Slice {             // of a move: one step on each of its links
+  const std::byte* local;  // or, where the step that was received refers, the sender's memory
   std::byte* store;
   std::byte* from_slot;  // null: receives nothing
   std::byte* to_slot;    // null: sends nothing
@@ -41,8 +44,11 @@ struct Slice {  // of a move: one step on each of its links
   std::uint64_t* posted;
   Signature signature;
   std::uint64_t key;
+  std::uint64_t offset;  // of a step that is sent and refers
   std::uint32_t bytes;
   int from, to;
+  int window;   // of that step; else -1
+  bool refers;  // the step that was received
   bool complete, scale;
   bool last;  // of all moves in progress
 };
@@ -67,6 +73,8 @@ struct FifoBlock {
   std::uint64_t key;  // of patience.operation
   int latest;         // the move that had the last turn
   int unfinished;
+  std::uint64_t lent;  // peers to whom steps of this launch referred; a bit each
+  Signature lending;   // of the latest of those messages
   Slice slice;
   Active active[kMaxMessages];
   Link link[kMaxRanks];
@@ -133,7 +141,7 @@ RONDO_DEVICE void compute(const FifoBlock& block, const Slice& slice, W (&value)
     RONDO_UNROLL
     for (int i = 0; i < kWords; ++i) local[i] = multiplied(with, local[i]);
   }
-  if (slice.local != nullptr && slice.from_slot != nullptr) {
+  if (slice.local != nullptr && slice.from_slot != nullptr && !slice.refers) {
     combine_all(with.dtype, with.op, value, local);
   } else if (slice.local != nullptr) {
     RONDO_UNROLL

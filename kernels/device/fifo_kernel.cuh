@@ -32,6 +32,7 @@ RONDO_DEVICE void open_links(FifoBlock& block, const Launch& launch) {
   block.slice_bytes = static_cast<std::uint32_t>(slot_capacity(P::kProtocol, shape.slot_bytes)) & ~15u;
   block.rank = team.rank;
   block.world_size = team.world_size;
+  block.lent = 0;
   block.failed = load_relaxed(&own_header(team).failed) != 0;  // another block may just be failing
 }
 
@@ -58,21 +59,33 @@ RONDO_DEVICE void run_messages(FifoBlock& block, const Launch& launch) {
     if (share.count == 0 && channel != 0) continue;
     if (thread_index() == 0) {
       std::byte* const data = share.count == 0 ? nullptr : message.data + share.offset;
+      const bool refers = P::kRefers && message.sends && message.window >= 0 && share.count != 0;
+      if (refers) {
+        block.lent |= std::uint64_t{1} << message.peer;
+        block.lending = {0, message.count, message.kind, 0};
+      }
       block.active[active] = {.local = message.sends ? data : nullptr,
                               .store = message.sends ? nullptr : data,
                               .bytes = share.count,
                               .done = 0,
                               .signature = {0, message.count, message.kind, 0},
                               .key = message.key,
+                              .offset = message.offset + share.offset,
                               .from = message.sends ? kNobody : message.peer,
                               .to = message.sends ? message.peer : kNobody,
+                              .window = refers ? message.window : -1,
+                              .may_refer = P::kRefers && !message.sends,
                               .complete = false,
                               .scale = false,
                               .finished = false};
     }
     ++active;
   }
-  if (active != 0 && !block.failed) progress<P>(block, active);
+  if (active == 0 || block.failed) return;
+  progress<P>(block, active);
+  if (!P::kRefers || block.failed || !block_or(block.lent != 0)) return;
+  if (block_or(!await_taken(block)) && thread_index() == 0) block.failed = true;
+  block_sync();
 }
 
 template <class P, int... kIds>

@@ -33,11 +33,15 @@ struct Mailbox {
   std::uint64_t received;               // mine alone: steps I have received
 };
 
-// In front of the data of every Simple slot. LL and LL128 carry `key` in their first line.
+// In front of the data of every Simple slot. LL and LL128 carry `key` in their first line. A step that refers says
+// where in a window of the sender its bytes are, instead of carrying them.
 struct alignas(64) SlotHeader {
   Signature signature;
   std::uint64_t step, bytes;
+  std::uint64_t offset = 0;  // bytes from the window's start
+  std::int64_t window = -1;  // -1: the bytes are in the slot
 };
+static_assert(sizeof(SlotHeader) == 64);
 
 // One rank's arrival at a window operation, written into every peer's region by the block of the same number.
 struct Arrival {
@@ -181,7 +185,10 @@ struct Message {  // a send or a receive of a group; those of a launch progress 
   std::uint64_t bytes;
   std::uint64_t key;          // of its signature
   std::uint64_t count, kind;  // its signature, for the slots' headers; sequence and shape are 0
+  std::uint64_t offset = 0;   // of what is sent, from the start of `window`
   std::int32_t peer;
+  std::int16_t window =
+      -1;  // -1: it travels through slots; else steps refer to it, and the kernel ends when they are taken
   bool sends;
   std::uint8_t channels;  // as Operation::channels, equal at both ends
 };

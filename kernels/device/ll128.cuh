@@ -10,6 +10,7 @@ namespace rondo::kernels::device::inline RONDO_SEAM {
 struct LL128 {
   static constexpr Protocol kProtocol = Protocol::ll128;
   static constexpr bool kWaitsInside = true;
+  static constexpr bool kRefers = false;
 
   RONDO_DEVICE static const std::uint64_t* arrival_word(std::byte*, const std::byte* slot) {
     return reinterpret_cast<const std::uint64_t*>(slot + 120);

@@ -91,6 +91,8 @@ class DevicePrimitives {
     active.key = block_.key;
     active.from = move.from;
     active.to = move.to;
+    active.window = -1;
+    active.may_refer = false;
     active.complete = move.complete && operation_.op == ReduceOp::average;
     active.scale = premultiplies() && move.local.buffer == Buffer::input;
     active.finished = false;

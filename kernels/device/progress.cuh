@@ -7,7 +7,7 @@
 
 namespace rondo::kernels::device::inline RONDO_SEAM {
 
-// A move without a peer is cut too, so that lengths within a slice stay in 32 bits.
+// A move without a peer, or by steps that refer, is cut too, so that lengths within a slice stay in 32 bits.
 inline constexpr std::uint32_t kLocalSlice = 1u << 20;
 
 // Is there room for a step to the peer of `link`? Else `spin` watches for it.
@@ -55,13 +55,26 @@ RONDO_DEVICE bool can_go_on(FifoBlock& block, const Active& active, bool alone, 
   return has_arrived<P>(block, block.link[active.from], spin);
 }
 
+// The header of the step that a move receives next, if that step refers.
+RONDO_DEVICE const SlotHeader* reference_for(const FifoBlock& block, const Active& active) {
+  if (!active.may_refer) return nullptr;
+  const Link& link = block.link[active.from];
+  const auto* header = reinterpret_cast<const SlotHeader*>(slot_of(block, link.mine, link.received));
+  return header->window < 0 ? nullptr : header;
+}
+
 RONDO_DEVICE void cut_slice(FifoBlock& block, const Active& active) {
   Slice& slice = block.slice;
+  const SlotHeader* reference = reference_for(block, active);
   const std::uint64_t left = active.bytes - active.done;
-  const bool travels = active.from != kNobody || active.to != kNobody;
-  const std::uint64_t most = travels ? block.slice_bytes : kLocalSlice;
+  const bool through_slots =
+      (active.from != kNobody && reference == nullptr) || (active.to != kNobody && active.window < 0);
+  const std::uint64_t most = through_slots ? block.slice_bytes : kLocalSlice;
   slice.bytes = static_cast<std::uint32_t>(left < most ? left : most);
   slice.last = block.unfinished == 1 && left <= most;
+  slice.window = active.window;
+  slice.offset = active.offset + active.done;
+  slice.refers = reference != nullptr;
   slice.local = active.local == nullptr ? nullptr : active.local + active.done;
   slice.store = active.store == nullptr ? nullptr : active.store + active.done;
   slice.complete = active.complete;
@@ -71,6 +84,10 @@ RONDO_DEVICE void cut_slice(FifoBlock& block, const Active& active) {
   slice.from = active.from;
   slice.to = active.to;
   slice.from_slot = slice.to_slot = nullptr;
+  if (reference != nullptr) {  // a sender of something else may have less there than this move expects
+    slice.local = block.patience.team->windows[reference->window][active.from] + reference->offset;
+    if (reference->bytes < slice.bytes) slice.bytes = static_cast<std::uint32_t>(reference->bytes);
+  }
   if (active.from != kNobody) {
     const Link& link = block.link[active.from];
     slice.from_step = link.received;
@@ -123,6 +140,19 @@ RONDO_DEVICE void finish_slice(FifoBlock& block) {
   active.done += block.slice.bytes;
   active.finished = active.done == active.bytes;
   if (active.finished) --block.unfinished;
+}
+
+// What steps referred to is its sender's again once they are taken. By all threads; false: this thread gave up.
+RONDO_DEVICE bool await_taken(FifoBlock& block) {
+  bool fine = true;
+  for (int peer = static_cast<int>(thread_index()); peer < block.world_size;
+       peer += static_cast<int>(block_threads())) {
+    if ((block.lent >> peer & 1) == 0) continue;
+    const Link& link = block.link[peer];
+    const auto taken = [&](std::uint64_t freed) { return freed >= link.sent; };
+    fine = fine && wait_for(block.patience, &mailbox_at(link.mine).freed, peer, link.sent, block.lending, taken);
+  }
+  return fine;
 }
 
 // By all threads, after one thread has filled `moves` actives; until all are finished, or the block fails.

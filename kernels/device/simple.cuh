@@ -9,6 +9,7 @@ namespace rondo::kernels::device::inline RONDO_SEAM {
 struct Simple {
   static constexpr Protocol kProtocol = Protocol::simple;
   static constexpr bool kWaitsInside = false;  // steps begin when their data is there
+  static constexpr bool kRefers = true;        // steps may say where their data lies
 
   // The word that tells whether step `step` is in its slot, and its value read as: so many steps are.
   RONDO_DEVICE static const std::uint64_t* arrival_word(std::byte* mailbox, const std::byte*) {
@@ -30,8 +31,8 @@ struct Simple {
     }
     if (thread_index() + 1 != threads) return true;
     if (ends.sent != nullptr) write_header(slice);
-    return ends.received == nullptr ||
-           check_header(block, slice.from_slot, slice.from, slice.from_step, slice.signature, ends.bytes);
+    return slice.from_slot == nullptr ||
+           check_header(block, slice.from_slot, slice.from, slice.from_step, slice.signature, slice.bytes);
   }
 
   RONDO_DEVICE static void post(std::uint64_t* word, std::uint64_t step) { store_release(word, step + 1); }
@@ -65,10 +66,10 @@ struct Simple {
     bool wide;  // the user's memory is aligned to 16 bytes
     RONDO_DEVICE explicit Ends(const Slice& slice)
         : local(slice.local),
-          received(slice.from_slot == nullptr ? nullptr : slice.from_slot + kLine),
+          received(slice.from_slot == nullptr || slice.refers ? nullptr : slice.from_slot + kLine),
           store(slice.store),
           sent(slice.to_slot == nullptr ? nullptr : slice.to_slot + kLine),
-          bytes(slice.bytes),
+          bytes(slice.window < 0 ? slice.bytes : 0),
           wide(is_aligned(local, 16) && is_aligned(store, 16)) {}
   };
 
@@ -118,6 +119,8 @@ struct Simple {
     header.signature = slice.signature;
     header.step = slice.to_step;
     header.bytes = slice.bytes;
+    header.offset = slice.offset;
+    header.window = slice.window;
   }
   RONDO_DEVICE_CALL static bool check_header(const FifoBlock& block, const std::byte* slot, int peer,
                                              std::uint64_t step, const Signature& mine, std::uint64_t bytes) {

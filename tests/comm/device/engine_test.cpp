@@ -164,6 +164,28 @@ TEST_CASE("device communicators: messages and collectives in one group") {
       on_sim());
 }
 
+// Longer than what the slots hold: read where they lie, so the next call may write there only when they are taken.
+TEST_CASE("device communicators: long messages out of windows") {
+  constexpr std::size_t kCount = 300'000;
+  on_ranks(
+      3,
+      [](Communicator& comm) {
+        const int next = (comm.rank() + 1) % 3, previous = (comm.rank() + 2) % 3;
+        DeviceArray<std::int32_t> out(comm.device(), ramp(comm.rank(), kCount)), in(comm.device(), kCount);
+        const Registration registration = comm.register_memory(out.data(), out.size() * sizeof(std::int32_t));
+        auto group = comm.group();
+        group.send(out.span().subspan(1), next);
+        group.recv(in.span().subspan(1), previous);
+        group.end();
+        comm.all_reduce(out.span(), ReduceOp::sum);
+        comm.synchronize();
+        const auto received = in.to_host(), expected = ramp(previous, kCount);
+        expect(std::equal(received.begin() + 1, received.end(), expected.begin() + 1), "wrong message");
+        expect_sum_of_ramps(out.to_host(), 3);
+      },
+      on_sim());
+}
+
 TEST_CASE("device communicators: windows and registered memory") {
   on_ranks(
       4,

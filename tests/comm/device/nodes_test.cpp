@@ -183,6 +183,19 @@ TEST_CASE("ranks that wait for each other across nodes find out that they called
   }
 }
 
+// Ranks 0 and 1 wait for rank 2 long enough to tell each other, each for as many elements as it shares with it.
+TEST_CASE("ranks that wait in an all_to_all_v do not take each other's counts for their own") {
+  on_nodes({0, 1, 2}, [](Communicator& comm) {
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    const std::vector<std::size_t> counts{100 * rank, 100 * (rank + 1), 100 * (rank + 2)};
+    const DeviceMemory send(comm.device(), 4000), recv(comm.device(), 4000);
+    const auto until = Clock::now() + 300ms;
+    while (rank == 2 && Clock::now() < until) std::this_thread::yield();
+    comm.all_to_all_v(send.data(), counts, recv.data(), counts, DataType::f32);
+    comm.synchronize();
+  });
+}
+
 TEST_CASE("who leaves early has sent what the others need, and who is needed is named") {
   const auto errors = run_on_nodes({0, 1}, on_sim(), [](Communicator& comm) {
     DeviceArray<std::int32_t> data(comm.device(), ramp(0, 1000));
