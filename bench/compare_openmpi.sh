@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
     samples.push_back(us);
   }
   std::sort(samples.begin(), samples.end());
-  if (rank == 0) std::printf("%.1f\n", samples[samples.size() / 2]);
+  if (rank == 0) std::printf("%.3f\n", samples[samples.size() / 2]);
   MPI_Finalize();
 }
 EOF
@@ -59,7 +59,9 @@ mpicxx.openmpi -O3 -o "$work/mpi" "$work/mpi.cpp"
 calls=3 batches=3
 ours() { # prints bytes and the median of the calls in place, in microseconds
   "$bin/rondorun" --nproc-per-node "$ranks" --prefix none -- "$bin/all_reduce_perf" -b "$size" -e "$size" -n "$calls" \
-    --batches "$batches" -c "$1" --csv | awk -F, '$8 == 1 { print $3, $10 }'
+    --batches "$batches" -c "$1" --csv |
+    awk -F, '$1 == "device" { for (i = 1; i <= NF; ++i) at[$i] = i; next }
+             $at["in_place"] == 1 { print $at["bytes"], $at["median_us"] }'
 }
 theirs() { # bytes
   mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none -np "$ranks" \
@@ -74,5 +76,5 @@ for ((round = 1; round <= rounds; ++round)); do
   echo "round $round: ours $(tail -n 1 "$work/ours.txt") us, Open MPI $(tail -n 1 "$work/theirs.txt") us"
 done
 awk -v ours="$(median <"$work/ours.txt")" -v theirs="$(median <"$work/theirs.txt")" -v bytes="$bytes" -v ranks="$ranks" \
-  'BEGIN { printf "all_reduce of %d bytes among %d ranks: ours %.1f us, Open MPI %.1f us (medians), ratio %.2f\n",
+  'BEGIN { printf "all_reduce of %d bytes among %d ranks: ours %.2f us, Open MPI %.2f us (medians), ratio %.2f\n",
            bytes, ranks, ours, theirs, ours / theirs }'
