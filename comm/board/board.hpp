@@ -6,7 +6,6 @@
 #pragma once
 #include <chrono>
 #include <cstddef>
-#include <vector>
 
 #include "comm/team.hpp"
 #include "comm/waiter.hpp"
@@ -57,7 +56,6 @@ class Board {
   Signature signature_;
   std::uint64_t key_ = 0;
   std::chrono::milliseconds timeout_{};
-  std::vector<Blocked> blocked_;
 };
 
 }  // namespace rondo::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads: runs `body` on every rank of a local world, and hands back what each threw.
+// Ranks as threads: runs `body` on every rank of a world, and hands back what each threw.
 #pragma once
 #include <exception>
 #include <thread>
@@ -9,9 +9,9 @@
 
 namespace rondo::test {
 
+// Each communicator in a thread of its own, until all are through.
 template <class Body>
-std::vector<std::exception_ptr> run_ranks(int world_size, const Options& options, Body body) {
-  auto ranks = Communicator::local(world_size, options);
+std::vector<std::exception_ptr> in_threads(std::vector<Communicator> ranks, Body body) {
   std::vector<std::exception_ptr> errors(ranks.size());
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -27,13 +27,21 @@ std::vector<std::exception_ptr> run_ranks(int world_size, const Options& options
   for (auto& thread : threads) thread.join();
   return errors;
 }
+inline void rethrow(const std::vector<std::exception_ptr>& errors) {
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+template <class Body>
+std::vector<std::exception_ptr> run_ranks(int world_size, const Options& options, Body body) {
+  return in_threads(Communicator::local(world_size, options), std::move(body));
+}
 
 // The same, and the first error is the caller's.
 template <class Body>
 void on_ranks(int world_size, Body body, const Options& options = {}) {
-  for (const auto& error : run_ranks(world_size, options, body)) {
-    if (error) std::rethrow_exception(error);
-  }
+  rethrow(run_ranks(world_size, options, body));
 }
 
 template <class Body>

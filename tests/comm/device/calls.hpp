@@ -13,6 +13,15 @@
 
 namespace rondo::test {
 
+// All but messages, and every name that an algorithm has on the host or on devices.
+inline constexpr Collective kCollectives[] = {
+    Collective::all_reduce,     Collective::reduce,     Collective::broadcast, Collective::all_gather,
+    Collective::reduce_scatter, Collective::all_to_all, Collective::gather,    Collective::scatter,
+    Collective::all_gather_v,   Collective::gather_v,   Collective::scatter_v, Collective::all_to_all_v,
+    Collective::barrier};
+inline constexpr const char* kAlgorithms[] = {
+    "", "ring", "tree", "recursive_doubling", "halving_doubling", "one_shot", "two_shot", "direct", "pairwise"};
+
 using Bytes = std::vector<std::byte>;
 
 struct CallCase {

@@ -16,13 +16,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce,         Collective::broadcast,
-                                       Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
-                                       Collective::gather,     Collective::scatter,        Collective::all_gather_v,
-                                       Collective::gather_v,   Collective::scatter_v,      Collective::all_to_all_v,
-                                       Collective::barrier};
-constexpr const char* kAlgorithms[] = {
-    "", "ring", "tree", "recursive_doubling", "halving_doubling", "one_shot", "two_shot", "direct", "pairwise"};
 constexpr const char* kProtocols[] = {"", "simple", "ll", "ll128", "window"};
 constexpr std::size_t kCounts[] = {0, 1, 3, 17, 256, 1001, 9973};
 constexpr Determinism kDeterminism[] = {Determinism::deterministic, Determinism::reproducible};

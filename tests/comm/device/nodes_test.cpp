@@ -19,13 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce,         Collective::broadcast,
-                                       Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
-                                       Collective::gather,     Collective::scatter,        Collective::all_gather_v,
-                                       Collective::gather_v,   Collective::scatter_v,      Collective::all_to_all_v,
-                                       Collective::barrier};
-constexpr const char* kAlgorithms[] = {
-    "", "ring", "tree", "recursive_doubling", "halving_doubling", "one_shot", "two_shot", "direct", "pairwise"};
 constexpr std::size_t kCounts[] = {0, 1, 17, 1001, 9973};
 // Which node each rank is on.
 const std::vector<std::vector<int>> kPlacements{{0, 1}, {0, 0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 2}};

@@ -18,12 +18,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce,         Collective::broadcast,
-                                       Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
-                                       Collective::gather,     Collective::scatter,        Collective::all_gather_v,
-                                       Collective::gather_v,   Collective::scatter_v,      Collective::all_to_all_v,
-                                       Collective::barrier};
-
 struct Layout {
   const char* name;
   int ranks, devices;

@@ -23,30 +23,6 @@ inline Options on_sim(std::chrono::milliseconds timeout = std::chrono::seconds(6
   return options;
 }
 
-// Each communicator in a thread of its own, until all are through; what each threw.
-template <class Body>
-std::vector<std::exception_ptr> in_threads(std::vector<Communicator> ranks, Body body) {
-  std::vector<std::exception_ptr> errors(ranks.size());
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    threads.emplace_back([&, r] {
-      Communicator comm = std::move(ranks[r]);
-      try {
-        body(comm);
-      } catch (...) {
-        errors[r] = std::current_exception();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  return errors;
-}
-inline void rethrow(const std::vector<std::exception_ptr>& errors) {
-  for (const auto& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-}
-
 // rank, rank + 1, …: their sums over the ranks are known.
 inline std::vector<std::int32_t> ramp(int rank, std::size_t count) {
   std::vector<std::int32_t> values(count);
