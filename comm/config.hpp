@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/tuning.hpp"
+
 namespace rondo::comm {
 
 struct Config {
@@ -17,6 +19,7 @@ struct Config {
   std::uint32_t spin = 600;                // RONDO_SPIN: polls before yielding, when every rank has a core
   std::uint32_t yields = 50;               // RONDO_YIELDS: yields before sleeping
   std::string flight_recorder;             // RONDO_FLIGHT_RECORDER: directory for rank<r>.json on failure
+  Tuning tuning;
 
   static Config from_environment();
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/reduce.hpp"
 
+#include <cstring>
+
 #include "kernels/reduce_table.hpp"
 #ifdef RONDO_X86
 #include <cpuid.h>
@@ -46,6 +48,16 @@ Combine find_combine(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).c
 FoldFunction find_fold(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold[op]; }
 Scale find_multiply(DataType dtype) { return row_of(dtype).multiply; }
 Scale find_divide(DataType dtype) { return row_of(dtype).divide; }
+
+void fold(DataType dtype, ReduceOp::Kind op, const FoldJob& job) {
+  if (job.count == 0 || job.outputs == 0) return;
+  find_fold(dtype, op)(job.out[0], job.in, job.inputs, job.count, job.divisor);
+  for (int k = 1; k < job.outputs; ++k) copy(job.out[k], job.out[0], job.count * size_of(dtype), job.stores);
+}
+
+void copy(void* out, const void* in, std::size_t bytes, Stores) {
+  if (bytes != 0) std::memcpy(out, in, bytes);
+}
 
 }  // namespace kernels
 }  // namespace rondo
