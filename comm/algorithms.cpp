@@ -128,16 +128,19 @@ void check_algorithm_name(std::string_view name) {
               fmt::format("RONDO_ALGORITHM={} is not an algorithm: {}, or unset", name, known));
 }
 
-Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, std::string_view wanted) {
+Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, const Config& config) {
   const CallShape shape = shape_of(call, team.size());
   const bool canonical = determinism == Determinism::reproducible;
-  const int named = wanted.empty() ? kernels::kNoAlgorithm : kernels::find_algorithm(shape.pattern, wanted);
-  if (named != kernels::kNoAlgorithm) {
-    const auto& row = kernels::algorithm_row(named);
-    if ((!canonical || row.canonical_order) && (!shape.variable_counts || row.variable_counts))
-      return {named, row.name};
+  const auto fits = [&](int id) {
+    if (id == kernels::kNoAlgorithm) return false;
+    const auto& row = kernels::algorithm_row(id);
+    return (!canonical || row.canonical_order) && (!shape.variable_counts || row.variable_counts);
+  };
+  int id = config.algorithm.empty() ? kernels::kNoAlgorithm : kernels::find_algorithm(shape.pattern, config.algorithm);
+  if (!fits(id)) {
+    id = kernels::choose_algorithm(shape.pattern, shape.bytes, team.size(), canonical, config.tuning.links);
   }
-  const int id = kernels::choose_algorithm(shape.pattern, shape.bytes, team.size(), canonical);
+  if (!fits(id)) id = kernels::choose_algorithm(shape.pattern, shape.bytes, team.size(), canonical);
   return {id, kernels::algorithm_row(id).name};
 }
 

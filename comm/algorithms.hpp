@@ -34,9 +34,9 @@ bool prefers_board(const Call& call, int world_size, std::string_view wanted);
 // invalid_argument when no algorithm of any collective has that name.
 void check_algorithm_name(std::string_view name);
 
-// Every rank comes to the same choice from what they agree on. `wanted`: a name from the configuration, used where it
-// implements the collective.
-Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, std::string_view wanted);
+// Every rank comes to the same choice from what they agree on: the algorithm that config names, where it implements the
+// collective; else the first row that fits of the tuning file's; else of the built-in ones.
+Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, const Config& config);
 
 void run_algorithm(const Chosen& chosen, const Call& call, const Signature& signature, HostPrimitives& primitives,
                    const Team& team, std::chrono::milliseconds timeout);

@@ -159,7 +159,7 @@ void CommunicatorImpl::run_collective(const Call& call) {
   board_.note(signature);
   const bool board = board_.takes(call) && comm::prefers_board(call, world_size(), config_.algorithm);
   const comm::Chosen chosen =
-      board ? comm::kBoard : comm::choose_algorithm(call, *team_, options_.determinism, config_.algorithm);
+      board ? comm::kBoard : comm::choose_algorithm(call, *team_, options_.determinism, config_);
   recorder_.begin(signature, chosen.name);
   comm::write_history(team_->own_line(), signature);
   if (board) {

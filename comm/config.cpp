@@ -32,6 +32,7 @@ Config Config::from_environment() {
   number("RONDO_SPIN", config.spin, 0, 1'000'000'000);
   number("RONDO_YIELDS", config.yields, 0, 1'000'000'000);
   config.slice_bytes = (config.slice_bytes + 63) / 64 * 64;  // whole elements of every dtype, aligned slots
+  if (const auto path = env("RONDO_TUNING")) config.tuning = read_tuning(*path);
   config.flight_recorder = env("RONDO_FLIGHT_RECORDER").value_or("");
   return config;
 }

@@ -19,7 +19,7 @@ struct Config {
   std::uint32_t spin = 600;                // RONDO_SPIN: polls before yielding, when every rank has a core
   std::uint32_t yields = 50;               // RONDO_YIELDS: yields before sleeping
   std::string flight_recorder;             // RONDO_FLIGHT_RECORDER: directory for rank<r>.json on failure
-  Tuning tuning;
+  Tuning tuning;                           // RONDO_TUNING: a file that rondo-tune wrote
 
   static Config from_environment();
 };

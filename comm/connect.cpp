@@ -25,7 +25,7 @@ namespace {
 using Bytes = Store::Bytes;
 
 struct Card {  // what a rank tells all others about itself
-  std::string node, host, pid_namespace, transport, algorithm, protocol;
+  std::string node, host, pid_namespace, transport, algorithm, protocol, tuning;
   Device::Kind device{};
   std::int32_t pid = 0;
   Determinism determinism{};
@@ -40,6 +40,7 @@ struct Card {  // what a rank tells all others about itself
         .text(transport)
         .text(algorithm)
         .text(protocol)
+        .text(tuning)
         .number(device)
         .number(pid)
         .number(determinism)
@@ -53,8 +54,8 @@ struct Card {  // what a rank tells all others about itself
   static Card decode(const Bytes& bytes) {
     ByteReader in(bytes);
     Card card;
-    for (std::string* text :
-         {&card.node, &card.host, &card.pid_namespace, &card.transport, &card.algorithm, &card.protocol}) {
+    for (std::string* text : {&card.node, &card.host, &card.pid_namespace, &card.transport, &card.algorithm,
+                              &card.protocol, &card.tuning}) {
       *text = in.text();
     }
     card.device = in.number<Device::Kind>();
@@ -126,6 +127,7 @@ class Connecting {
              .transport = config_.transport,
              .algorithm = config_.algorithm,
              .protocol = config_.protocol,
+             .tuning = to_text(config_.tuning),
              .device = options_.device.kind,
              .pid = ::getpid(),
              .determinism = options_.determinism,
@@ -147,13 +149,15 @@ class Connecting {
                   r);
     }
     if (first.transport != config_.transport || first.algorithm != config_.algorithm ||
-        first.protocol != config_.protocol || first.determinism != options_.determinism) {
-      log::warn("rank {}: transport, algorithm, protocol and determinism are rank 0's, not this rank's",
+        first.protocol != config_.protocol || first.tuning != to_text(config_.tuning) ||
+        first.determinism != options_.determinism) {
+      log::warn("rank {}: transport, algorithm, protocol, tuning and determinism are rank 0's, not this rank's",
                 bootstrap_.rank);
     }
     config_.transport = first.transport;
     config_.algorithm = first.algorithm;
     config_.protocol = first.protocol;
+    if (bootstrap_.rank != 0) config_.tuning = parse_tuning(first.tuning, "rank 0's tuning");
     options_.determinism = first.determinism;
     config_.slice_bytes = first.slice_bytes;
     config_.slots = first.slots;

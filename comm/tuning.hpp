@@ -1,22 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// What measurement decides, as data. Rank 0's values are everybody's where a peer could notice a difference.
+// What measurement decides, as data: thresholds, and which algorithm runs over links. Read from the file that
+// RONDO_TUNING names (rondo-tune writes it); rank 0's values are everybody's.
 #pragma once
 #include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/algorithms/tuner.hpp"
 
 namespace rondo::comm {
 
-// Bytes are those of a rank's larger buffer unless said otherwise.
+// Bytes are those of a rank's larger buffer unless said otherwise. To add one: a member and its row in tuning.cpp.
 struct Tuning {
   // Ranks that share memory.
-  std::uint64_t flat_bytes_of_two = 32 << 10;    // reductions up to here: everybody reads everything of everybody
-  std::uint64_t flat_bytes = 4 << 10;            // the same with more ranks
-  std::uint64_t chunk_bytes = 128 << 10;         // published at a time
-  std::uint64_t ahead_bytes = 1 << 20;           // that a rank may have published and others not yet read
-  std::uint64_t streaming_bytes = 8 << 20;       // results of calls from here on are stored past the caches
-  std::uint64_t direct_bytes = 32 << 10;         // from here on, memory that peers can reach is used in place
-  std::uint64_t single_copy_bytes = UINT64_MAX;  // from here on, process_vm_readv where it is permitted
+  std::uint64_t flat_bytes_of_two = 32 << 10;
+  std::uint64_t flat_bytes = 4 << 10;
+  std::uint64_t chunk_bytes = 128 << 10;
+  std::uint64_t ahead_bytes = 1 << 20;
+  std::uint64_t streaming_bytes = 8 << 20;
+  std::uint64_t direct_bytes = 32 << 10;
+  std::uint64_t single_copy_bytes = UINT64_MAX;
   // Sockets.
-  std::uint64_t stripe_bytes = 1 << 20;  // messages from here on are spread over all streams of a pair
+  std::uint64_t stripe_bytes = 1 << 20;
+  std::vector<kernels::TunerRow> links;  // tried before kernels::kTuner; names are those of the algorithm table
+
+  std::string source = "built in";  // where the values come from, for the log
 };
+
+struct TuningField {
+  std::string_view name;
+  std::uint64_t Tuning::*value;
+  std::uint64_t low, high;
+  std::string_view meaning;
+};
+std::span<const TuningField> tuning_fields();
+
+// Lines of `NAME VALUE` (bytes; K, M and G are powers of 1024; "never": beyond any size) and of `links PATTERN
+// MAX_BYTES MAX_WORLD_SIZE ALGORITHM`, where a * is no limit; # begins a comment. What is not named keeps its default.
+// invalid_argument names `source` and the line.
+Tuning parse_tuning(std::string_view text, std::string_view source);
+Tuning read_tuning(const std::string& path);
+std::string to_text(const Tuning& tuning);  // what parse_tuning takes, every field and its meaning
 
 }  // namespace rondo::comm

@@ -3,6 +3,7 @@
 // The defaults are for links with latency; a host that can read its peers' memory has better ways of its own.
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include "kernels/algorithms/table.hpp"
 
@@ -43,8 +44,9 @@ inline constexpr TunerRow kTuner[] = {
 };
 
 // The id of the algorithm to run. Its row keeps canonical_order where `canonical` asks for it.
-constexpr int choose_algorithm(Pattern pattern, std::size_t bytes, int world_size, bool canonical) {
-  for (const TunerRow& row : kTuner) {
+constexpr int choose_algorithm(Pattern pattern, std::size_t bytes, int world_size, bool canonical,
+                               std::span<const TunerRow> rows = kTuner) {
+  for (const TunerRow& row : rows) {
     const bool order_fits = row.canonical || !canonical;
     if (row.pattern == pattern && order_fits && bytes <= row.max_bytes && world_size <= row.max_world_size) {
       return find_algorithm(pattern, row.algorithm);

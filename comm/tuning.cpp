@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/tuning.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include <rondo/error.hpp>
+
+namespace rondo::comm {
+namespace {
+
+using kernels::kPatterns;
+using kernels::TunerRow;
+
+constexpr std::uint64_t kNever = UINT64_MAX;
+constexpr std::string_view kLinks = "links";
+
+constexpr TuningField kFields[] = {
+    {"flat_bytes_of_two", &Tuning::flat_bytes_of_two, 0, kNever,
+     "two ranks that share memory: reductions up to here are one meeting, where each reads all of the other"},
+    {"flat_bytes", &Tuning::flat_bytes, 0, kNever, "the same with more ranks"},
+    {"chunk_bytes", &Tuning::chunk_bytes, 4 << 10, 1 << 30, "published at a time in shared memory"},
+    {"ahead_bytes", &Tuning::ahead_bytes, 4 << 10, 1 << 30, "that a rank may have published and others not yet read"},
+    {"streaming_bytes", &Tuning::streaming_bytes, 0, kNever,
+     "results of calls from here on are stored past the caches"},
+    {"direct_bytes", &Tuning::direct_bytes, 0, kNever, "from here on, memory that peers can reach is used in place"},
+    {"single_copy_bytes", &Tuning::single_copy_bytes, 0, kNever,
+     "from here on, ordinary memory of other processes is read in place (process_vm_readv)"},
+    {"stripe_bytes", &Tuning::stripe_bytes, 0, kNever,
+     "messages over sockets from here on are spread over all streams of a pair"},
+};
+
+[[noreturn]] void refuse(std::string_view source, std::size_t line, const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}, line {}: {}", source, line, why));
+}
+
+bool parse_number(std::string_view text, std::uint64_t& value) {
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc()) return false;
+  constexpr std::string_view kUnits = "KMG";
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  if (unit.empty()) return true;
+  const std::size_t power = unit.size() == 1 ? kUnits.find(unit.front()) : std::string_view::npos;
+  return power != std::string_view::npos && !__builtin_mul_overflow(value, 1024ULL << 10 * power, &value);
+}
+
+bool parse_bytes(std::string_view text, std::uint64_t& value) {
+  if (text != "never") return parse_number(text, value);
+  value = kNever;
+  return true;
+}
+
+std::string bytes_text(std::uint64_t value) {
+  if (value == kNever) return "never";
+  std::string_view units = "KMG";
+  char unit = 0;
+  for (; !units.empty() && value != 0 && value % 1024 == 0; units.remove_prefix(1)) {
+    value /= 1024;
+    unit = units.front();
+  }
+  return unit == 0 ? fmt::format("{}", value) : fmt::format("{}{}", value, unit);
+}
+
+// What comes after "links". An empty string: no fault found.
+std::string parse_row(std::istringstream& words, TunerRow& row) {
+  std::string pattern, bytes, world, algorithm;
+  if (!(words >> pattern >> bytes >> world >> algorithm)) {
+    return "links takes PATTERN MAX_BYTES MAX_WORLD_SIZE ALGORITHM";
+  }
+  const auto found = std::find_if(kPatterns.begin(), kPatterns.end(), [&](const auto& p) { return p.name == pattern; });
+  if (found == kPatterns.end()) return fmt::format("{} is not a collective", pattern);
+  const int id = kernels::find_algorithm(found->pattern, algorithm);
+  if (id == kernels::kNoAlgorithm) return fmt::format("{} is not an algorithm of {}", algorithm, pattern);
+  std::uint64_t limit = kernels::kAnyBytes, ranks = kernels::kAnyWorld;
+  if (bytes != "*" && !parse_number(bytes, limit)) return fmt::format("{} is not a number of bytes", bytes);
+  if (world != "*" && (!parse_number(world, ranks) || ranks > kernels::kAnyWorld)) {
+    return fmt::format("{} is not a number of ranks", world);
+  }
+  const auto& chosen = kernels::algorithm_row(id);
+  row = {found->pattern, chosen.canonical_order, limit, static_cast<int>(ranks), chosen.name};
+  return {};
+}
+
+std::string parse_field(const std::string& name, std::istringstream& words, Tuning& tuning) {
+  const auto* field =
+      std::find_if(std::begin(kFields), std::end(kFields), [&](const auto& f) { return f.name == name; });
+  if (field == std::end(kFields)) return fmt::format("{} is not a setting", name);
+  std::string text;
+  std::uint64_t value = 0;
+  if (!(words >> text)) return fmt::format("{} needs a value", name);
+  if (!parse_bytes(text, value) || value < field->low || value > field->high) {
+    return fmt::format("{} takes {} to {}, not {}", name, bytes_text(field->low), bytes_text(field->high), text);
+  }
+  tuning.*field->value = value;
+  return {};
+}
+
+}  // namespace
+
+std::span<const TuningField> tuning_fields() { return kFields; }
+
+Tuning parse_tuning(std::string_view text, std::string_view source) {
+  Tuning tuning;
+  tuning.source = source;
+  std::istringstream lines{std::string(text)};
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name, rest;
+    if (!(words >> name)) continue;
+    TunerRow row{};
+    const std::string fault = name == kLinks ? parse_row(words, row) : parse_field(name, words, tuning);
+    if (!fault.empty()) refuse(source, number, fault);
+    if (words >> rest) refuse(source, number, fmt::format("{} does not belong there", rest));
+    if (name == kLinks) tuning.links.push_back(row);
+  }
+  return tuning;
+}
+
+Tuning read_tuning(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("RONDO_TUNING={}: the file cannot be read, or is empty", path));
+  }
+  return parse_tuning(text.str(), path);
+}
+
+std::string to_text(const Tuning& tuning) {
+  std::string text;
+  for (const TuningField& field : kFields) {
+    text += fmt::format("{} {}  # {}\n", field.name, bytes_text(tuning.*field.value), field.meaning);
+  }
+  for (const TunerRow& row : tuning.links) {
+    text += fmt::format("{} {} {} {} {}\n", kLinks, kernels::row_of(row.pattern).name,
+                        row.max_bytes == kernels::kAnyBytes ? "*" : bytes_text(row.max_bytes),
+                        row.max_world_size == kernels::kAnyWorld ? "*" : fmt::format("{}", row.max_world_size),
+                        row.algorithm);
+  }
+  return text;
+}
+
+}  // namespace rondo::comm
