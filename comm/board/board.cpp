@@ -2,7 +2,6 @@
 #include "comm/board/board.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,8 +10,6 @@
 
 namespace rondo::comm {
 namespace {
-
-constexpr std::size_t kShortBytes = 256 << 10;
 
 // Everything that the ranks must have agreed on up to here, in one word.
 std::uint64_t chain(std::uint64_t before, const Signature& s) {
@@ -24,15 +21,21 @@ std::uint64_t chain(std::uint64_t before, const Signature& s) {
   return key * kOdd ^ s.shape;
 }
 
+std::vector<int> ranks_by_index(const Team& team) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < team.size(); ++rank) {
+    if (team.shares_memory(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 }  // namespace
 
 Board::Board(Team& team, const Config& config)
     : team_(team),
       waiter_(team, config),
-      rank_(team.rank()),
-      size_(team.segment().local_size()),
-      short_{.start = 0, .bytes = std::min<std::size_t>(kShortBytes, team.segment().shape().ring_bytes / 4)},
-      long_{.start = short_.bytes, .bytes = team.segment().shape().ring_bytes - short_.bytes},
+      index_(team.own_index()),
+      ranks_(ranks_by_index(team)),
       spins_(team.spare_cores() ? 64 : 0) {}
 
 void Board::note(const Signature& signature) {
@@ -46,75 +49,63 @@ void Board::begin(std::chrono::milliseconds timeout) {
   waiting_ = false;
 }
 
-// Short places turn in a stretch of their own, so that they touch few pages, and what is written was read long ago.
-Board::Place Board::reserve(std::size_t bytes) {
-  if (bytes <= ArrivalLine::kPayload && !std::exchange(line_taken_, true)) return {.meeting = meetings_ + 1};
-  const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
-  Turn& turn = rounded <= short_.bytes / 16 ? short_ : long_;
-  if (!std::exchange(turn.populated, true)) populate(turn);
-  if (turn.head + rounded > turn.bytes) turn.head = 0;
-  const std::size_t offset = turn.start + turn.head;
-  turn.head += rounded;
-  return {.offset = offset};
+std::uint64_t Board::take_line(std::size_t bytes) {
+  return bytes <= ArrivalLine::kPayload && !std::exchange(line_taken_, true) ? meetings_ + 1 : 0;
 }
 
-// A page at a time, the first touch costs more than what is written there. Only advice: a kernel that cannot do it
-// leaves the pages to be touched one by one.
-void Board::populate(const Turn& turn) {
-#if defined(MADV_POPULATE_WRITE)
-  for (int step = 0; step < size_; ++step) {
-    std::byte* start = team_.segment().ring((rank_ + step) % size_) + turn.start;
-    static_cast<void>(::madvise(start, turn.bytes, step == 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ));
+void Board::arrive() {
+  ++meetings_;
+  line_taken_ = false;
+  seen_ = 1;
+  ArrivalLine& mine = line(index_);
+  mine.sequence = signature_.sequence;
+  mine.key = key_;
+  mine.meeting.store(meetings_, std::memory_order_seq_cst);  // release for absent(), and before wake() looks
+  for (int step = 1; step < size(); ++step) team_.bells().wake((index_ + step) % size());
+}
+
+int Board::absent() {
+  for (; seen_ < size(); ++seen_) {
+    const int index = (index_ + seen_) % size();
+    const ArrivalLine& theirs = line(index);
+    if (theirs.meeting.load(std::memory_order_acquire) != meetings_) return index;
+    if (first_ && theirs.key != key_) disagree(index);
   }
-#else
-  static_cast<void>(turn);
-#endif
+  first_ = false;
+  return kNobody;
 }
 
-std::byte* Board::at(int rank, Place place) const {
-  if (place.meeting == 0) return team_.segment().ring(rank) + place.offset;
-  return team_.segment().arrival(rank, place.meeting).payload.data();
+void Board::idle(int index) {
+  if (spun_++ < spins_) return pause_cpu();
+  if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
+  const Blocked blocked{.peer = ranks_[static_cast<std::size_t>(index)], .target = {}};
+  waiter_.idle(std::span(&blocked, 1));
+}
+
+void Board::progressed() {
+  spun_ = 0;
+  if (waiting_) waiter_.progressed();
 }
 
 void Board::meet() {
-  ++meetings_;
-  line_taken_ = false;
-  ArrivalLine& mine = line(rank_);
-  mine.sequence = signature_.sequence;
-  mine.key = key_;
-  mine.meeting.store(meetings_, std::memory_order_seq_cst);  // release for wait_for(), and before wake() looks
-  for (int step = 1; step < size_; ++step) team_.bells().wake((rank_ + step) % size_);
-  for (int step = 1; step < size_; ++step) wait_for((rank_ + step) % size_);
-  first_ = false;
-}
-
-void Board::wait_for(int rank) {
-  const ArrivalLine& theirs = line(rank);
-  const auto arrived = [&] { return theirs.meeting.load(std::memory_order_acquire) == meetings_; };
-  if (!arrived()) {
-    for (std::uint64_t spin = 0; spin < spins_ && !arrived(); ++spin) pause_cpu();
-    if (!arrived()) {
-      if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
-      const Blocked blocked{.peer = rank, .target = {}};
-      while (!arrived()) waiter_.idle(std::span(&blocked, 1));
-      waiter_.progressed();
-    }
-  }
-  if (first_ && theirs.key != key_) disagree(rank);
+  arrive();
+  for (int index = absent(); index != kNobody; index = absent()) idle(index);
+  progressed();
 }
 
 // Each wrote its history before it came here. What they disagree on may be long past: the earliest call counts.
-void Board::disagree(int rank) {
+void Board::disagree(int index) {
+  const int own = team_.rank(), rank = ranks_[static_cast<std::size_t>(index)];
   std::string difference;
   Signature mine, theirs;
-  const std::uint64_t latest = std::min(signature_.sequence, line(rank).sequence);
+  const std::uint64_t latest = std::min(signature_.sequence, line(index).sequence);
   const std::uint64_t oldest = latest - std::min(latest - 1, kHistory - 1);
   for (std::uint64_t sequence = oldest; sequence <= latest && difference.empty(); ++sequence) {
     if (!read_history(team_.own_line(), sequence, mine) || !team_.signature_of(rank, sequence, theirs)) continue;
-    difference = compare(rank_, mine, rank, theirs);
+    difference = compare(own, mine, rank, theirs);
   }
   if (difference.empty()) {
-    difference = fmt::format("rank {} and rank {} disagree on a collective before #{}", rank_, rank, oldest);
+    difference = fmt::format("rank {} and rank {} disagree on a collective before #{}", own, rank, oldest);
   }
   throw Error(ErrorCode::mismatch, difference, rank);
 }

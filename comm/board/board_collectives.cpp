@@ -20,10 +20,16 @@ std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
 }  // namespace
 
 BoardCollectives::BoardCollectives(Team& team, const Config& config)
-    : board_(team, config), rank_(team.rank()), size_(team.size()), contributions_(as_size(team.size())) {}
+    : team_(team),
+      board_(team, config),
+      rings_(team.segment(), team.own_index()),
+      rank_(board_.index()),
+      size_(board_.size()),
+      contributions_(as_size(size_)) {}
 
 bool BoardCollectives::takes(const Call& call) const {
-  return board_.available() && call.collective != Collective::all_to_all_v && call.collective != Collective::send &&
+  return size_ == team_.size() && capacity() >= 2 * kLine * as_size(size_) &&
+         call.collective != Collective::all_to_all_v && call.collective != Collective::send &&
          call.collective != Collective::recv;
 }
 
@@ -61,8 +67,17 @@ void BoardCollectives::run(const Call& call, std::chrono::milliseconds timeout) 
   }
 }
 
+BoardCollectives::Place BoardCollectives::reserve(std::size_t bytes) {
+  if (const std::uint64_t meeting = board_.take_line(bytes)) return {.meeting = meeting};
+  return {.offset = rings_.reserve(bytes)};
+}
+
+std::byte* BoardCollectives::at(int index, Place place) const {
+  return place.meeting == 0 ? rings_.at(index, place.offset) : board_.payload(index, place.meeting);
+}
+
 std::size_t BoardCollectives::step_for(std::size_t pieces) const {
-  const std::size_t bytes = std::min(kChunkBytes, board_.capacity() / 2);
+  const std::size_t bytes = std::min(kChunkBytes, capacity() / 2);
   return std::max<std::size_t>(bytes / pieces / element_, 1);
 }
 
@@ -84,8 +99,8 @@ void BoardCollectives::stream(std::size_t count, std::size_t step, Publish publi
 }
 
 // Into this rank's place, so many elements in; the operator's first touch on the way.
-void BoardCollectives::publish(Place place, const std::byte* from, Range range, std::size_t at) {
-  std::byte* into = board_.at(rank_, place) + at * element_;
+void BoardCollectives::publish(Place place, const std::byte* from, Range range, std::size_t first) {
+  std::byte* into = at(rank_, place) + first * element_;
   if (scales_) {
     kernels::find_multiply(call_.dtype)(into, from, range.count, call_.op.factor());
   } else if (range.count != 0) {
@@ -103,16 +118,16 @@ void BoardCollectives::fold(std::byte* into, std::size_t count) {
 
 void BoardCollectives::reduce(bool everywhere) {
   const bool keeps = everywhere || rank_ == call_.root;
-  const std::size_t flat = std::min(size_ == 2 ? kFlatBytes : kFlatBytesOfMany, board_.capacity());
+  const std::size_t flat = std::min(size_ == 2 ? kFlatBytes : kFlatBytesOfMany, capacity());
   return call_.count * element_ <= flat ? reduce_at_once(keeps) : reduce_in_parts(keeps);
 }
 
 void BoardCollectives::reduce_at_once(bool keeps) {
-  const Place place = board_.reserve(call_.count * element_);
+  const Place place = reserve(call_.count * element_);
   publish(place, send(0), {0, call_.count});
   board_.meet();
   if (!keeps) return;
-  for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = board_.at(r, place);
+  for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = at(r, place);
   fold(recv(0), call_.count);
 }
 
@@ -125,13 +140,13 @@ void BoardCollectives::reduce_in_parts(bool keeps) {
     for (int step = 0; step < size_ && keeps; ++step) {
       const int r = (rank_ + step) % size_;
       const Range part = kernels::part(reduced_chunk, size_, r);
-      copy_block(recv(part.offset), board_.at(r, reduced), part.count);
+      copy_block(recv(part.offset), at(r, reduced), part.count);
     }
   };
   stream(
       call_.count, step_for(2),
       [&](Range chunk) {
-        const Place place = board_.reserve(chunk.count * element_);
+        const Place place = reserve(chunk.count * element_);
         const Range mine = scales_ ? Range{} : kernels::part(chunk, size_, rank_);
         const std::size_t before = scales_ ? chunk.count : mine.offset - chunk.offset;
         const std::size_t after = before + mine.count;
@@ -143,12 +158,12 @@ void BoardCollectives::reduce_in_parts(bool keeps) {
         collect();
         const Range mine = kernels::part(chunk, size_, rank_);
         for (int r = 0; r < size_; ++r) {
-          contributions_[as_size(r)] = board_.at(r, published) + (mine.offset - chunk.offset) * element_;
+          contributions_[as_size(r)] = at(r, published) + (mine.offset - chunk.offset) * element_;
         }
         if (!scales_) contributions_[as_size(rank_)] = send(mine.offset);
-        reduced = board_.reserve(kernels::part(chunk, size_, 0).count * element_);
+        reduced = reserve(kernels::part(chunk, size_, 0).count * element_);
         reduced_chunk = chunk;
-        fold(board_.at(rank_, reduced), mine.count);
+        fold(at(rank_, reduced), mine.count);
       });
   board_.meet();
   collect();
@@ -159,7 +174,7 @@ void BoardCollectives::reduce_scatter() {
   stream(
       call_.count, step_for(as_size(size_)),
       [&](Range chunk) {
-        const Place place = board_.reserve(as_size(size_) * chunk.count * element_);
+        const Place place = reserve(as_size(size_) * chunk.count * element_);
         for (int r = 0; r < size_; ++r) {
           publish(place, send(block(r).offset + chunk.offset), chunk, as_size(r) * chunk.count);
         }
@@ -167,7 +182,7 @@ void BoardCollectives::reduce_scatter() {
       },
       [&](Range chunk, Place published) {
         const std::size_t mine = as_size(rank_) * chunk.count * element_;
-        for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = board_.at(r, published) + mine;
+        for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = at(r, published) + mine;
         fold(recv(chunk.offset), chunk.count);
       });
 }
@@ -177,12 +192,12 @@ void BoardCollectives::broadcast() {
   stream(
       call_.count, step_for(1),
       [&](Range chunk) {
-        const Place place = board_.reserve(chunk.count * element_);
+        const Place place = reserve(chunk.count * element_);
         if (roots) publish(place, send(chunk.offset), chunk);
         return place;
       },
       [&](Range chunk, Place published) {
-        copy_block(recv(chunk.offset), roots ? send(chunk.offset) : board_.at(call_.root, published), chunk.count);
+        copy_block(recv(chunk.offset), roots ? send(chunk.offset) : at(call_.root, published), chunk.count);
       });
 }
 
@@ -191,7 +206,7 @@ void BoardCollectives::gather_blocks(bool everywhere) {
   stream(
       longest_block(), step_for(1),
       [&](Range chunk) {
-        const Place place = board_.reserve(chunk.count * element_);
+        const Place place = reserve(chunk.count * element_);
         publish(place, send(chunk.offset), {0, kernels::clip(block(rank_), chunk).count});
         return place;
       },
@@ -199,7 +214,7 @@ void BoardCollectives::gather_blocks(bool everywhere) {
         for (int step = 0; step < size_ && keeps; ++step) {
           const int r = (rank_ + step) % size_;
           const Range theirs = kernels::clip(block(r), chunk);
-          const std::byte* from = r == rank_ ? send(chunk.offset) : board_.at(r, published);
+          const std::byte* from = r == rank_ ? send(chunk.offset) : at(r, published);
           copy_block(recv(theirs.offset), from, theirs.count);
         }
       });
@@ -210,7 +225,7 @@ void BoardCollectives::scatter_blocks() {
   stream(
       longest_block(), step_for(as_size(size_)),
       [&](Range chunk) {
-        const Place place = board_.reserve(as_size(size_) * chunk.count * element_);
+        const Place place = reserve(as_size(size_) * chunk.count * element_);
         for (int r = 0; r < size_ && roots; ++r) {
           const Range theirs = kernels::clip(block(r), chunk);
           if (r != rank_) publish(place, send(theirs.offset), theirs, as_size(r) * chunk.count);
@@ -219,7 +234,7 @@ void BoardCollectives::scatter_blocks() {
       },
       [&](Range chunk, Place published) {
         const Range mine = kernels::clip(block(rank_), chunk);
-        const std::byte* from = board_.at(call_.root, published) + as_size(rank_) * chunk.count * element_;
+        const std::byte* from = at(call_.root, published) + as_size(rank_) * chunk.count * element_;
         copy_block(recv(chunk.offset), roots ? send(mine.offset) : from, mine.count);
       });
 }
@@ -228,7 +243,7 @@ void BoardCollectives::exchange_blocks() {
   stream(
       call_.count, step_for(as_size(size_)),
       [&](Range chunk) {
-        const Place place = board_.reserve(as_size(size_) * chunk.count * element_);
+        const Place place = reserve(as_size(size_) * chunk.count * element_);
         for (int r = 0; r < size_; ++r) {
           if (r != rank_) publish(place, send(block(r).offset + chunk.offset), chunk, as_size(r) * chunk.count);
         }
@@ -238,7 +253,7 @@ void BoardCollectives::exchange_blocks() {
         for (int step = 0; step < size_; ++step) {
           const int r = (rank_ + step) % size_;
           const std::size_t offset = block(r).offset + chunk.offset;
-          const std::byte* from = board_.at(r, published) + as_size(rank_) * chunk.count * element_;
+          const std::byte* from = at(r, published) + as_size(rank_) * chunk.count * element_;
           copy_block(recv(offset), r == rank_ ? send(offset) : from, chunk.count);
         }
       });

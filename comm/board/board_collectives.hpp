@@ -2,6 +2,7 @@
 // The collectives among ranks that share memory, over the board: every rank publishes what others need, all meet, and
 // each reads from all. Reductions add in rank order, so the bits depend on values and ranks alone. Messages beyond a
 // chunk go chunk by chunk: a rank publishes the next one before it reads this one, so there is one meeting per chunk.
+// Roots, blocks and counts are those of the ranks that share the segment, by their index there (see Board).
 #pragma once
 #include <chrono>
 #include <span>
@@ -11,6 +12,7 @@
 #include <rondo/collective.hpp>
 
 #include "comm/board/board.hpp"
+#include "comm/board/rings.hpp"
 #include "kernels/algorithms/ranges.hpp"
 
 namespace rondo::comm {
@@ -20,14 +22,21 @@ class BoardCollectives {
   BoardCollectives(Team& team, const Config& config);
 
   static constexpr std::string_view kName = "board";
-  // Ranks agree on the answer. all_to_all_v has shapes that only pairs know of; messages are not collectives.
+  // All ranks of the team share the segment. They agree on the answer. all_to_all_v has shapes that only pairs know of;
+  // messages are not collectives.
   bool takes(const Call& call) const;
   void note(const Signature& signature) { board_.note(signature); }  // see Board
   void run(const Call& call, std::chrono::milliseconds timeout);
 
  private:
-  using Place = Board::Place;
   using Range = kernels::Range;
+  struct Place {                // of every rank, for one meeting
+    std::size_t offset = 0;     // in the rings
+    std::uint64_t meeting = 0;  // not 0: a few bytes, in that meeting's arrival lines
+  };
+  Place reserve(std::size_t bytes);  // at most capacity() for all places of a meeting together
+  std::size_t capacity() const { return rings_.capacity() / 2; }
+  std::byte* at(int index, Place place) const;
 
   template <class Publish, class Consume>
   void stream(std::size_t count, std::size_t step, Publish publish, Consume consume);
@@ -42,7 +51,7 @@ class BoardCollectives {
   void gather_blocks(bool everywhere);
   void scatter_blocks();
 
-  void publish(Place place, const std::byte* from, Range range, std::size_t at = 0);
+  void publish(Place place, const std::byte* from, Range range, std::size_t first = 0);
   void fold(std::byte* into, std::size_t count);  // contributions_
   Range block(int of) const;                      // of the larger buffer, which holds one per rank
   std::size_t longest_block() const;
@@ -53,8 +62,10 @@ class BoardCollectives {
   }
   std::byte* recv(std::size_t element) const { return static_cast<std::byte*>(call_.recv) + element * element_; }
 
+  Team& team_;
   Board board_;
-  int rank_, size_;
+  Rings rings_;
+  int rank_, size_;  // index and number in the segment
   Call call_{};
   std::size_t element_ = 1;
   bool scales_ = false;                     // this call multiplies what it publishes

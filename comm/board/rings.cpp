@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/board/rings.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace rondo::comm {
+namespace {
+
+constexpr std::size_t kShortBytes = 256 << 10;
+
+}  // namespace
+
+Rings::Rings(Segment segment, int own_index)
+    : segment_(segment),
+      own_(own_index),
+      short_{.start = 0, .bytes = std::min<std::size_t>(kShortBytes, segment.shape().ring_bytes / 4)},
+      long_{.start = short_.bytes, .bytes = segment.shape().ring_bytes - short_.bytes} {}
+
+// Short places turn in a stretch of their own, so that they touch few pages, and what is written was read long ago.
+std::size_t Rings::reserve(std::size_t bytes) {
+  const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
+  Turn& turn = rounded <= short_.bytes / 16 ? short_ : long_;
+  if (!std::exchange(turn.populated, true)) populate(turn);
+  if (turn.head + rounded > turn.bytes) turn.head = 0;
+  return turn.start + std::exchange(turn.head, turn.head + rounded);
+}
+
+// A page at a time, the first touch costs more than what is written there. Only advice: a kernel that cannot do it
+// leaves the pages to be touched one by one.
+void Rings::populate(const Turn& turn) {
+#if defined(MADV_POPULATE_WRITE)
+  const int size = segment_.local_size();
+  for (int step = 0; step < size; ++step) {
+    std::byte* start = segment_.ring((own_ + step) % size) + turn.start;
+    static_cast<void>(::madvise(start, turn.bytes, step == 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ));
+  }
+#else
+  static_cast<void>(turn);
+#endif
+}
+
+}  // namespace rondo::comm
