@@ -17,21 +17,65 @@ using kernels::kPatterns;
 using kernels::TunerRow;
 
 constexpr std::uint64_t kNever = UINT64_MAX;
-constexpr std::string_view kLinks = "links";
+
+constexpr std::uint64_t K = 1 << 10, M = 1 << 20;
+constexpr std::uint64_t kShort[] = {1 * K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K};
+constexpr std::uint64_t kMiddle[] = {32 * K, 64 * K, 128 * K, 256 * K, 512 * K, 1 * M, 2 * M};
+constexpr std::uint64_t kLong[] = {1 * M, 4 * M, 16 * M};
+constexpr std::uint64_t kLongOrNever[] = {64 * K, 256 * K, 1 * M, 4 * M, 16 * M, kNever};
+constexpr Collective kSums[] = {Collective::all_reduce};
+constexpr Collective kMoves[] = {Collective::all_gather, Collective::broadcast, Collective::all_to_all};
+constexpr Collective kBoth[] = {Collective::all_reduce, Collective::all_gather};
 
 constexpr TuningField kFields[] = {
-    {"flat_bytes_of_two", &Tuning::flat_bytes_of_two, 0, kNever,
-     "two ranks that share memory: reductions up to here are one meeting, where each reads all of the other"},
-    {"flat_bytes", &Tuning::flat_bytes, 0, kNever, "the same with more ranks"},
-    {"chunk_bytes", &Tuning::chunk_bytes, 4 << 10, 1 << 30, "published at a time in shared memory"},
-    {"ahead_bytes", &Tuning::ahead_bytes, 4 << 10, 1 << 30, "that a rank may have published and others not yet read"},
-    {"streaming_bytes", &Tuning::streaming_bytes, 0, kNever,
-     "results of calls from here on are stored past the caches"},
-    {"direct_bytes", &Tuning::direct_bytes, 0, kNever, "from here on, memory that peers can reach is used in place"},
-    {"single_copy_bytes", &Tuning::single_copy_bytes, 0, kNever,
-     "from here on, ordinary memory of other processes is read in place (process_vm_readv)"},
-    {"stripe_bytes", &Tuning::stripe_bytes, 0, kNever,
-     "messages over sockets from here on are spread over all streams of a pair"},
+    {"flat_bytes_of_two",
+     &Tuning::flat_bytes_of_two,
+     0,
+     kNever,
+     "two ranks that share memory: reductions up to here are one meeting, where each reads all of the other",
+     {.values = kShort, .collectives = kSums, .sizes = kShort, .most_ranks = 2}},
+    {"flat_bytes",
+     &Tuning::flat_bytes,
+     0,
+     kNever,
+     "the same with more ranks",
+     {.values = kShort, .collectives = kSums, .sizes = kShort, .least_ranks = 3}},
+    {"chunk_bytes",
+     &Tuning::chunk_bytes,
+     4 * K,
+     1024 * M,
+     "published at a time in shared memory",
+     {.values = kMiddle, .collectives = kBoth, .sizes = kLong}},
+    {"ahead_bytes",
+     &Tuning::ahead_bytes,
+     4 * K,
+     1024 * M,
+     "that a rank may have published and others not yet read",
+     {.values = kMiddle, .collectives = kBoth, .sizes = kLong}},
+    {"streaming_bytes",
+     &Tuning::streaming_bytes,
+     0,
+     kNever,
+     "results of calls from here on are stored past the caches",
+     {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
+    {"direct_bytes",
+     &Tuning::direct_bytes,
+     0,
+     kNever,
+     "from here on, memory that peers can reach is used in place",
+     {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
+    {"single_copy_bytes",
+     &Tuning::single_copy_bytes,
+     0,
+     kNever,
+     "from here on, ordinary memory of other processes is read in place (process_vm_readv)",
+     {.values = kLongOrNever, .collectives = kMoves, .sizes = kMiddle}},
+    {"stripe_bytes",
+     &Tuning::stripe_bytes,
+     0,
+     kNever,
+     "messages over sockets from here on are spread over all streams of a pair",
+     {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong, .over_sockets = true}},
 };
 
 [[noreturn]] void refuse(std::string_view source, std::size_t line, const std::string& why) {
@@ -52,17 +96,6 @@ bool parse_bytes(std::string_view text, std::uint64_t& value) {
   if (text != "never") return parse_number(text, value);
   value = kNever;
   return true;
-}
-
-std::string bytes_text(std::uint64_t value) {
-  if (value == kNever) return "never";
-  std::string_view units = "KMG";
-  char unit = 0;
-  for (; !units.empty() && value != 0 && value % 1024 == 0; units.remove_prefix(1)) {
-    value /= 1024;
-    unit = units.front();
-  }
-  return unit == 0 ? fmt::format("{}", value) : fmt::format("{}{}", value, unit);
 }
 
 // What comes after "links". An empty string: no fault found.
@@ -103,6 +136,17 @@ std::string parse_field(const std::string& name, std::istringstream& words, Tuni
 
 std::span<const TuningField> tuning_fields() { return kFields; }
 
+std::string bytes_text(std::uint64_t value) {
+  if (value == kNever) return "never";
+  std::string_view units = "KMG";
+  char unit = 0;
+  for (; !units.empty() && value != 0 && value % 1024 == 0; units.remove_prefix(1)) {
+    value /= 1024;
+    unit = units.front();
+  }
+  return unit == 0 ? fmt::format("{}", value) : fmt::format("{}{}", value, unit);
+}
+
 Tuning parse_tuning(std::string_view text, std::string_view source) {
   Tuning tuning;
   tuning.source = source;
@@ -114,10 +158,10 @@ Tuning parse_tuning(std::string_view text, std::string_view source) {
     std::string name, rest;
     if (!(words >> name)) continue;
     TunerRow row{};
-    const std::string fault = name == kLinks ? parse_row(words, row) : parse_field(name, words, tuning);
+    const std::string fault = name == kLinksName ? parse_row(words, row) : parse_field(name, words, tuning);
     if (!fault.empty()) refuse(source, number, fault);
     if (words >> rest) refuse(source, number, fmt::format("{} does not belong there", rest));
-    if (name == kLinks) tuning.links.push_back(row);
+    if (name == kLinksName) tuning.links.push_back(row);
   }
   return tuning;
 }
@@ -138,7 +182,7 @@ std::string to_text(const Tuning& tuning) {
     text += fmt::format("{} {}  # {}\n", field.name, bytes_text(tuning.*field.value), field.meaning);
   }
   for (const TunerRow& row : tuning.links) {
-    text += fmt::format("{} {} {} {} {}\n", kLinks, kernels::row_of(row.pattern).name,
+    text += fmt::format("{} {} {} {} {}\n", kLinksName, kernels::row_of(row.pattern).name,
                         row.max_bytes == kernels::kAnyBytes ? "*" : bytes_text(row.max_bytes),
                         row.max_world_size == kernels::kAnyWorld ? "*" : fmt::format("{}", row.max_world_size),
                         row.algorithm);

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <rondo/collective.hpp>
+
 #include "kernels/algorithms/tuner.hpp"
 
 namespace rondo::comm {
@@ -29,19 +31,33 @@ struct Tuning {
   std::string source = "built in";  // where the values come from, for the log
 };
 
+// How rondo-tune finds a value out: what it tries, and what it measures with each.
+struct TuningTrial {
+  enum class Buffers : std::uint8_t { ordinary, windows };
+  std::span<const std::uint64_t> values;
+  std::span<const Collective> collectives;
+  std::span<const std::uint64_t> sizes;
+  Buffers buffers = Buffers::ordinary;
+  bool over_sockets = false;
+  int least_ranks = 2, most_ranks = kernels::kAnyWorld;  // worlds in which the value matters
+};
+
 struct TuningField {
   std::string_view name;
   std::uint64_t Tuning::*value;
   std::uint64_t low, high;
   std::string_view meaning;
+  TuningTrial trial;
 };
 std::span<const TuningField> tuning_fields();
+inline constexpr std::string_view kLinksName = "links";
 
 // Lines of `NAME VALUE` (bytes; K, M and G are powers of 1024; "never": beyond any size) and of `links PATTERN
 // MAX_BYTES MAX_WORLD_SIZE ALGORITHM`, where a * is no limit; # begins a comment. What is not named keeps its default.
 // invalid_argument names `source` and the line.
 Tuning parse_tuning(std::string_view text, std::string_view source);
 Tuning read_tuning(const std::string& path);
-std::string to_text(const Tuning& tuning);  // what parse_tuning takes, every field and its meaning
+std::string bytes_text(std::uint64_t value);  // 4K, never
+std::string to_text(const Tuning& tuning);    // what parse_tuning takes, every field and its meaning
 
 }  // namespace rondo::comm

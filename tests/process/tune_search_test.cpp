@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search of rondo-tune, with times that are made up.
+#include "tools/tune/search.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/catch.hpp"
+
+using namespace rondo;
+using namespace rondo::tune;
+using comm::Tuning;
+
+namespace {
+
+constexpr std::uint64_t kBest = 64 << 10;
+
+// chunk_bytes is best at kBest; over links, rings win above 64 KiB and trees below; nothing else matters.
+std::vector<double> made_up(const Tuning& tuning, bool over_sockets, std::span<const Cell> cells) {
+  std::vector<double> times;
+  for (const Cell& cell : cells) {
+    double time = 1 + std::abs(std::log2(static_cast<double>(tuning.chunk_bytes) / kBest));
+    if (over_sockets && !tuning.links.empty() && cell.collective == Collective::broadcast) {
+      const bool wants_ring = cell.bytes > 64 << 10;
+      if ((tuning.links.back().algorithm == "ring") == wants_ring) time /= 2;
+    }
+    times.push_back(time);
+  }
+  return times;
+}
+
+}  // namespace
+
+TEST_CASE("the search finds what is faster, and leaves alone what makes no difference") {
+  std::vector<std::string> said;
+  const Tuning found = search({.rounds = 1}, made_up, [&](const std::string& line) { said.push_back(line); });
+  CHECK(found.chunk_bytes == kBest);
+  for (const comm::TuningField& field : comm::tuning_fields()) {
+    if (field.name == "chunk_bytes") continue;
+    INFO(field.name);
+    CHECK(found.*field.value == Tuning{}.*field.value);
+  }
+  CHECK(std::find(said.begin(), said.end(), "chunk_bytes becomes 64K: 2.00 times as fast") != said.end());
+
+  std::vector<kernels::TunerRow> broadcasts;
+  for (const auto& row : found.links) {
+    if (row.pattern == kernels::Pattern::broadcast) broadcasts.push_back(row);
+  }
+  REQUIRE(broadcasts.size() == 2);
+  CHECK(broadcasts[0].algorithm == "tree");
+  CHECK(broadcasts[0].max_bytes > 64 << 10);
+  CHECK(broadcasts[0].max_bytes < 512 << 10);
+  CHECK(broadcasts[1].algorithm == "ring");
+  CHECK(broadcasts[1].max_bytes == kernels::kAnyBytes);
+}
+
+TEST_CASE("a difference within the noise changes nothing") {
+  const auto slightly = [](const Tuning& tuning, bool, std::span<const Cell> cells) {
+    return std::vector<double>(cells.size(), tuning.chunk_bytes == kBest ? 0.98 : 1.0);
+  };
+  CHECK(search({.world_size = 4, .rounds = 1}, slightly, [](const std::string&) {}).chunk_bytes ==
+        Tuning{}.chunk_bytes);
+}
