@@ -25,7 +25,7 @@ HostPrimitives::HostPrimitives(Team& team, const Config& config)
 void HostPrimitives::begin(const Job& job, std::chrono::milliseconds timeout) {
   job_ = job;
   element_ = size_of(job.dtype);
-  combine_ = job.reduces ? kernels::find_combine(job.dtype, job.op) : nullptr;
+  fold_ = job.reduces ? kernels::find_fold(job.dtype, job.op) : nullptr;
   waiter_.begin(job_.signature, true, timeout);
 }
 
@@ -196,7 +196,7 @@ void HostPrimitives::handle(Active& active, std::size_t bytes, const std::byte* 
   if (store != nullptr || combines || active.complete) {
     std::byte* into = store != nullptr ? store : team_.send_link(active.to).slot();
     if (combines) {
-      combine_(into, received, local, count);
+      kernels::fold_pair(fold_, into, received, local, count);
     } else if (into != value) {
       std::memmove(into, value, bytes);
     }
@@ -230,7 +230,6 @@ const std::byte* HostPrimitives::first_touch(const std::byte* local, std::size_t
 void HostPrimitives::fold(const Fold& fold) {
   const std::size_t total = fold.count * element_;
   const auto self = static_cast<std::size_t>(team_.rank());
-  const double divisor = job_.op == ReduceOp::average ? static_cast<double>(team_.size()) : 1.0;
   const bool scale = job_.op == ReduceOp::premultiplied_sum && fold.local.buffer == Buffer::input;
   for (std::size_t done = 0; done < total;) {
     const std::size_t bytes = std::min(slice_bytes_, total - done);
@@ -239,8 +238,8 @@ void HostPrimitives::fold(const Fold& fold) {
     contributions_[self] = scale ? first_touch(local, bytes) : local;
     while (!gather_contributions(bytes) || !may_overwrite(resolve(fold.store) + done, bytes)) wait();
     waiter_.progressed();
-    kernels::find_fold(job_.dtype, job_.op)(resolve(fold.store) + done, contributions_.data(), team_.size(),
-                                            bytes / element_, divisor);
+    kernels::fold_into(fold_, resolve(fold.store) + done, contributions_.data(), team_.size(), bytes / element_,
+                       team_.size());
     for (int peer = 0; peer < team_.size(); ++peer) {
       if (peer != team_.rank()) team_.recv_link(peer).release();
     }

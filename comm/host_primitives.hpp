@@ -80,7 +80,7 @@ class HostPrimitives {
   std::size_t slice_bytes_;
   Job job_{};
   std::size_t element_ = 1;
-  kernels::Combine combine_ = nullptr;
+  kernels::FoldFunction fold_ = nullptr;
   std::vector<std::byte> scratch_, scaled_;
   std::vector<Active> active_;
   std::vector<Blocked> blocked_;

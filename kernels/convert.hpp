@@ -2,10 +2,25 @@
 // Bits of the small floating types to float and back: branch-free, so that loops over them vectorise, and always
 // inlined, so that each instruction set gets its own. Rounding is to nearest even in the default rounding mode.
 // Overflow becomes infinity, or NaN in e4m3, which has no infinity; NaNs stay NaNs and become quiet on the way down.
+// Word is 32 bits, of which the lowest hold the small value, or a vector of such words (kernels/reduce_vectors.hpp).
 #pragma once
 #include <cstdint>
 
 namespace rondo::kernels {
+
+template <class Word>
+struct FloatOf;  // and the signed integers; of as many lanes
+template <>
+struct FloatOf<std::uint32_t> {
+  using Type = float;
+  using Signed = std::int32_t;
+};
+template <class Float>
+struct WordOf;
+template <>
+struct WordOf<float> {
+  using Type = std::uint32_t;
+};
 
 // A small format with subnormals and a narrower exponent than float's.
 template <int kExponentBits, int kMantissaBits, bool kInfinity>
@@ -21,31 +36,37 @@ struct SmallFloat {
   // A power of two whose last place is the smallest subnormal: adding it makes the adder shift and round.
   static constexpr std::uint32_t kMagic = static_cast<std::uint32_t>(127 + 24 - kBias - kMantissaBits) << 23;
 
-  [[gnu::always_inline]] static constexpr float widen(std::uint32_t bits) {
-    const std::uint32_t magnitude = bits & (kSign - 1);
-    const std::uint32_t normal = (magnitude << kShift) + kRebias;
-    const std::uint32_t subnormal = __builtin_bit_cast(
-        std::uint32_t, __builtin_bit_cast(float, kMagic | magnitude) - __builtin_bit_cast(float, kMagic));
-    const std::uint32_t special = kInfinity ? normal + kRebias : 0x7fc00000u;
-    std::uint32_t result = magnitude < kMinNormal ? subnormal : normal;
-    result = magnitude >= (kInfinity ? kTopExponent : kNan) ? special : result;
-    return __builtin_bit_cast(float, result | (bits & kSign) << (31 - kExponentBits - kMantissaBits));
+  template <class Word>
+  [[gnu::always_inline]] static constexpr auto widen(Word bits) {
+    using Float = typename FloatOf<Word>::Type;
+    using Signed = typename FloatOf<Word>::Signed;  // compares well in every instruction set
+    const Word magnitude = bits & (kSign - 1);
+    const Word normal = (magnitude << kShift) + kRebias;
+    const Word subnormal =
+        __builtin_bit_cast(Word, __builtin_bit_cast(Float, magnitude | kMagic) - __builtin_bit_cast(float, kMagic));
+    const Word special = kInfinity ? normal + kRebias : Word{} + 0x7fc00000u;
+    Word result = (Signed)magnitude < static_cast<std::int32_t>(kMinNormal) ? subnormal : normal;
+    result = (Signed)magnitude >= static_cast<std::int32_t>(kInfinity ? kTopExponent : kNan) ? special : result;
+    return __builtin_bit_cast(Float, result | (bits & kSign) << (31 - kExponentBits - kMantissaBits));
   }
 
-  [[gnu::always_inline]] static constexpr std::uint32_t narrow(float value) {
-    const auto bits = __builtin_bit_cast(std::uint32_t, value);
-    const std::uint32_t magnitude = bits & 0x7fffffffu;
-    const std::uint32_t halfway = (1u << (kShift - 1)) - 1 + ((magnitude >> kShift) & 1u);
-    const std::uint32_t normal = (magnitude - kRebias + halfway) >> kShift;
-    const float shifted = __builtin_bit_cast(float, magnitude) + __builtin_bit_cast(float, kMagic);
-    const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, shifted) - kMagic;
-    std::uint32_t result = magnitude < kRebias + (1u << 23) ? subnormal : normal;
-    // Above the largest finite value after rounding; an unsigned compare also takes in infinity and NaN.
-    result =
-        magnitude >= kRebias + (kOverflow << kShift) - (kInfinity ? halfway_up() : halfway_even()) ? kOverflow : result;
-    const std::uint32_t payload = kInfinity ? (magnitude >> kShift) & (kMinNormal - 1) : 0;
-    result = magnitude > 0x7f800000u ? kNan | payload : result;
-    return result | (bits >> (31 - kExponentBits - kMantissaBits) & kSign);
+  template <class Float>
+  [[gnu::always_inline]] static constexpr auto narrow(Float value) {
+    using Word = typename WordOf<Float>::Type;
+    using Signed = typename FloatOf<Word>::Signed;
+    const Word bits = __builtin_bit_cast(Word, value);
+    const Word magnitude = bits & 0x7fffffffu;
+    const Word halfway = ((magnitude >> kShift) & 1u) + ((1u << (kShift - 1)) - 1);
+    const Word normal = (magnitude - kRebias + halfway) >> kShift;
+    const Float shifted = __builtin_bit_cast(Float, magnitude) + __builtin_bit_cast(float, kMagic);
+    const Word subnormal = __builtin_bit_cast(Word, shifted) - kMagic;
+    Word result = (Signed)magnitude < static_cast<std::int32_t>(kRebias + (1u << 23)) ? subnormal : normal;
+    // Above the largest finite value after rounding: takes in infinity and NaN.
+    constexpr std::uint32_t kTooBig = kRebias + (kOverflow << kShift) - (kInfinity ? halfway_up() : halfway_even());
+    result = (Signed)magnitude >= static_cast<std::int32_t>(kTooBig) ? Word{} + kOverflow : result;
+    const Word nan = kInfinity ? ((magnitude >> kShift) & (kMinNormal - 1)) | kNan : Word{} + kNan;
+    result = (Signed)magnitude > 0x7f800000 ? nan : result;
+    return result | ((bits >> (31 - kExponentBits - kMantissaBits)) & kSign);
   }
 
  private:
@@ -59,13 +80,17 @@ using E5m2 = SmallFloat<5, 2, true>;
 using E4m3 = SmallFloat<4, 3, false>;
 
 struct Bfloat {  // the upper half of a float
-  [[gnu::always_inline]] static constexpr float widen(std::uint32_t bits) {
-    return __builtin_bit_cast(float, bits << 16);
+  template <class Word>
+  [[gnu::always_inline]] static constexpr auto widen(Word bits) {
+    return __builtin_bit_cast(typename FloatOf<Word>::Type, bits << 16);
   }
-  [[gnu::always_inline]] static constexpr std::uint32_t narrow(float value) {
-    const auto bits = __builtin_bit_cast(std::uint32_t, value);
-    const std::uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    return (bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : rounded;
+  template <class Float>
+  [[gnu::always_inline]] static constexpr auto narrow(Float value) {
+    using Word = typename WordOf<Float>::Type;
+    const Word bits = __builtin_bit_cast(Word, value);
+    const Word rounded = bits + (((bits >> 16) & 1u) + 0x7fffu);
+    const Word quiet = bits | 0x400000u;
+    return (value != value ? quiet : rounded) >> 16;
   }
 };
 

@@ -31,12 +31,12 @@ std::size_t size_of(DataType dtype) { return kRows[static_cast<int>(dtype)].byte
 std::string_view name_of(DataType dtype) { return kRows[static_cast<int>(dtype)].name; }
 
 float16::float16(float value) : bits(static_cast<std::uint16_t>(kernels::Half::narrow(value))) {}
-float16::operator float() const { return kernels::Half::widen(bits); }
+float16::operator float() const { return kernels::Half::widen(std::uint32_t{bits}); }
 bfloat16::bfloat16(float value) : bits(static_cast<std::uint16_t>(kernels::Bfloat::narrow(value))) {}
-bfloat16::operator float() const { return kernels::Bfloat::widen(bits); }
+bfloat16::operator float() const { return kernels::Bfloat::widen(std::uint32_t{bits}); }
 float8_e4m3::float8_e4m3(float value) : bits(static_cast<std::uint8_t>(kernels::E4m3::narrow(value))) {}
-float8_e4m3::operator float() const { return kernels::E4m3::widen(bits); }
+float8_e4m3::operator float() const { return kernels::E4m3::widen(std::uint32_t{bits}); }
 float8_e5m2::float8_e5m2(float value) : bits(static_cast<std::uint8_t>(kernels::E5m2::narrow(value))) {}
-float8_e5m2::operator float() const { return kernels::E5m2::widen(bits); }
+float8_e5m2::operator float() const { return kernels::E5m2::widen(std::uint32_t{bits}); }
 
 }  // namespace rondo

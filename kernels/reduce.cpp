@@ -2,6 +2,7 @@
 #include "kernels/reduce.hpp"
 
 #include <cstring>
+#include <functional>
 
 #include "kernels/reduce_table.hpp"
 #ifdef RONDO_X86
@@ -21,42 +22,56 @@ bool has_f16c() {  // clang 14 does not know it in __builtin_cpu_supports
 }
 #endif
 
-const kernels::ReduceTable& best_table() {
+kernels::ReduceTables runnable_tables() {
+  kernels::ReduceTables tables{};
+  const kernels::ReduceTable** next = tables.table;
+  *next++ = &kernels::reduce_table_baseline();
 #ifdef RONDO_X86
+  if (!__builtin_cpu_supports("avx2") || !has_f16c()) return tables;
+  *next++ = &kernels::reduce_table_avx2();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && has_f16c()) {
-    return kernels::reduce_table_avx512();
+      __builtin_cpu_supports("avx512vl")) {
+    *next++ = &kernels::reduce_table_avx512();
   }
-  if (__builtin_cpu_supports("avx2") && has_f16c()) return kernels::reduce_table_avx2();
 #endif
-  return kernels::reduce_table_baseline();
+  return tables;
 }
 
-const kernels::ReduceRow& row_of(DataType dtype) {
-  static const kernels::ReduceTable& table = best_table();
-  return table.rows[static_cast<int>(dtype)];
+const kernels::ReduceTable& best_table() {
+  static const kernels::ReduceTable& best = [] {
+    const auto& tables = kernels::reduce_tables();
+    const kernels::ReduceTable* last = nullptr;
+    for (const auto* table : tables.table) last = table != nullptr ? table : last;
+    return std::cref(*last);
+  }();
+  return best;
 }
+
+const kernels::ReduceRow& row_of(DataType dtype) { return best_table().rows[static_cast<int>(dtype)]; }
 
 }  // namespace
 
 std::string_view name_of(ReduceOp::Kind op) { return kOpNames[op]; }
-bool is_supported(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).combine[op] != nullptr; }
+bool is_supported(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold[op] != nullptr; }
 
 namespace kernels {
 
-Combine find_combine(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).combine[op]; }
+const ReduceTables& reduce_tables() {
+  static const ReduceTables tables = runnable_tables();
+  return tables;
+}
+
 FoldFunction find_fold(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold[op]; }
 Scale find_multiply(DataType dtype) { return row_of(dtype).multiply; }
 Scale find_divide(DataType dtype) { return row_of(dtype).divide; }
 
-void fold(DataType dtype, ReduceOp::Kind op, const FoldJob& job) {
-  if (job.count == 0 || job.outputs == 0) return;
-  find_fold(dtype, op)(job.out[0], job.in, job.inputs, job.count, job.divisor);
-  for (int k = 1; k < job.outputs; ++k) copy(job.out[k], job.out[0], job.count * size_of(dtype), job.stores);
-}
-
-void copy(void* out, const void* in, std::size_t bytes, Stores) {
-  if (bytes != 0) std::memcpy(out, in, bytes);
+void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
+  if (bytes == 0) return;
+  if (stores == Stores::streaming) {
+    best_table().stream(out, in, bytes);
+  } else {
+    std::memcpy(out, in, bytes);
+  }
 }
 
 }  // namespace kernels

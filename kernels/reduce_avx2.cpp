@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#define RONDO_INSTRUCTION_SET "avx2"
 #include "kernels/reduce_loops.hpp"
 
 namespace rondo::kernels {

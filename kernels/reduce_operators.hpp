@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of the reduction loops and of the device kernels (constexpr, so that nvcc takes them too). Commutative
-// bit for bit (NaN payloads excepted), since two ranks may combine the same pair in either order. Internal linkage: see
-// kernels/reduce_loops.hpp.
+// The operators of the reduction loops, on numbers and on vectors, and of the device kernels (constexpr, so that nvcc
+// takes them too). Commutative bit for bit (NaN payloads excepted), since two ranks may combine the same pair in either
+// order. Internal linkage: see kernels/reduce_loops.hpp.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -32,7 +32,7 @@ struct Sum {
       return a + b;
     } else {
       using Bits = typename BitsOf<T>::Type;
-      return static_cast<T>(static_cast<Bits>(a) + static_cast<Bits>(b));
+      return (T)((Bits)a + (Bits)b);  // of vectors a change of name
     }
   }
 };
@@ -43,7 +43,7 @@ struct Product {
       return a * b;
     } else {
       using Bits = typename BitsOf<T>::Type;
-      return static_cast<T>(static_cast<Bits>(a) * static_cast<Bits>(b));
+      return (T)((Bits)a * (Bits)b);
     }
   }
 };
@@ -58,8 +58,8 @@ struct Extreme {
       const Bits left = __builtin_bit_cast(Bits, a);
       const Bits right = __builtin_bit_cast(Bits, b);
       const Bits equal = kLess ? left | right : left & right;
-      const Bits ordered = a == b ? equal : __builtin_bit_cast(Bits, picked);
-      return __builtin_isunordered(a, b) ? a + b : __builtin_bit_cast(T, ordered);
+      const T ordered = a == b ? __builtin_bit_cast(T, equal) : picked;
+      return a != a ? a : ordered;  // where b alone is a NaN, the comparison picked it
     } else {
       return picked;
     }

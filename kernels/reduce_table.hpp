@@ -8,13 +8,14 @@ namespace rondo::kernels {
 
 struct ReduceRow {  // of one dtype
   DataType dtype;
-  Combine combine[kReduceOpCount];
   FoldFunction fold[kReduceOpCount];
   Scale multiply;
   Scale divide;
 };
 struct ReduceTable {
+  const char* name;
   ReduceRow rows[kDataTypeCount];
+  void (*stream)(void* out, const void* in, std::size_t bytes);  // copies past the caches
 };
 
 const ReduceTable& reduce_table_baseline();
@@ -22,5 +23,11 @@ const ReduceTable& reduce_table_baseline();
 const ReduceTable& reduce_table_avx2();
 const ReduceTable& reduce_table_avx512();
 #endif
+
+// All that this processor runs, the best one last; null after the last.
+struct ReduceTables {
+  const ReduceTable* table[4];
+};
+const ReduceTables& reduce_tables();
 
 }  // namespace rondo::kernels

@@ -109,11 +109,7 @@ void BoardCollectives::publish(Place place, const std::byte* from, Range range, 
 }
 
 void BoardCollectives::fold(std::byte* into, std::size_t count) {
-  if (size_ == 2 && call_.op != ReduceOp::average) {  // of two values: the same bits, and one pass
-    return kernels::find_combine(call_.dtype, call_.op)(into, contributions_[0], contributions_[1], count);
-  }
-  const double divisor = call_.op == ReduceOp::average ? size_ : 1.0;
-  kernels::find_fold(call_.dtype, call_.op)(into, contributions_.data(), size_, count, divisor);
+  kernels::fold_into(kernels::find_fold(call_.dtype, call_.op), into, contributions_.data(), size_, count, size_);
 }
 
 void BoardCollectives::reduce(bool everywhere) {

@@ -35,7 +35,7 @@ Bytes reduce_in_order(const Reduction& r, const std::vector<int>& order) {
   Bytes sum = contribution(r, order[0]);
   for (std::size_t i = 1; i < order.size(); ++i) {
     const Bytes next = contribution(r, order[i]);
-    rondo::kernels::find_combine(r.dtype, r.op)(sum.data(), sum.data(), next.data(), kCount);
+    rondo::kernels::fold_pair(rondo::kernels::find_fold(r.dtype, r.op), sum.data(), sum.data(), next.data(), kCount);
   }
   if (r.op == ReduceOp::average) {
     rondo::kernels::find_divide(r.dtype)(sum.data(), sum.data(), kCount, static_cast<double>(r.world_size));

@@ -16,17 +16,16 @@
 
 using rondo::DataType;
 using rondo::ReduceOp;
+using rondo::kernels::fold_into;
+using rondo::kernels::fold_pair;
 
 namespace {
 
 std::vector<const rondo::kernels::ReduceTable*> tables() {
-  std::vector<const rondo::kernels::ReduceTable*> all = {&rondo::kernels::reduce_table_baseline()};
-#ifdef RONDO_X86
-  if (__builtin_cpu_supports("avx2")) all.push_back(&rondo::kernels::reduce_table_avx2());
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    all.push_back(&rondo::kernels::reduce_table_avx512());
+  std::vector<const rondo::kernels::ReduceTable*> all;
+  for (const auto* table : rondo::kernels::reduce_tables().table) {
+    if (table != nullptr) all.push_back(table);
   }
-#endif
   return all;
 }
 
@@ -106,26 +105,25 @@ V divided(V value, int ranks) {
   std::int8_t, std::uint8_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, rondo::float16, \
       rondo::bfloat16, float, double, rondo::float8_e4m3, rondo::float8_e5m2
 
-TEMPLATE_TEST_CASE("combine: every operator, odd counts, in place", "", RONDO_ALL_TYPES) {
+TEMPLATE_TEST_CASE("a pair: every operator, odd counts, in place", "", RONDO_ALL_TYPES) {
   using T = TestType;
   std::mt19937_64 random(7);
   for (const auto* table : tables()) {
     const auto& row = table->rows[static_cast<int>(rondo::data_type_of<T>)];
     REQUIRE(row.dtype == rondo::data_type_of<T>);
     for (const ReduceOp::Kind op : kOps) {
-      const auto combine = row.combine[op];
+      const auto fold = row.fold[op];
       const bool bitwise = op == ReduceOp::bit_and || op == ReduceOp::bit_or || op == ReduceOp::bit_xor;
-      REQUIRE((combine != nullptr) == (std::is_integral_v<T> || !bitwise));
-      REQUIRE((row.fold[op] != nullptr) == (combine != nullptr));
-      if (combine == nullptr) continue;
+      REQUIRE((fold != nullptr) == (std::is_integral_v<T> || !bitwise));
+      if (fold == nullptr) continue;
       for (const std::size_t count : kCounts) {
         const auto a = random_values<T>(random, count + 1);
         const auto b = random_values<T>(random, count + 1);
         std::vector<T> out(count + 1, a[count]), over_a = a, over_b = b, swapped(count + 1);
-        combine(out.data(), a.data(), b.data(), count);
-        combine(over_a.data(), over_a.data(), b.data(), count);
-        combine(over_b.data(), a.data(), over_b.data(), count);
-        combine(swapped.data(), b.data(), a.data(), count);
+        fold_pair(fold, out.data(), a.data(), b.data(), count);
+        fold_pair(fold, over_a.data(), over_a.data(), b.data(), count);
+        fold_pair(fold, over_b.data(), a.data(), over_b.data(), count);
+        fold_pair(fold, swapped.data(), b.data(), a.data(), count);
         int wrong = !same(out[count], a[count]);
         for (std::size_t i = 0; i < count; ++i) {
           const T expected(reference<Value<T>>(op, static_cast<Value<T>>(a[i]), static_cast<Value<T>>(b[i])));
@@ -156,7 +154,7 @@ TEMPLATE_TEST_CASE("fold: left to right, one rounding, average divides the whole
           const auto original = in;
           for (int r = 0; r < ranks; ++r) pointers[r] = in[static_cast<std::size_t>(r)].data();
           T* out = in.back().data();  // over the last input
-          fold(out, pointers, ranks, count, ranks);
+          fold_into(fold, out, pointers, ranks, count, ranks);
           int wrong = 0;
           for (std::size_t i = 0; i < count; ++i) {
             V sum = static_cast<V>(original[0][i]);
@@ -231,7 +229,7 @@ TEST_CASE("speed of combine in cache", "[.timing]") {
         double best = 1e9;
         for (int repeat = 0; repeat < 20; ++repeat) {
           const auto start = std::chrono::steady_clock::now();
-          for (int i = 0; i < 20; ++i) row.combine[op](a.data(), a.data(), b.data(), count);
+          for (int i = 0; i < 20; ++i) fold_pair(row.fold[op], a.data(), a.data(), b.data(), count);
           best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 20);
         }
         std::printf("%s %s %.1f GB/s\n", rondo::name_of(row.dtype).data(), rondo::name_of(op).data(),

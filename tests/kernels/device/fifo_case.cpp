@@ -179,7 +179,8 @@ void FifoBuffers::expect_reduced() {
   }
   for (const auto& values : touched) inputs.push_back(values.data());
   std::vector<std::byte> result(total * element_);
-  kernels::find_fold(case_.dtype, case_.op)(result.data(), inputs.data(), case_.ranks, total, case_.ranks);
+  kernels::fold_into(kernels::find_fold(case_.dtype, case_.op), result.data(), inputs.data(), case_.ranks, total,
+                     case_.ranks);
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].output_bytes == 0) continue;
     const std::size_t first = pattern_ == Pattern::reduce_scatter ? rank * case_.count * element_ : 0;

@@ -138,7 +138,7 @@ TEST_CASE("kernels combine with the bits of the host") {
     INFO(name_of(dtype) << ' ' << name_of(op));
     const auto a = awkward(dtype, random), b = awkward(dtype, random);
     auto expected = a;
-    kernels::find_combine(dtype, op)(expected.data(), a.data(), b.data(), elements(dtype));
+    kernels::fold_pair(kernels::find_fold(dtype, op), expected.data(), a.data(), b.data(), elements(dtype));
     const auto check = [&]<class W>(W) {
       if (sizeof(W) < size_of(dtype)) return;
       const auto got = by_words<W>(a, [&](W word, std::size_t byte) {
@@ -191,7 +191,8 @@ TEST_CASE("kernels fold with the bits of the host") {
       for (int i = 0; i < inputs; ++i) in.push_back(awkward(dtype, random));
       for (const auto& values : in) pointers.push_back(values.data());
       std::vector<u64x2> expected(kWords);
-      kernels::find_fold(dtype, op)(expected.data(), pointers.data(), inputs, elements(dtype), inputs);
+      kernels::fold_into(kernels::find_fold(dtype, op), expected.data(), pointers.data(), inputs, elements(dtype),
+                         inputs);
       std::vector<u64x2> got(kWords);
       device::with_element(dtype, op, [&](auto element, auto by) {
         for (std::size_t i = 0; i < kWords; ++i) {
