@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges the cells of a comparison by bench/peers/targets.csv."""
+import csv
+import dataclasses
+import pathlib
+import statistics
+
+from comparison import pairing
+
+TARGETS = pathlib.Path(__file__).resolve().parent.parent / "peers" / "targets.csv"
+OURS = "rondo"
+LEAST_PAIRS = 5
+LEAST_P99_PAIRS = 20
+LEADER = 1.5  # within so much of the fastest, a peer may be the best one in other launches
+ORDER = ("near", "unknown", "far")  # the first one with enough pairs is judged
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The first row of the table that fits a cell holds. gate: must be reached; goal: is aimed at, None: no more."""
+    transport: str
+    configuration: str
+    collective: str
+    np: str
+    from_bytes: int
+    to_bytes: int
+    gate: float
+    goal: float
+
+    def fits(self, configuration, cell):
+        transport, collective, np, bytes_ = cell
+        return (self.transport in ("*", transport) and self.configuration in ("*", configuration) and
+                self.collective in ("*", collective) and self.np in ("*", str(np)) and
+                self.from_bytes <= bytes_ <= self.to_bytes)
+
+
+def read_targets(path=TARGETS):
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(line for line in file if not line.startswith("#"))
+        return [Target(r["transport"], r["configuration"], r["collective"], r["np"], int(r["from_bytes"]),
+                       int(r["to_bytes"]), float(r["gate"]), float(r["goal"] or 0) or None) for r in rows]
+
+
+def target_of(targets, configuration, cell):
+    return next(target for target in targets if target.fits(configuration, cell))
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """One cell. `ratio` at `distance` was judged; `beside` is the same at the other distance, if measured."""
+    configuration: str
+    cell: tuple
+    distance: str
+    ratio: pairing.Ratio
+    beside: pairing.Ratio
+    gate: float
+    goal: float
+    least_pairs: int
+
+    @property
+    def verdict(self):
+        if self.ratio is None:
+            return "no pair"
+        if self.ratio.pairs < self.least_pairs:
+            return "few pairs"
+        return "pass" if self.ratio.median >= self.gate else "FAIL"
+
+    @property
+    def reaches_goal(self):
+        return self.goal is None or (self.ratio is not None and self.ratio.median >= self.goal)
+
+    @property
+    def p99(self):
+        """Not worse than the best peer's, where there are enough launches to say so."""
+        if self.ratio is None or self.ratio.pairs < LEAST_P99_PAIRS:
+            return "few pairs"
+        return "pass" if self.ratio.ours_p99_us <= self.ratio.theirs_p99_us else "FAIL"
+
+
+def is_ours(configuration):
+    return configuration.split("-")[0] == OURS
+
+
+def leaders(distances):
+    """Peers that may be the best one in a cell, near or far."""
+    times = {}
+    for configurations in distances.values():
+        for name, rows in configurations.items():
+            if not is_ours(name):
+                times.setdefault(name, []).extend(row.median_us for row in rows)
+    medians = {name: statistics.median(us) for name, us in times.items()}
+    return {name for name, us in medians.items() if us <= LEADER * min(medians.values())}
+
+
+def against_peers(configurations, mine, needed):
+    """The Ratio to the best peer; None where one that may be it was not measured beside ours."""
+    ratios = {name: pairing.compare(configurations[mine], rows) for name, rows in configurations.items()
+              if not is_ours(name)}
+    return pairing.best(ratios.values()) if all(ratios.get(name) for name in needed) else None
+
+
+def judge(rows, targets, judged=(OURS, OURS + "-windows"), least_pairs=LEAST_PAIRS):
+    """A Judgement for each cell that a judged configuration was measured in."""
+    judgements = []
+    cells = pairing.by_cell(rows)
+    for mine, cell in sorted({(row.configuration, row.cell) for row in rows if row.configuration in judged}):
+        distances = cells.get(cell, {})
+        needed = leaders(distances)
+        ratios = {d: against_peers(c, mine, needed) for d, c in distances.items() if mine in c}
+        known = [d for d in ORDER if ratios.get(d)]
+        enough = [d for d in known if ratios[d].pairs >= least_pairs]
+        first = ((enough or known) + [""])[0]
+        beside = next((ratios[d] for d in known if d != first), None)
+        target = target_of(targets, mine, cell)
+        judgements.append(Judgement(mine, cell, first, ratios.get(first), beside, target.gate, target.goal, least_pairs))
+    return judgements
+
+
+def holds(judgements):
+    return bool(judgements) and all(judgement.verdict == "pass" for judgement in judgements)

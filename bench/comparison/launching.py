@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One launch of one configuration: all its cells in one set of processes, bounded in time, nothing left behind."""
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from comparison import machine, results
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What one launch measures."""
+    round: int
+    np: int
+    group: str
+    configuration: object
+    collectives: tuple
+    sizes: tuple
+
+    @property
+    def key(self):
+        return (self.round, self.np, self.group, self.configuration.name)
+
+
+def shared_folder():
+    return "/dev/shm" if os.path.isdir("/dev/shm") else None
+
+
+def can_probe(work):
+    """Its ranks have a core each and spin while they wait in the harness: they tell how far apart their cores are."""
+    return work.np <= machine.CORES and not work.configuration.blocks
+
+
+def arguments(work, options, folder, limit_s):
+    named = {"np": work.np, "meeting": os.path.join(folder, "meeting"), "spins": int(can_probe(work)),
+             "collectives": ",".join(work.collectives), "sizes": ",".join(map(str, work.sizes)),
+             "budget-ms": options.budget_ms, "min-iterations": options.min_iterations,
+             "max-iterations": options.max_iterations, "offset": options.offset, "limit-s": int(limit_s) + 1}
+    return [word for name, value in named.items() for word in ("--" + name, str(value))]
+
+
+def run(command, environment, limit_s):
+    """(output, error text or "")"""
+    process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=limit_s)
+        error = "" if process.returncode == 0 else "exit %d: %s" % (process.returncode, " ".join(err.split())[:200])
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # the session that this launch started
+        out, error = process.communicate()[0], "not done after %.0f s" % limit_s
+    finally:
+        if process.poll() is None:  # interrupted
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return out, error.replace(",", ";")
+
+
+def launch(work, options, order, distance, limit_s):
+    """Rows of the cells; of a failed launch, one with the error instead of those that are missing.
+    distance(): how far apart the cores are, for ranks that cannot tell it themselves."""
+    folder = tempfile.mkdtemp(prefix="rondo-compare-", dir=shared_folder())
+    measures = not can_probe(work)
+    try:
+        before = distance() if measures else 0
+        begin, cpu = time.monotonic(), machine.cpu_of_others()
+        command = work.configuration.command(work.np, arguments(work, options, folder, limit_s))
+        out, error = run(command, work.configuration.environment, limit_s)
+        seconds = time.monotonic() - begin
+        foreign = max(0.0, machine.cpu_of_others() - cpu) / (seconds * machine.CORES)
+        after = distance() if measures else 0
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    same = {"order": order, "round": work.round, "group": work.group, "configuration": work.configuration.name,
+            "transport": options.transport, "foreign": "%.3f" % foreign}
+    cells = results.parse_output(out)
+    for cell in cells:
+        if measures:
+            cell["xcore_ns"] = max(before, after) if before and after else 0
+    if error or not cells:
+        cells.append({**dict.fromkeys(results.FROM_PROGRAM, 0), "collective": "-", "np": work.np, "histogram": "",
+                      "check": error or "printed nothing"})
+    return [results.make_row({**same, **cell}) for cell in cells], seconds

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of bench/compare."""
+import argparse
+
+COLLECTIVES = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "all_to_all", "barrier", "reduce", "gather",
+               "scatter")
+ALL_REDUCE_SIZES = "8,1K,4K,16K,64K,256K,1M,4M,16M,64M"
+SIZES = "64,1K,16K,256K,4M,64M"
+UNITS = {"K": 10, "M": 20, "G": 30}
+
+
+def parse_size(text):
+    digits, shift = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 0)
+    if not digits.isdigit():
+        raise argparse.ArgumentTypeError("'%s' is no size; write bytes as 8, 1K or 64M" % text)
+    return int(digits) << shift
+
+
+def words(text):
+    return text.replace(",", " ").split()
+
+
+def sizes(text):
+    return [parse_size(word) for word in words(text)]
+
+
+def ranks(text):
+    found = []
+    for word in words(text):
+        if not word.isdigit() or not 2 <= int(word) <= 64:
+            raise argparse.ArgumentTypeError("'%s' is no number of ranks from 2 to 64" % word)
+        found.append(int(word))
+    return found
+
+
+def collectives(text):
+    known = COLLECTIVES + ("waiting",)
+    for word in words(text):
+        if word not in known:
+            raise argparse.ArgumentTypeError("'%s' is none of %s" % (word, ", ".join(known)))
+    return words(text)
+
+
+def make_parser():
+    parser = argparse.ArgumentParser(
+        prog="compare", formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        description="Collectives of this library and of the installed Open MPI, MPICH and Gloo, launched in turns on "
+        "this host, checked, and judged. Exit status: 0 all gates hold, 1 one is missed or not measured, 2 wrong use.")
+    add = parser.add_argument
+    add("--ours", default="build/release", help="a build or an installation of this library")
+    add("--against", help="another one, compared as rondo-against")
+    add("--algorithm", type=words, default=[], help="also ours with RONDO_ALGORITHM set to each of these")
+    add("--windows", action="store_true", help="also ours with buffers from Communicator::allocate")
+    add("--reproducible", action="store_true", help="also ours in reproducible mode")
+    add("--transport", choices=("shm", "tcp"), default="shm", help="tcp: every library is kept from shared memory")
+    add("--no-peers", action="store_true", help="ours alone")
+    add("--only", type=words, default=[], help="of the peers' configurations, only those whose name contains one of these")
+    add("--cases", choices=("even", "odd", "types"), default="even",
+        help="odd: odd worlds, counts and addresses against their even neighbours; types: element types and operators "
+        "against sums of floats; both measure ours alone")
+    add("--np", type=ranks, default="2,4,8", help="numbers of ranks")
+    add("--collectives", type=collectives, default=",".join(COLLECTIVES), help="or 'waiting': the CPU that a waiting rank uses")
+    add("--sizes", type=sizes, default=SIZES, help="bytes of the larger buffer of a rank")
+    add("--all-reduce-sizes", type=sizes, default=ALL_REDUCE_SIZES, help="the same for all_reduce")
+    add("--pairs", "--rounds", type=int, default=5, help="launches of each configuration; a gate needs %d" % 5)
+    add("--offset", type=int, default=0, help="floats by which buffers are shifted from a page's begin")
+    add("--budget-ms", type=int, default=25, help="timed part of a cell")
+    add("--min-iterations", type=int, default=3)
+    add("--max-iterations", type=int, default=2000)
+    add("--limit", type=float, default=60, help="seconds that a launch may take")
+    add("--least-s", type=float, default=5, help="seconds that must be left to begin a launch")
+    add("--total", type=float, default=3600, help="seconds for all; --append goes on later")
+    add("--quiet-wait", type=float, default=60, help="seconds to wait for an idle machine, in all")
+    add("--retries", type=int, default=2, help="repeats of a launch during which others used over 4 %% of the CPU")
+    add("--out", default="build/compare.csv", help="file of the rows; FILE.md gets the tables")
+    add("--append", action="store_true", help="go on with the file instead of beginning it anew")
+    add("--report-only", action="store_true", help="judge the file, measure nothing")
+    add("--build", default="build/peers", help="folder for the programs of the peers")
+    return parser

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of measurements: what a program of bench/peers prints, and the file in which a comparison keeps them."""
+import csv
+import dataclasses
+import io
+
+NEAR_NS = 120  # below: the two cores share a cache
+QUIET_SHARE = 0.04  # more CPU than this taken by others disturbs a launch
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One cell in one launch. `order` numbers the launches as they ran; a failed launch has check = its error."""
+    order: int
+    round: int
+    group: str
+    configuration: str
+    transport: str
+    foreign: float
+    collective: str
+    np: int
+    bytes: int
+    iterations: int
+    median_us: float
+    p99_us: float
+    min_us: float
+    mean_us: float
+    xcore_ns: float
+    check: str
+    histogram: str
+
+    @property
+    def library(self):
+        return self.configuration.split("-")[0]
+
+    @property
+    def distance(self):
+        if self.xcore_ns <= 0:
+            return "unknown"
+        return "near" if self.xcore_ns < NEAR_NS else "far"
+
+    @property
+    def usable(self):
+        return self.check == "ok" and self.foreign <= QUIET_SHARE
+
+    @property
+    def cell(self):
+        return (self.transport, self.collective, self.np, self.bytes)
+
+
+FIELDS = [field.name for field in dataclasses.fields(Row)]
+TYPES = {field.name: field.type for field in dataclasses.fields(Row)}
+FROM_PROGRAM = FIELDS[FIELDS.index("collective"):]
+
+
+def make_row(texts):
+    return Row(**{name: TYPES[name](texts[name]) for name in FIELDS})
+
+
+def parse_output(text):
+    """The cells that a program printed, as dictionaries; other lines are somebody else's."""
+    cells = []
+    for line in text.splitlines():
+        words = line.split(",")
+        if words[0] == "cell" and len(words) == 1 + len(FROM_PROGRAM):
+            cells.append(dict(zip(FROM_PROGRAM, words[1:])))
+    return cells
+
+
+def histogram_of(text):
+    """{bucket: count}; bucket b holds times of about 2^(b/16) ns."""
+    return {int(bucket): int(count) for bucket, count in (pair.split(":") for pair in text.split())}
+
+
+def write_head(file, lines):
+    for line in lines:
+        file.write("# %s\n" % line)
+    file.write(",".join(FIELDS) + "\n")
+
+
+def write_rows(file, rows):
+    writer = csv.writer(file, lineterminator="\n")
+    for row in rows:
+        writer.writerow([getattr(row, name) for name in FIELDS])
+    file.flush()
+
+
+def read(path):
+    """(head lines, rows). ValueError for a file that is something else."""
+    with open(path, encoding="utf-8", newline="") as file:
+        text = file.read()
+    lines = text.splitlines(keepends=True)
+    head = [line[2:].rstrip("\n") for line in lines if line.startswith("# ")]
+    table = csv.DictReader(io.StringIO("".join(line for line in lines if not line.startswith("#"))))
+    if table.fieldnames != FIELDS:
+        raise ValueError("%s is no file of bench/compare: its columns are %s" % (path, table.fieldnames))
+    return head, [make_row(texts) for texts in table]

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times one library's collectives, the same way for every library. `iterations` calls back to back, a stamp before and
+// after each on every rank. The time of iteration i is the longest over the ranks (end - begin).
+// Calls of rooted collectives would run ahead of one another, so before each of those the ranks line up in the meeting
+// (not timed), and its time is last end - first begin; broadcast's begins at the root.
+// `waiting` is no collective: rank 0 comes to a barrier a second late, and the time is the CPU time of the rank that
+// waits most busily. Rank 0 prints a line per cell:
+//   cell,collective,np,bytes,iterations,median_us,p99_us,min_us,mean_us,xcore_ns,ok|WRONG,histogram
+// The histogram holds every iteration, "bucket:count" with bucket = floor(16 log2(ns)): p99 is pooled over launches.
+#pragma once
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "arguments.hpp"
+#include "data.hpp"
+#include "meeting.hpp"
+
+namespace rondo::peers {
+
+constexpr double kBucketsPerOctave = 16;
+
+class Runner {
+ public:
+  Runner(Library& library, const Arguments& arguments, int rank, int np)
+      : library_(library),
+        rank_(rank),
+        np_(np),
+        meeting_(arguments.needed("meeting"), rank, np, arguments.number("spins", 1) != 0,
+                 [&library] { library.progress(); }),
+        budget_s_(static_cast<double>(arguments.number("budget-ms", 25)) * 1e-3),
+        least_(static_cast<std::size_t>(arguments.number("min-iterations", 3))),
+        most_(std::min(kMostIterations, static_cast<std::size_t>(arguments.number("max-iterations", 2000)))),
+        offset_(static_cast<std::size_t>(arguments.number("offset", 0))),
+        collectives_(arguments.list("collectives")),
+        sizes_(arguments.list("sizes")) {}
+
+  // The exit status: 1 when a result was wrong.
+  int run() {
+    for (const std::string& name : collectives_) {
+      if (name == "waiting") measure_waiting();
+      for (std::size_t k = 0; k < kNames.size(); ++k) {
+        const auto collective = static_cast<Collective>(k);
+        if (name != kNames[k] || !library_.has(collective)) continue;
+        if (collective == Collective::barrier) {
+          measure({.collective = collective, .count = 0, .rank = rank_, .np = np_});
+          continue;
+        }
+        for (const std::string& bytes : sizes_) measure(cell_of(collective, std::stoull(bytes)));
+      }
+    }
+    return failed_ ? 1 : 0;
+  }
+
+ private:
+  Cell cell_of(Collective collective, std::size_t bytes) const {
+    Cell cell{.collective = collective, .count = bytes / 4, .rank = rank_, .np = np_};
+    if (cell.has_blocks()) cell.count = cell.block() * static_cast<std::size_t>(np_);
+    return cell;
+  }
+
+  void measure(const Cell& cell) {
+    if (cell.count == 0 && !cell.is(Collective::barrier)) return;
+    float* in = library_.allocate(cell.count + offset_) + offset_;
+    float* out = library_.allocate(cell.count + offset_) + offset_;
+    std::fill_n(in, cell.count, kPoison);
+    library_.prepare(cell, in, out);
+    bool right = check(cell, in, out, 1);
+    const std::size_t iterations = calibrate(cell);
+    const double distance_ns = meeting_.probe();
+    loop(cell, iterations);
+    meeting_.wait();
+    const std::string row = rank_ == 0 ? summary(cell, iterations, distance_ns) : "";
+    meeting_.wait();
+    right = check(cell, in, out, 2) && right;
+    failed_ |= !right;
+    if (rank_ == 0) print(cell, row, right);
+    library_.finish();
+    meeting_.wait();
+  }
+
+  bool check(const Cell& cell, float* in, float* out, std::uint32_t seed) {
+    load(cell, in, out, seed);
+    library_.load();
+    meeting_.wait();
+    library_.run();
+    const bool right = is_right(cell, library_.result(), seed);
+    return meeting_.max_over_ranks(right ? 0 : 1) == 0;
+  }
+
+  // Seconds of the whole loop, on this rank.
+  double loop(const Cell& cell, std::size_t iterations) {
+    Stamp* stamp = meeting_.stamps(rank_);
+    meeting_.wait();
+    for (std::size_t i = 0; i < iterations; ++i) {
+      if (cell.rooted()) meeting_.wait();
+      stamp[i].begin = now();
+      library_.run();
+      stamp[i].end = now();
+    }
+    return stamp[iterations - 1].end - stamp[0].begin;
+  }
+
+  // As many calls as the budget allows, the same on every rank.
+  std::size_t calibrate(const Cell& cell) {
+    double seconds = meeting_.max_over_ranks(loop(cell, 2) / 2);
+    const auto affordable = [&](double budget) { return static_cast<std::size_t>(budget / std::max(seconds, 1e-9)); };
+    const std::size_t trial = std::clamp<std::size_t>(affordable(budget_s_ / 4), 1, 200);
+    seconds = meeting_.max_over_ranks(loop(cell, trial) / static_cast<double>(trial));
+    return std::clamp(affordable(budget_s_), least_, most_);
+  }
+
+  double seconds_of(const Cell& cell, std::size_t i) {
+    double longest = 0, first = meeting_.stamps(0)[i].begin, last = 0;
+    for (int rank = 0; rank < np_; ++rank) {
+      const Stamp stamp = meeting_.stamps(rank)[i];
+      longest = std::max(longest, stamp.end - stamp.begin);
+      if (!cell.is(Collective::broadcast)) first = std::min(first, stamp.begin);
+      last = std::max(last, stamp.end);
+    }
+    return cell.rooted() ? last - first : longest;
+  }
+
+  std::string summary(const Cell& cell, std::size_t iterations, double distance_ns) {
+    std::vector<double> us(iterations);
+    for (std::size_t i = 0; i < iterations; ++i) us[i] = seconds_of(cell, i) * 1e6;
+    return row_of(cell.name(), cell.count * 4, us, distance_ns);
+  }
+
+  std::string row_of(const char* name, std::size_t bytes, std::vector<double> us, double distance_ns) const {
+    std::sort(us.begin(), us.end());
+    const std::size_t n = us.size();
+    std::map<int, int> histogram;
+    double sum = 0;
+    for (const double t : us) {
+      sum += t;
+      ++histogram[static_cast<int>(std::floor(kBucketsPerOctave * std::log2(std::max(t * 1e3, 1.0))))];
+    }
+    const double median = (us[(n - 1) / 2] + us[n / 2]) / 2, p99 = us[(n * 99 + 99) / 100 - 1];
+    char row[256];
+    std::snprintf(row, sizeof row, "cell,%s,%d,%zu,%zu,%.3f,%.3f,%.3f,%.3f,%.0f,", name, np_, bytes, n, median, p99,
+                  us[0], sum / static_cast<double>(n), distance_ns);
+    std::string buckets;
+    for (const auto& [bucket, count] : histogram)
+      buckets += (buckets.empty() ? "" : " ") + std::to_string(bucket) + ":" + std::to_string(count);
+    return std::string(row) + "%s," + buckets;
+  }
+
+  void print(const Cell& cell, std::string row, bool right) const {
+    row.replace(row.find("%s"), 2, right ? "ok" : "WRONG");
+    std::printf("%s\n", row.c_str());
+    std::fflush(stdout);
+    if (!right) std::fprintf(stderr, "wrong result: %s of %zu bytes, np %d\n", cell.name(), cell.count * 4, np_);
+  }
+
+  void measure_waiting() {
+    const Cell cell{.collective = Collective::barrier, .count = 0, .rank = rank_, .np = np_};
+    library_.prepare(cell, nullptr, nullptr);
+    library_.run();
+    meeting_.wait();
+    const double cpu = cpu_seconds();
+    if (rank_ == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    library_.run();
+    const double used = meeting_.max_over_ranks(rank_ == 0 ? 0 : cpu_seconds() - cpu);
+    if (rank_ == 0) print(cell, row_of("waiting", 0, {used * 1e6}, 0), true);
+    library_.finish();
+    meeting_.wait();
+  }
+
+  Library& library_;
+  int rank_, np_;
+  Meeting meeting_;
+  double budget_s_;
+  std::size_t least_, most_, offset_;
+  std::vector<std::string> collectives_, sizes_;
+  bool failed_ = false;
+};
+
+}  // namespace rondo::peers

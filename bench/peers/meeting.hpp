@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ranks of one launch meet beside the library under test, which never sees it: a small file in shared memory.
+// They agree on iteration counts there, line up before a cell, and leave their time stamps (CLOCK_MONOTONIC is one
+// clock for all processes of a host). A rank waits by spinning while every rank has a core, by a futex otherwise.
+#pragma once
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+namespace rondo::peers {
+
+constexpr int kMostRanks = 64;
+constexpr std::size_t kMostIterations = 20000;
+
+inline double now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+inline double cpu_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+struct Stamp {
+  double begin, end;
+};
+
+class Meeting {
+ public:
+  // `idle` is called now and then while waiting.
+  Meeting(const std::string& path, int rank, int np, bool spins, std::function<void()> idle)
+      : rank_(rank), np_(np), spins_(spins), idle_(std::move(idle)) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const std::size_t bytes = sizeof(Shared) + sizeof(Stamp) * static_cast<std::size_t>(np) * kMostIterations;
+    if (np > kMostRanks || file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) fail(path.c_str());
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+    if (memory == MAP_FAILED) fail("mmap");
+    ::close(file);
+    shared_ = static_cast<Shared*>(memory);
+  }
+
+  // A barrier. Nobody is more than one behind, so `arrived` may be reset by the last.
+  void wait() {
+    const std::uint32_t phase = shared_->phase.load();
+    if (shared_->arrived.fetch_add(1) + 1 == static_cast<std::uint32_t>(np_)) {
+      shared_->arrived.store(0);
+      shared_->phase.store(phase + 1);
+      if (!spins_) ::syscall(SYS_futex, &shared_->phase, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+      return;
+    }
+    const double deadline = now() + kPatienceSeconds;
+    for (long poll = 1; shared_->phase.load(std::memory_order_acquire) == phase; ++poll) {
+      if (spins_) {
+        pause();
+        if (poll % kPollsBetweenIdle == 0) idle_();
+      } else {
+        const timespec turn{0, 2'000'000};
+        const long status = ::syscall(SYS_futex, &shared_->phase, FUTEX_WAIT, phase, &turn, nullptr, 0);
+        if (status != 0 && errno == ETIMEDOUT) idle_();
+      }
+      if ((!spins_ || poll % 0x10000 == 0) && now() > deadline) {
+        std::fprintf(stderr, "rank %d: the other ranks did not come\n", rank_);
+        std::_Exit(3);
+      }
+    }
+  }
+
+  double max_over_ranks(double mine) {
+    shared_->values[rank_] = mine;
+    wait();
+    const double most = *std::max_element(shared_->values, shared_->values + np_);
+    wait();
+    return most;
+  }
+
+  // One-way latency of a flag between ranks 0 and 1, in ns: a virtual machine's cores wander, and this tells near from
+  // far. 0 where ranks outnumber cores or it took over 2 ms: not known.
+  double probe() {
+    if (!spins_ || np_ < 2) return 0;
+    if (rank_ == 0) shared_->ping.store(0), shared_->pong.store(0), shared_->probe_ns = 0;
+    wait();
+    if (rank_ < 2) ping_pong();
+    wait();
+    return shared_->probe_ns;
+  }
+
+  Stamp* stamps(int rank) { return shared_->stamps + static_cast<std::size_t>(rank) * kMostIterations; }
+
+ private:
+  static constexpr double kPatienceSeconds = 60;
+  static constexpr long kPollsBetweenIdle = 50000;
+  static constexpr std::uint32_t kFlags = 300;
+
+  struct Shared {
+    alignas(128) std::atomic<std::uint32_t> arrived;
+    alignas(128) std::atomic<std::uint32_t> phase;
+    alignas(128) double values[kMostRanks];
+    alignas(128) std::atomic<std::uint32_t> ping;
+    alignas(128) std::atomic<std::uint32_t> pong;
+    alignas(128) double probe_ns;
+    alignas(128) Stamp stamps[1];  // [np][kMostIterations]
+  };
+
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  [[noreturn]] static void fail(const char* what) {
+    std::perror(what);
+    std::_Exit(2);
+  }
+
+  void ping_pong() {
+    auto& mine = rank_ == 0 ? shared_->ping : shared_->pong;
+    auto& other = rank_ == 0 ? shared_->pong : shared_->ping;
+    const double begin = now(), end = begin + 2e-3;
+    for (std::uint32_t i = 1; i <= kFlags; ++i) {
+      if (rank_ == 0) mine.store(i, std::memory_order_release);
+      for (int poll = 1; other.load(std::memory_order_acquire) < i; ++poll) {
+        if (poll % 256 == 0 && now() > end) return;
+      }
+      if (rank_ == 1) mine.store(i, std::memory_order_release);
+    }
+    if (rank_ == 0) shared_->probe_ns = (now() - begin) / kFlags / 2 * 1e9;
+  }
+
+  int rank_, np_;
+  bool spins_;
+  std::function<void()> idle_;
+  Shared* shared_ = nullptr;
+};
+
+}  // namespace rondo::peers

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""compare_run_test.py BUILD: bench/compare measures ours alone, in seconds: every collective, ordinary memory and
+windows, and a waiting rank; then bench/plot draws it."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+from comparison import options, results  # noqa: E402
+
+BUILD = sys.argv.pop(1)
+SHORT = ["--ours", BUILD, "--build", BUILD + "/peers", "--no-peers", "--pairs", "1", "--budget-ms", "1",
+         "--max-iterations", "5", "--quiet-wait", "0", "--retries", "0", "--total", "60", "--limit", "30"]
+
+
+def compare(*words):
+    return subprocess.run([ROOT / "bench/compare", *SHORT, *words], capture_output=True, text=True, check=False, timeout=100)
+
+
+class Run(unittest.TestCase):
+    def test_every_collective_is_measured_and_right(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = folder + "/rows.csv"
+            done = compare("--np", "2,3", "--windows", "--sizes", "64,4K", "--all-reduce-sizes", "4,64K,1M", "--out", file)
+            self.assertEqual(done.returncode, 1, done.stderr)  # without peers no gate holds
+            _, rows = results.read(file)
+            self.assertEqual({row.check for row in rows}, {"ok"}, done.stderr)
+            for np in (2, 3):
+                for configuration in ("rondo", "rondo-windows"):
+                    found = {row.collective for row in rows if (row.np, row.configuration) == (np, configuration)}
+                    self.assertEqual(found, set(options.COLLECTIVES))
+            self.assertIn("have too few pairs", pathlib.Path(folder, "rows.md").read_text(encoding="utf-8"))
+            drawn = subprocess.run([ROOT / "bench/plot", file, "-o", folder], capture_output=True, text=True, check=False)
+            self.assertEqual(drawn.returncode, 0 if any(row.usable for row in rows) else 1, drawn.stderr)
+            for path in pathlib.Path(folder).glob("*.svg"):
+                xml.etree.ElementTree.parse(path)
+
+    def test_a_waiting_rank_is_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            compare("--np", "2", "--collectives", "waiting", "--out", folder + "/rows.csv")
+            row, = results.read(folder + "/rows.csv")[1]
+            self.assertEqual((row.collective, row.check), ("waiting", "ok"))
+            self.assertIn("of a core", pathlib.Path(folder, "rows.md").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    unittest.main()

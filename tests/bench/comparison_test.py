@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench/compare and bench/plot without a measurement: known rows in, known judgements and pictures out."""
+import dataclasses
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+import unittest.mock
+import xml.etree.ElementTree
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+from comparison import campaign, configurations, drawing, element_types, gates, launching  # noqa: E402
+from comparison import odd, options, pairing, programs, results, tables  # noqa: E402
+
+NEAR, FAR = 50, 250
+
+
+def row(order, configuration, us, **more):
+    fields = dict(order=order, round=1, group="all_reduce-small", configuration=configuration, transport="shm",
+                  foreign=0.0, collective="all_reduce", np=2, bytes=1024, iterations=10, median_us=us, p99_us=us,
+                  min_us=us, mean_us=us, xcore_ns=NEAR, check="ok", histogram="160:10")
+    return results.Row(**{**fields, **more})
+
+
+def launches(ours_us, theirs_us, theirs="openmpi", **more):
+    """Ours and theirs in turns."""
+    rows = []
+    for i, (mine, other) in enumerate(zip(ours_us, theirs_us)):
+        rows += [row(2 * i, "rondo", mine, **more), row(2 * i + 1, theirs, other, **more)]
+    return rows
+
+
+def judge(rows):
+    return gates.judge(rows, gates.read_targets())
+
+
+class Parsing(unittest.TestCase):
+    def test_cells_are_found_among_other_output(self):
+        text = "[host] mpirun warns, of this\ncell,broadcast,2,64,7,1.5,2.5,1.0,1.6,48,ok,151:6 160:1\ncell,too,short\n"
+        cell, = results.parse_output(text)
+        self.assertEqual((cell["collective"], cell["np"], cell["check"]), ("broadcast", "2", "ok"))
+        self.assertEqual(results.histogram_of(cell["histogram"]), {151: 6, 160: 1})
+
+    def test_a_file_gives_back_its_head_and_rows(self):
+        rows = [row(1, "rondo", 0.25), row(2, "mpich", 7.5, xcore_ns=0.0, check="exit 1: no, not now; sorry")]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "rows.csv")
+            with open(path, "w", encoding="utf-8") as file:
+                results.write_head(file, ["cpu: some, 2 cores"])
+                results.write_rows(file, rows)
+            self.assertEqual(results.read(path), (["cpu: some, 2 cores"], rows))
+            path.write_text("a,b\n1,2\n", encoding="utf-8")
+            self.assertRaises(ValueError, results.read, path)
+
+    def test_sizes_ranks_and_names(self):
+        self.assertEqual(options.sizes("8,1K 64M"), [8, 1024, 64 << 20])
+        parser = options.make_parser()
+        self.assertEqual(parser.parse_args([]).np, [2, 4, 8])
+        for wrong in (["--np", "1"], ["--sizes", "7X"], ["--collectives", "all"], ["--nonsense"]):
+            with self.subTest(wrong), unittest.mock.patch("sys.stderr", io.StringIO()), self.assertRaises(SystemExit) as end:
+                parser.parse_args(wrong)
+            self.assertEqual(end.exception.code, 2)
+
+    def test_distance_and_disturbance_of_a_row(self):
+        self.assertEqual([row(1, "rondo", 1, xcore_ns=ns).distance for ns in (0, 119, 120)], ["unknown", "near", "far"])
+        self.assertFalse(row(1, "rondo", 1, foreign=0.05).usable)
+        self.assertFalse(row(1, "rondo", 1, check="WRONG").usable)
+
+
+class Statistics(unittest.TestCase):
+    def test_each_launch_is_paired_once_with_the_nearest(self):
+        ours = [row(order, "rondo", 1) for order in (1, 10, 20)]
+        theirs = [row(order, "mpich", 1) for order in (2, 9, 11, 90)]
+        pairs = [(a.order, b.order) for a, b in pairing.pair(ours, theirs)]
+        self.assertEqual(pairs, [(1, 2), (10, 9), (20, 11)])
+
+    def test_quartiles_by_interpolation(self):
+        self.assertEqual(pairing.quartiles([5, 1, 3, 2, 4]), (2, 3, 4))
+        self.assertEqual(pairing.quartiles([1, 2, 3, 4]), (1.75, 2.5, 3.25))
+        self.assertEqual(pairing.quartiles([7]), (7, 7, 7))
+
+    def test_the_ratio_is_the_median_of_pairs_and_not_the_ratio_of_medians_or_bests(self):
+        ratio = pairing.compare(*[[r for r in launches([1, 2, 4], [3, 4, 4]) if r.configuration == name]
+                                  for name in ("rondo", "openmpi")])
+        self.assertEqual((ratio.q1, ratio.median, ratio.q3), (1.5, 2, 2.5))
+        self.assertEqual((ratio.ours_us, ratio.theirs_us, ratio.pairs), (2, 4, 3))
+
+    def test_p99_is_pooled_over_the_iterations_of_all_launches(self):
+        quick = row(1, "rondo", 1, histogram="160:990")  # 2^10 ns
+        slow = row(2, "rondo", 1, histogram="320:10")  # 2^20 ns
+        self.assertAlmostEqual(pairing.pooled_p99_us([quick, slow]), 1.024 * 2 ** (0.5 / 16))
+        slower = dataclasses.replace(slow, histogram="320:11")
+        self.assertAlmostEqual(pairing.pooled_p99_us([quick, slower]), 1048.576 * 2 ** (0.5 / 16))
+
+
+class Judging(unittest.TestCase):
+    def test_the_table_of_targets_is_the_issue_s(self):
+        targets = gates.read_targets()
+
+        def goal(configuration, *cell):
+            return gates.target_of(targets, configuration, cell).goal
+        self.assertEqual(goal("rondo", "shm", "all_reduce", 2, 8), 1.8)
+        self.assertEqual(goal("rondo", "shm", "all_reduce", 8, 4096), 6)
+        self.assertEqual([goal("rondo-windows", "shm", "all_reduce", np, 64 << 20) for np in (2, 4, 8)], [4, 7, 6])
+        self.assertEqual(goal("rondo", "shm", "all_reduce", 4, 64 << 20), 5)
+        self.assertEqual([goal("rondo", "shm", "barrier", np, 0) for np in (2, 4, 8)], [2.1, 1.25, 2])
+        self.assertEqual([goal("rondo", "shm", "reduce_scatter", 4, b) for b in (64, 256 << 10, 64 << 20)], [1.5, 2.5, 3])
+        self.assertEqual([goal("rondo", "tcp", "all_reduce", 2, b) for b in (8, 64 << 10)], [1.4, 1.3])
+        self.assertEqual(gates.target_of(targets, "rondo", ("tcp", "all_reduce", 8, 8)).gate, 1)
+        self.assertIsNone(goal("rondo", "shm", "gather", 2, 64))
+        self.assertEqual(gates.target_of(targets, "rondo", ("shm", "gather", 2, 64)).gate, 1.1)
+
+    def test_gate_and_goal(self):
+        for theirs, verdict, met in ((2.3, "pass", True), (1.2, "pass", False), (1.05, "FAIL", False)):
+            judgement, = judge(launches([1] * 5, [theirs] * 5))
+            self.assertEqual((judgement.verdict, judgement.reaches_goal), (verdict, met), theirs)
+            self.assertEqual(gates.holds([judgement]), verdict == "pass")
+
+    def test_four_pairs_are_too_few(self):
+        judgement, = judge(launches([1] * 4, [9] * 4))
+        self.assertEqual(judgement.verdict, "few pairs")
+        self.assertFalse(gates.holds([judgement]))
+        self.assertFalse(gates.holds([]))
+
+    def test_the_best_peer_counts(self):
+        rows = launches([1] * 5, [9] * 5) + [row(100 + i, "mpich", 1.2) for i in range(5)]
+        judgement, = judge(rows)
+        self.assertEqual((judgement.ratio.theirs, judgement.ratio.median), ("mpich", 1.2))
+
+    def test_a_best_peer_without_a_pair_leaves_the_cell_open(self):
+        rows = launches([1] * 5, [9] * 5) + [row(100 + i, "mpich", 1.2, xcore_ns=FAR) for i in range(5)]
+        judgement, = judge(rows)
+        self.assertEqual(judgement.verdict, "no pair")
+
+    def test_near_is_judged_and_far_is_told_beside_it(self):
+        rows = launches([1] * 5, [3] * 5) + launches([10] * 6, [10] * 6, xcore_ns=FAR)
+        judgement, = judge(rows)
+        self.assertEqual((judgement.distance, judgement.ratio.median, judgement.beside.median), ("near", 3, 1))
+        judgement, = judge(launches([1] * 4, [3] * 4) + launches([10] * 5, [10] * 5, xcore_ns=FAR))
+        self.assertEqual((judgement.distance, judgement.verdict), ("far", "FAIL"))
+
+    def test_disturbed_and_wrong_launches_are_no_pairs(self):
+        for more in ({"foreign": 0.5}, {"check": "WRONG"}):
+            judgement, = judge(launches([1] * 5, [9] * 5, **more))
+            self.assertEqual(judgement.verdict, "no pair")
+            self.assertEqual(tables.time_text(0.25), "0.25 us")
+
+    def test_p99_needs_twenty_pairs(self):
+        slow = [dataclasses.replace(r, histogram="400:1" if r.library == "rondo" else "160:1") for r in launches([1] * 20, [9] * 20)]
+        self.assertEqual(judge(slow[:38])[0].p99, "few pairs")
+        self.assertEqual(judge(slow)[0].p99, "FAIL")
+        self.assertEqual(judge(launches([1] * 20, [9] * 20))[0].p99, "pass")
+
+    def test_tables_hold_every_cell_once(self):
+        rows = launches([1] * 5, [3] * 5) + launches([2] * 5, [3] * 5, bytes=4096) + launches([1] * 5, [2] * 5, np=4)
+        text = tables.judgement_tables(judge(rows))
+        self.assertEqual(text.count("| pass |"), 3)
+        self.assertIn("| 1 KiB | 1.00 us | openmpi | 3.00 us | 3.00 [3.00, 3.00] | 2.2 met | pass | 5 | near |", text)
+        self.assertIn("**all_reduce, 4 ranks, shm, ordinary memory**", text)
+        self.assertTrue(tables.summary(judge(rows)).startswith("3 cells: 3 pass the gate, 0 fail, 0 have too few pairs;"))
+
+
+class Plan(unittest.TestCase):
+    def wanted(self, *words):
+        return options.make_parser().parse_args(["--np", "2", "--pairs", "2", *words])
+
+    def test_rounds_begin_with_another_configuration_and_variants_run_their_collectives(self):
+        chosen = [configurations.Configuration("a", None), configurations.Configuration("b", None, collectives=("all_reduce",))]
+        works = list(campaign.plan(self.wanted("--all-reduce-sizes", "8,1M", "--collectives", "all_reduce,barrier"), chosen))
+        self.assertEqual([w.configuration.name for w in works if w.group == "all_reduce-small"], ["b", "a", "a", "b"])
+        self.assertEqual({w.configuration.name for w in works if w.group == "others-small"}, {"a"})
+        self.assertEqual(len({w.key for w in works}), len(works))
+        self.assertEqual([w.sizes for w in works if w.group == "all_reduce-big"], [(1 << 20,)] * 4)
+
+    def test_a_slice_goes_on_where_the_last_one_stopped(self):
+        with tempfile.TemporaryDirectory() as folder:
+            wanted = self.wanted("--append", "--out", folder + "/rows.csv", "--collectives", "all_reduce",
+                                 "--all-reduce-sizes", "8", "--quiet-wait", "0")
+            launched = []
+
+            def launch(work, _options, order, _distance, _limit):
+                launched.append(work.key)
+                return [row(order, work.configuration.name, 1, round=work.round, group=work.group)], 0.1
+            chosen = [configurations.Configuration("rondo", None), configurations.Configuration("mpich", None)]
+            plan = list(campaign.plan(wanted, chosen))
+            with unittest.mock.patch("sys.stderr", io.StringIO()):
+                self.assertTrue(campaign.Campaign(wanted, None, ["x: y"], launch).run(plan[:3]))
+                again = campaign.Campaign(wanted, None, ["x: z"], launch)
+                self.assertTrue(again.run(plan))
+            self.assertEqual(launched, [w.key for w in plan])
+            self.assertEqual(again.head, ["x: y"])
+            self.assertEqual([r.order for r in results.read(wanted.out)[1]], [1, 2, 3, 4])
+
+    def test_disturbed_launches_are_repeated_and_the_least_disturbed_kept(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("sys.stderr", io.StringIO()):
+            wanted = self.wanted("--out", folder + "/rows.csv", "--quiet-wait", "0")
+            shares = iter([0.3, 0.2, 0.25])
+            work = launching.Work(1, 2, "g", configurations.Configuration("rondo", None), ("barrier",), ())
+            one = campaign.Campaign(wanted, None, [], lambda w, o, order, d, l: ([row(order, "rondo", 1, foreign=next(shares))], 0.1))
+            self.assertEqual(one.measure(work)[0].foreign, 0.2)
+            self.assertIsNone(next(shares, None))
+
+    def test_a_hopeless_peer_is_not_asked_again(self):
+        rows = [row(1, "rondo", 1), row(2, "openmpi", 2), row(3, "gloo", 7), row(4, "mpich", 5)]
+        asked = {name: not campaign.is_hopeless(rows, types.SimpleNamespace(
+            round=2, np=2, group="all_reduce-small", configuration=types.SimpleNamespace(name=name)))
+                 for name in ("rondo", "openmpi", "gloo", "mpich", "other")}
+        self.assertEqual(asked, {"rondo": True, "openmpi": True, "gloo": False, "mpich": True, "other": True})
+
+
+class Peers(unittest.TestCase):
+    def test_a_missing_peer_is_named_with_the_reason(self):
+        said = []
+        with unittest.mock.patch("shutil.which", lambda name: None):
+            found = configurations.peers(options.make_parser().parse_args([]), "/nonexistent", said.append)
+        self.assertEqual(found, [])
+        self.assertEqual(said, ["Open MPI is left out: there is no mpicxx.openmpi", "MPICH is left out: there is no mpicxx.mpich",
+                                "Gloo is left out: there is no C++ compiler"])
+
+    def test_a_folder_without_our_library_is_wrong_use(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([ROOT / "bench/compare", "--ours", folder, "--out", folder + "/x.csv"],
+                                  capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": folder})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("holds no librondo.so", done.stderr)
+
+    def test_a_launch_that_does_not_end_is_killed_and_told(self):
+        out, error = launching.run(["sh", "-c", "echo begun; sleep 60"], {}, 0.5)
+        self.assertEqual((out, error), ("begun\n", "not done after 0 s"))
+        self.assertEqual(launching.run(["sh", "-c", "echo no, no >&2; exit 3"], {}, 5), ("", "exit 3: no; no"))
+
+
+class OddCases(unittest.TestCase):
+    def test_a_cliff_is_found_per_byte(self):
+        rows = []
+        for order, np, us in ((1, 3, 31.0), (2, 4, 20.0), (3, 3, 31.0), (4, 4, 20.0)):
+            rows.append(row(order, "rondo", us, np=np, group="worlds", bytes=1 << 20))
+        comparison, = odd.judge(rows)
+        self.assertEqual(comparison.verdict, "FAIL")
+        self.assertAlmostEqual(comparison.slowdown[1], 1.55)
+        self.assertIn("| all_reduce of 1 MiB, 3 ranks against 4 | 1.55 [1.55, 1.55] | 1.5 | FAIL | 2 |", odd.table([comparison]))
+
+    def test_counts_are_compared_per_byte_from_a_kilobyte(self):
+        small = [row(1, "rondo", 1.0, group="counts", bytes=4), row(1, "rondo", 1.0, group="counts", bytes=8)]
+        self.assertEqual(odd.judge(small)[0].slowdown[1], 1)
+        large = [row(1, "rondo", 9.0, group="counts", bytes=4000), row(1, "rondo", 9.216, group="counts", bytes=4096)]
+        self.assertAlmostEqual(odd.judge(large)[0].slowdown[1], 1.0)
+
+    def test_types_are_judged_against_sums_of_floats_of_the_same_launch(self):
+        head = "program,in_place,bytes,dtype,op,samples,median_us,min_us,max_us,wrong\n"
+        known = dict(dataclasses.asdict(row(1, "rondo", 0)), group="types")
+        lines = "x,0,1024,float,sum,5,10,1,1,0\nx,1,1024,float,sum,5,99,1,1,0\nx,0,1024,half,sum,5,15,1,1,0\nx,0,1024,int32,sum,5,9,1,1,2\n"
+        rows = element_types.rows_of(head + lines, known)
+        self.assertEqual([r.check for r in rows], ["ok", "ok", "WRONG"])
+        comparison, = element_types.judge(rows)
+        self.assertAlmostEqual(comparison.slowdown[1], 1.5)
+        self.assertEqual(comparison.verdict, "FAIL")
+
+
+class Pictures(unittest.TestCase):
+    def test_a_picture_is_xml_with_a_panel_per_world_and_a_line_per_library(self):
+        rows = [r for np in (2, 4) for size in (8, 4096, 1 << 26) for r in launches([size / 100 + 1], [size / 50 + 1], np=np, bytes=size)]
+        rows += [row(9, "openmpi-nocma", 1.001, bytes=8), row(9, "rondo-windows", 1, bytes=8), row(9, "rondo-ring", 1, bytes=8)]
+        root = xml.etree.ElementTree.fromstring(drawing.picture(rows, "all_reduce", "shm", "a <machine> & a date"))
+        tag = "{http://www.w3.org/2000/svg}"
+        self.assertEqual(len(root.findall(tag + "rect")), 2)
+        self.assertEqual([line.get("class") for line in root.findall(tag + "polyline")].count("rondo"), 3)  # and the legend
+        text = [t.text for t in root.findall(tag + "text")]
+        for expected in ("a <machine> & a date", "2 ranks", "4 ranks", "Rondo", "Open MPI", "64M"):
+            self.assertIn(expected, text)
+        self.assertNotIn("MPICH", text)
+        self.assertIsNone(drawing.picture(rows, "broadcast", "shm", ""))
+
+    def test_points_lie_inside_the_frame_and_slower_is_higher(self):
+        rows = launches([1], [100], bytes=64) + launches([10], [1000], bytes=4096)
+        root = xml.etree.ElementTree.fromstring(drawing.picture(rows, "all_reduce", "shm", ""))
+        tag = "{http://www.w3.org/2000/svg}"
+        frame = root.find(tag + "rect")
+        left, top, width, height = (float(frame.get(name)) for name in ("x", "y", "width", "height"))
+        ys = {}
+        for circle in root.findall(tag + "circle"):
+            x, y = float(circle.get("cx")), float(circle.get("cy"))
+            self.assertTrue(left <= x <= left + width and top <= y <= top + height)
+            ys.setdefault(circle.get("class"), []).append(y)
+        self.assertTrue(all(a > b for a, b in zip(sorted(ys["rondo"]), sorted(ys["openmpi"]))))
+
+
+if __name__ == "__main__":
+    unittest.main()
