@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string_view>
 
 #include "comm/base/system_error.hpp"
@@ -39,6 +40,24 @@ void set_keepalive(const Fd& socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes, "cannot set TCP_KEEPCNT");
 }
 
+// Whether both ends of a connection are on this host: then they have the same address.
+bool stays_on_host(const Fd& socket) {
+  sockaddr_storage here{}, there{};
+  socklen_t here_bytes = sizeof(here), there_bytes = sizeof(there);
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&here), &here_bytes) != 0 ||
+      ::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&there), &there_bytes) != 0 ||
+      here.ss_family != there.ss_family) {
+    return false;
+  }
+  if (here.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(here).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(there).sin_addr.s_addr;
+  }
+  return here.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr, sizeof(in6_addr)) == 0;
+}
+
 }  // namespace
 
 Fd make_socket(int family) {
@@ -63,6 +82,8 @@ void set_large_buffers(const Fd& socket) {
 void set_data_options(const Fd& socket) {
   set_keepalive(socket);
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0, "cannot clear TCP_USER_TIMEOUT");
+  // Nothing to share, so nothing to pace: BBR would hold segments back by timers. Where Reno is not there, let it be.
+  if (stays_on_host(socket)) ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
 void set_control_options(const Fd& socket) {

@@ -101,6 +101,13 @@ int option(const Fd& fd, int level, int name) {
   return value;
 }
 
+std::string congestion_control(const Fd& fd) {
+  std::array<char, 16> name{};
+  socklen_t bytes = sizeof(name);
+  ::getsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes);
+  return name.data();
+}
+
 void check_well(const std::vector<Outcome>& outcomes) {
   for (const Outcome& outcome : outcomes) CHECK(outcome.sentence == "");
 }
@@ -168,6 +175,7 @@ TEST_CASE("mesh: sockets are as promised") {
     }
     CHECK(option(peers[0].control, IPPROTO_TCP, TCP_USER_TIMEOUT) == 2000);
     CHECK(option(peers[0].data, IPPROTO_TCP, TCP_USER_TIMEOUT) == 0);
+    CHECK(congestion_control(peers[0].data) == "reno");  // both ends are here: nothing to pace
   });
 }
 
