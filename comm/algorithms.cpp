@@ -117,8 +117,8 @@ CallShape shape_of(const Call& call, int world_size) {
 }
 
 void check_algorithm_name(std::string_view name) {
-  if (name == BoardCollectives::kName) return;
-  std::string known{BoardCollectives::kName};
+  if (name == kBoard.name || name == kTwoLevel.name) return;
+  std::string known = fmt::format("{}, {}", kBoard.name, kTwoLevel.name);
   for (int id = 0; id < kernels::kAlgorithmCount; ++id) {
     const std::string_view other = kernels::algorithm_row(id).name;
     if (other == name) return;
@@ -128,20 +128,38 @@ void check_algorithm_name(std::string_view name) {
               fmt::format("RONDO_ALGORITHM={} is not an algorithm: {}, or unset", name, known));
 }
 
+namespace {
+
+bool fits(int id, const CallShape& shape, bool canonical) {
+  if (id == kernels::kNoAlgorithm) return false;
+  const auto& row = kernels::algorithm_row(id);
+  return (!canonical || row.canonical_order) && (!shape.variable_counts || row.variable_counts);
+}
+
+}  // namespace
+
+Chosen choose_row(const CallShape& shape, int world_size, bool canonical, const Tuning& tuning) {
+  int id = kernels::choose_algorithm(shape.pattern, shape.bytes, world_size, canonical, tuning.links);
+  if (!fits(id, shape, canonical)) {
+    id = kernels::choose_algorithm(shape.pattern, shape.bytes, world_size, canonical);
+  }
+  return {id, kernels::algorithm_row(id).name};
+}
+
 Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, const Config& config) {
   const CallShape shape = shape_of(call, team.size());
   const bool canonical = determinism == Determinism::reproducible;
-  const auto fits = [&](int id) {
-    if (id == kernels::kNoAlgorithm) return false;
-    const auto& row = kernels::algorithm_row(id);
-    return (!canonical || row.canonical_order) && (!shape.variable_counts || row.variable_counts);
-  };
-  int id = config.algorithm.empty() ? kernels::kNoAlgorithm : kernels::find_algorithm(shape.pattern, config.algorithm);
-  if (!fits(id)) {
-    id = kernels::choose_algorithm(shape.pattern, shape.bytes, team.size(), canonical, config.tuning.links);
+  if (!config.algorithm.empty()) {
+    const int id = kernels::find_algorithm(shape.pattern, config.algorithm);
+    if (fits(id, shape, canonical)) return {id, kernels::algorithm_row(id).name};
   }
-  if (!fits(id)) id = kernels::choose_algorithm(shape.pattern, shape.bytes, team.size(), canonical);
-  return {id, kernels::algorithm_row(id).name};
+  return choose_row(shape, team.size(), canonical, config.tuning);
+}
+
+void run_row(const Chosen& chosen, HostPrimitives& primitives, const kernels::Work& work) {
+  const auto& row = kernels::algorithm_row(chosen.row);
+  primitives.reserve_scratch(row.scratch_count(work, primitives.chunk_capacity()));
+  kernels::run_algorithm(chosen.row, primitives, work);
 }
 
 void run_algorithm(const Chosen& chosen, const Call& call, const Signature& signature, HostPrimitives& primitives,
@@ -166,11 +184,9 @@ void run_algorithm(const Chosen& chosen, const Call& call, const Signature& sign
                            .send_offsets = send_offsets,
                            .recv_counts = call.recv_counts,
                            .recv_offsets = recv_offsets};
-  const auto& row = kernels::algorithm_row(chosen.row);
-  primitives.reserve_scratch(row.scratch_count(work, primitives.chunk_capacity()));
   const Silent silent = find_silent(call, team);
   primitives.send_empty(silent.to);
-  kernels::run_algorithm(chosen.row, primitives, work);
+  run_row(chosen, primitives, work);
   primitives.receive_empty(silent.from);
   primitives.finish();
 }

@@ -31,12 +31,18 @@ inline constexpr Chosen kBoard{-1, BoardCollectives::kName};
 // By the same values on every rank; `wanted` as below.
 bool prefers_board(const Call& call, int world_size, std::string_view wanted);
 
+// Two levels (hierarchy/two_level.hpp), the same.
+inline constexpr Chosen kTwoLevel{-2, "two_level"};
+
 // invalid_argument when no algorithm of any collective has that name.
 void check_algorithm_name(std::string_view name);
 
 // Every rank comes to the same choice from what they agree on: the algorithm that config names, where it implements the
 // collective; else the first row that fits of the tuning file's; else of the built-in ones.
 Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, const Config& config);
+// Without a name, and among so many ranks.
+Chosen choose_row(const CallShape& shape, int world_size, bool canonical, const Tuning& tuning);
+void run_row(const Chosen& chosen, HostPrimitives& primitives, const kernels::Work& work);
 
 void run_algorithm(const Chosen& chosen, const Call& call, const Signature& signature, HostPrimitives& primitives,
                    const Team& team, std::chrono::milliseconds timeout);

@@ -72,6 +72,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       config_(std::move(config)),
       primitives_(*team_, config_),
       board_(*team_, config_),
+      two_level_(*team_, board_, primitives_, config_),
       sent_(static_cast<std::size_t>(team_->size())),
       received_(static_cast<std::size_t>(team_->size())) {}
 
@@ -158,12 +159,16 @@ void CommunicatorImpl::run_collective(const Call& call) {
   signature.sequence = ++sequence_;
   board_.note(signature);
   const bool board = board_.takes(call) && comm::prefers_board(call, world_size(), config_.algorithm);
-  const comm::Chosen chosen =
-      board ? comm::kBoard : comm::choose_algorithm(call, *team_, options_.determinism, config_);
+  const bool two_level = !board && two_level_.takes(call, options_.determinism, config_.algorithm);
+  const comm::Chosen chosen = board       ? comm::kBoard
+                              : two_level ? comm::kTwoLevel
+                                          : comm::choose_algorithm(call, *team_, options_.determinism, config_);
   recorder_.begin(signature, chosen.name);
   comm::write_history(team_->own_line(), signature);
   if (board) {
     board_.run(call, options_.timeout);
+  } else if (two_level) {
+    two_level_.run(call, signature, options_.timeout);
   } else {
     comm::run_algorithm(chosen, call, signature, primitives_, *team_, options_.timeout);
   }

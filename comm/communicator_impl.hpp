@@ -17,6 +17,7 @@
 #include "comm/device/device_engine.hpp"
 #include "comm/engine.hpp"
 #include "comm/flight_recorder.hpp"
+#include "comm/hierarchy/two_level.hpp"
 #include "comm/host_primitives.hpp"
 #include "comm/team.hpp"
 
@@ -79,6 +80,7 @@ class CommunicatorImpl {
   comm::Config config_;
   comm::HostPrimitives primitives_;
   comm::BoardCollectives board_;
+  comm::TwoLevel two_level_;
   comm::FlightRecorder recorder_;
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // messages by peer

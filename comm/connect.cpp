@@ -14,6 +14,7 @@
 #include "comm/base/machine.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/create.hpp"
+#include "comm/hierarchy/nodes.hpp"
 #include "comm/placement.hpp"
 #include "comm/transport/memory.hpp"
 #include "comm/transport/mesh.hpp"
@@ -105,7 +106,7 @@ class Connecting {
     connect_sockets(*team);
     watch_node(*team);
     team->start();
-    if (bootstrap_.rank == 0) log_transports();
+    if (bootstrap_.rank == 0) log_transports(*team);
     auto impl = std::make_unique<detail::CommunicatorImpl>(std::move(team), std::move(bootstrap_), options_, config_);
     impl->attach_device();
     return Communicator(std::move(impl));
@@ -188,11 +189,11 @@ class Connecting {
     std::string obstacle = "RONDO_TRANSPORT=tcp";
     if (config_.transport != "tcp") obstacle = meet(neighbours_);
     const auto obstacles = exchange("shared", ByteWriter().text(obstacle).take());
-    bool shared = true;
-    for (const int r : neighbours_) {
+    for (int r = 0; r < size(); ++r) {
       const std::string theirs = ByteReader(obstacles[static_cast<std::size_t>(r)]).text();
       if (theirs.empty()) continue;
-      shared = false;
+      for (Placement& other : placement_) other.shares_memory = other.shares_memory && other.node != placement(r).node;
+      if (placement(r).node != placement(bootstrap_.rank).node) continue;
       if (config_.transport == "shm") {
         throw Error(ErrorCode::unsupported,
                     fmt::format("RONDO_TRANSPORT=shm, but rank {} cannot share memory: {}", r, theirs), r);
@@ -203,7 +204,7 @@ class Connecting {
     if (config_.transport == "shm" && static_cast<int>(neighbours_.size()) != size()) {
       throw Error(ErrorCode::unsupported, "RONDO_TRANSPORT=shm, but the ranks are on more than one node");
     }
-    if (shared && config_.transport != "tcp") return;
+    if (placement(bootstrap_.rank).shares_memory) return;
     neighbours_ = {bootstrap_.rank};
     descriptors_ = meet_alone();
   }
@@ -266,12 +267,15 @@ class Connecting {
     }
   }
 
-  void log_transports() const {
-    log::info("{}: {} ranks on {} node(s), shm within a node{}, {} slots of {} bytes per link", name_, size(),
-              1 + std::max_element(placement_.begin(), placement_.end(),
-                                   [](const auto& a, const auto& b) { return a.node < b.node; })
-                      ->node,
-              neighbours_.size() == 1 ? " (not for this rank)" : "", shape_.slots, shape_.slice_bytes);
+  void log_transports(const Team& team) const {
+    const Nodes nodes = nodes_of(team);
+    const std::string_view path = nodes.nested()      ? "two levels, shm within a node and tcp between"
+                                  : nodes.count() > 1 ? "tcp"
+                                                      : "shm";
+    const auto last = std::max_element(placement_.begin(), placement_.end(),
+                                       [](const auto& a, const auto& b) { return a.node < b.node; });
+    log::info("{}: {} ranks on {} node(s): {}; {} slots of {} bytes per link, tuning {}", name_, size(), last->node + 1,
+              path, shape_.slots, shape_.slice_bytes, config_.tuning.source);
   }
 
   Bootstrap bootstrap_;

@@ -23,10 +23,14 @@ HostPrimitives::HostPrimitives(Team& team, const Config& config)
       contributions_(static_cast<std::size_t>(team.size())) {}
 
 void HostPrimitives::begin(const Job& job, std::chrono::milliseconds timeout) {
-  job_ = job;
-  element_ = size_of(job.dtype);
-  fold_ = job.reduces ? kernels::find_fold(job.dtype, job.op) : nullptr;
+  turn_to(job);
   waiter_.begin(job_.signature, true, timeout);
+}
+
+void HostPrimitives::turn_to(const Job& phase) {
+  job_ = phase;
+  element_ = size_of(job_.dtype);
+  fold_ = job_.reduces ? kernels::find_fold(job_.dtype, job_.op) : nullptr;
 }
 
 void HostPrimitives::reserve_scratch(std::size_t count) {
@@ -62,8 +66,8 @@ HostPrimitives::Active HostPrimitives::activate(const Move& move) const {
   return {.signature = signature,
           .bytes = move.count * element_,
           .done = 0,
-          .from = move.from,
-          .to = move.to,
+          .from = rank_at(move.from),
+          .to = rank_at(move.to),
           .local = resolve(move.local),
           .store = resolve(move.store),
           .complete = move.complete && job_.op == ReduceOp::average,
@@ -229,19 +233,20 @@ const std::byte* HostPrimitives::first_touch(const std::byte* local, std::size_t
 
 void HostPrimitives::fold(const Fold& fold) {
   const std::size_t total = fold.count * element_;
-  const auto self = static_cast<std::size_t>(team_.rank());
   const bool scale = job_.op == ReduceOp::premultiplied_sum && fold.local.buffer == Buffer::input;
   for (std::size_t done = 0; done < total;) {
     const std::size_t bytes = std::min(slice_bytes_, total - done);
-    std::fill(contributions_.begin(), contributions_.end(), nullptr);
     const std::byte* local = resolve(fold.local) + done;
-    contributions_[self] = scale ? first_touch(local, bytes) : local;
+    if (scale) local = first_touch(local, bytes);
+    for (int p = 0; p < positions(); ++p) {
+      contributions_[static_cast<std::size_t>(p)] = rank_at(p) == team_.rank() ? local : nullptr;
+    }
     while (!gather_contributions(bytes) || !may_overwrite(resolve(fold.store) + done, bytes)) wait();
     waiter_.progressed();
-    kernels::fold_into(fold_, resolve(fold.store) + done, contributions_.data(), team_.size(), bytes / element_,
+    kernels::fold_into(fold_, resolve(fold.store) + done, contributions_.data(), positions(), bytes / element_,
                        team_.size());
-    for (int peer = 0; peer < team_.size(); ++peer) {
-      if (peer != team_.rank()) team_.recv_link(peer).release();
+    for (int p = 0; p < positions(); ++p) {
+      if (rank_at(p) != team_.rank()) team_.recv_link(rank_at(p)).release();
     }
     done += bytes;
   }
@@ -249,9 +254,10 @@ void HostPrimitives::fold(const Fold& fold) {
 
 bool HostPrimitives::gather_contributions(std::size_t bytes) {
   blocked_.clear();
-  for (int peer = 0; peer < team_.size(); ++peer) {
-    const void*& contribution = contributions_[static_cast<std::size_t>(peer)];
+  for (int p = 0; p < positions(); ++p) {
+    const void*& contribution = contributions_[static_cast<std::size_t>(p)];
     if (contribution != nullptr) continue;
+    const int peer = rank_at(p);
     RecvLink& link = team_.recv_link(peer);
     const StepHeader* header = link.try_step(nullptr, bytes);
     if (header == nullptr) {
@@ -280,6 +286,11 @@ void HostPrimitives::wait() {
     if (!team_.send_link(peer).flushed()) blocked_.push_back({peer, team_.send_link(peer).poll_target()});
   }
   waiter_.idle(blocked_);
+}
+
+void HostPrimitives::settle(const std::byte* begin, std::size_t bytes) {
+  for (blocked_.clear(); !may_overwrite(begin, bytes); blocked_.clear()) wait();
+  waiter_.progressed();
 }
 
 void HostPrimitives::finish() {

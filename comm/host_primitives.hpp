@@ -14,7 +14,7 @@
 
 namespace rondo::comm {
 
-struct Job {  // one collective on this rank
+struct Job {  // one collective on this rank, or one of its phases
   Signature signature;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
@@ -23,6 +23,9 @@ struct Job {  // one collective on this rank
   bool reduces = false;
   // all_to_all_v: what each pair has agreed on, and nobody else knows; its steps carry the pair's count. Else empty.
   std::span<const std::size_t> send_counts{}, recv_counts{};
+  // Whom moves name: the ranks of the team at these positions, this one among them; empty: everybody. average divides
+  // by the size of the team all the same.
+  std::span<const int> members{};
 };
 
 // A send or a receive of its own, outside of any algorithm.
@@ -40,6 +43,7 @@ class HostPrimitives {
   HostPrimitives(Team& team, const Config& config);
 
   void begin(const Job& job, std::chrono::milliseconds timeout);
+  void turn_to(const Job& phase);           // of the collective that has begun: other buffers, members, operator
   void reserve_scratch(std::size_t count);  // elements of the job's dtype
   void run(std::span<const kernels::Move> moves);
   void fold(const kernels::Fold& fold);
@@ -47,7 +51,8 @@ class HostPrimitives {
   // One step without bytes to or from each: who must agree that there is nothing to move says so.
   void send_empty(std::span<const int> peers);
   void receive_empty(std::span<const int> peers);
-  void finish();  // until nothing needs the caller's memory any more
+  void settle(const std::byte* begin, std::size_t bytes);  // until nothing is sent from there any more
+  void finish();                                           // nor from anywhere else
 
   // Sends and receives progress together; those of one direction and peer in order.
   void run_messages(std::span<const Message> messages, std::chrono::milliseconds timeout);
@@ -73,6 +78,11 @@ class HostPrimitives {
   void check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes);
   void wait();
   std::byte* resolve(kernels::Place place) const;
+  int positions() const { return job_.members.empty() ? team_.size() : static_cast<int>(job_.members.size()); }
+  int rank_at(int position) const {
+    const bool everybody = job_.members.empty() || position == kernels::kNobody;
+    return everybody ? position : job_.members[static_cast<std::size_t>(position)];
+  }
   const std::byte* first_touch(const std::byte* local, std::size_t bytes);
 
   Team& team_;
@@ -86,7 +96,7 @@ class HostPrimitives {
   std::vector<Blocked> blocked_;
   std::vector<int> unflushed_;              // peers whose link may still refer to the caller's memory
   std::vector<char> sending_, receiving_;   // by peer: an earlier move of this pass holds the link
-  std::vector<const void*> contributions_;  // by rank, for fold
+  std::vector<const void*> contributions_;  // by position, for fold
 };
 
 }  // namespace rondo::comm

@@ -20,7 +20,8 @@ namespace rondo::comm {
 struct Placement {  // of one rank
   int node = 0;
   int local_rank = 0;
-  int segment_index = -1;  // in our segment; -1: reached over a socket
+  int segment_index = -1;     // in our segment; -1: reached over a socket
+  bool shares_memory = true;  // with the other ranks of its node
   std::string host;
   int pid = 0;
 };

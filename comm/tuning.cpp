@@ -26,6 +26,8 @@ constexpr std::uint64_t kLongOrNever[] = {64 * K, 256 * K, 1 * M, 4 * M, 16 * M,
 constexpr Collective kSums[] = {Collective::all_reduce};
 constexpr Collective kMoves[] = {Collective::all_gather, Collective::broadcast, Collective::all_to_all};
 constexpr Collective kBoth[] = {Collective::all_reduce, Collective::all_gather};
+constexpr TuningTrial kOnSeveralNodes{
+    .values = {}, .collectives = {}, .sizes = {}, .most_ranks = 0};  // not rondo-tune's
 
 constexpr TuningField kFields[] = {
     {"flat_bytes_of_two",
@@ -76,6 +78,12 @@ constexpr TuningField kFields[] = {
      kNever,
      "messages over sockets from here on are spread over all streams of a pair",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong, .over_sockets = true}},
+    {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
+     "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},
+    {"two_level_chunk_bytes", &Tuning::two_level_chunk_bytes, 4 * K, 1024 * M,
+     "several nodes: that a node works on at a time", kOnSeveralNodes},
+    {"two_level_gather_bytes", &Tuning::two_level_gather_bytes, 0, kNever,
+     "several nodes: gathers and scatters up to here cross as one message a node", kOnSeveralNodes},
 };
 
 [[noreturn]] void refuse(std::string_view source, std::size_t line, const std::string& why) {

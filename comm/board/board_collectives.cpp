@@ -28,20 +28,19 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config)
       contributions_(as_size(size_)) {}
 
 bool BoardCollectives::takes(const Call& call) const {
-  return size_ == team_.size() && capacity() >= 2 * kLine * as_size(size_) &&
-         call.collective != Collective::all_to_all_v && call.collective != Collective::send &&
-         call.collective != Collective::recv;
+  return size_ == team_.size() && fits(size_) && call.collective != Collective::all_to_all_v &&
+         call.collective != Collective::send && call.collective != Collective::recv;
 }
 
-void BoardCollectives::run(const Call& call, std::chrono::milliseconds timeout) {
+void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {
   call_ = call;
+  blocks_ = blocks;
   element_ = size_of(call.dtype);
   scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
   if (!counts().empty()) {
     offsets_.resize(counts().size());
     std::exclusive_scan(counts().begin(), counts().end(), offsets_.begin(), std::size_t{0});
   }
-  board_.begin(timeout);
   switch (call.collective) {
     case Collective::all_reduce:
       return reduce(true);
@@ -168,18 +167,19 @@ void BoardCollectives::reduce_in_parts(bool keeps) {
 // A meeting publishes a chunk of everybody's block; each rank needs that of its own block.
 void BoardCollectives::reduce_scatter() {
   stream(
-      call_.count, step_for(as_size(size_)),
+      longest_block(), step_for(as_size(size_)),
       [&](Range chunk) {
         const Place place = reserve(as_size(size_) * chunk.count * element_);
         for (int r = 0; r < size_; ++r) {
-          publish(place, send(block(r).offset + chunk.offset), chunk, as_size(r) * chunk.count);
+          const Range theirs = kernels::clip(block(r), chunk);
+          publish(place, send(theirs.offset), theirs, as_size(r) * chunk.count);
         }
         return place;
       },
       [&](Range chunk, Place published) {
         const std::size_t mine = as_size(rank_) * chunk.count * element_;
         for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = at(r, published) + mine;
-        fold(recv(chunk.offset), chunk.count);
+        fold(recv(chunk.offset), kernels::clip(block(rank_), chunk).count);
       });
 }
 
@@ -260,12 +260,16 @@ std::span<const std::size_t> BoardCollectives::counts() const {
 }
 
 kernels::Range BoardCollectives::block(int of) const {
+  if (!blocks_.empty()) return blocks_[as_size(of)];
   if (counts().empty()) return {as_size(of) * call_.count, call_.count};
   return {offsets_[as_size(of)], counts()[as_size(of)]};
 }
 
 std::size_t BoardCollectives::longest_block() const {
-  return counts().empty() ? call_.count : *std::max_element(counts().begin(), counts().end());
+  if (blocks_.empty() && counts().empty()) return call_.count;
+  std::size_t longest = 0;
+  for (int of = 0; of < size_; ++of) longest = std::max(longest, block(of).count);
+  return longest;
 }
 
 void BoardCollectives::copy_block(std::byte* into, const std::byte* from, std::size_t count) const {

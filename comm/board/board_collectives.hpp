@@ -26,7 +26,15 @@ class BoardCollectives {
   // messages are not collectives.
   bool takes(const Call& call) const;
   void note(const Signature& signature) { board_.note(signature); }  // see Board
-  void run(const Call& call, std::chrono::milliseconds timeout);
+  void run(const Call& call, std::chrono::milliseconds timeout) {
+    begin(timeout);
+    run(call);
+  }
+  // The parts of a larger collective, the one noted last: begin(), then any number of them. `blocks`: where each rank's
+  // block of the larger buffer lies, for collectives that have such blocks; by default one after the other.
+  bool fits(int ranks) const { return capacity() >= 2 * kLine * static_cast<std::size_t>(ranks); }  // of a node
+  void begin(std::chrono::milliseconds timeout) { board_.begin(timeout); }
+  void run(const Call& call, std::span<const kernels::Range> blocks = {});
 
  private:
   using Range = kernels::Range;
@@ -71,6 +79,7 @@ class BoardCollectives {
   bool scales_ = false;                     // this call multiplies what it publishes
   std::vector<const void*> contributions_;  // by rank
   std::vector<std::size_t> offsets_;        // of blocks of variable length
+  std::span<const Range> blocks_;
 };
 
 }  // namespace rondo::comm

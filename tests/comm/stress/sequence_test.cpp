@@ -51,12 +51,12 @@ void run_sequences(Kind kind, int world, Shape shape, const std::string& algorit
 TEST_CASE("sequences: every world size, transport, FIFO shape and determinism") {
   static const std::uint32_t seed = rotating_seed();
   const int world = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9);
-  const Kind kind = GENERATE(Kind::local, Kind::shm, Kind::tcp, Kind::pairs);
+  const Kind kind = GENERATE(Kind::local, Kind::shm, Kind::tcp, Kind::pairs, Kind::uneven, Kind::woven);
   constexpr Shape kShapes[] = {{"", ""}, {"64", "2"}, {"256", "3", "65536"}, {"4096", "5", "262144"}};
   std::mt19937_64 random(seed + static_cast<std::uint64_t>(100 * world) + static_cast<std::uint64_t>(kind));
   Shape shape = kShapes[random() % std::size(kShapes)];
-  if (world > 5 && shape.slice_bytes == kShapes[1].slice_bytes) shape = kShapes[2];  // else a step of 64 bytes each
-  constexpr const char* kAlgorithms[] = {"", "board", "ring", "two_shot"};  // any but the first two: over links
+  if (world > 5 && shape.slice_bytes == kShapes[1].slice_bytes) shape = kShapes[2];      // else a step of 64 bytes each
+  constexpr const char* kAlgorithms[] = {"", "board", "two_level", "ring", "two_shot"};  // the last two: over links
   const std::string algorithm = kAlgorithms[random() % std::size(kAlgorithms)];
   const auto determinism = random() % 2 == 0 ? Determinism::deterministic : Determinism::reproducible;
   run_sequences(kind, world, shape, algorithm, determinism, random(), 25);

@@ -17,10 +17,11 @@
 
 namespace rondo::test {
 
-// pairs: nodes of two ranks, shared memory within, sockets between. sim: local, on simulated devices.
-enum class Kind { local, shm, tcp, pairs, sim };
+// pairs: nodes of two ranks, shared memory within, sockets between. uneven: nodes of 1, 3, 2 and the rest. woven: ranks
+// take turns between two nodes. sim: local, on simulated devices.
+enum class Kind { local, shm, tcp, pairs, uneven, woven, sim };
 inline const char* name_of(Kind kind) {
-  constexpr const char* kNames[] = {"local", "shm", "tcp", "pairs", "sim"};
+  constexpr const char* kNames[] = {"local", "shm", "tcp", "pairs", "uneven", "woven", "sim"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 inline std::ostream& operator<<(std::ostream& out, Kind kind) { return out << name_of(kind); }
@@ -40,35 +41,59 @@ class Setting {
 
 using Body = std::function<void(Communicator&)>;
 
-inline std::vector<std::exception_ptr> run_world(Kind kind, int size, Options options, const Body& body) {
-  if (kind == Kind::sim) options.device = Device::sim();
-  if (kind == Kind::local || kind == Kind::sim) return run_ranks(size, options, body);
+// By rank, the name of its node; empty: the node that it finds itself on.
+using NodeNames = std::vector<std::string>;
+
+inline std::vector<std::exception_ptr> run_on_nodes(const NodeNames& nodes, const Options& options, const Body& body) {
   const auto store = std::make_shared<LocalStore>();
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::exception_ptr> errors(nodes.size());
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
         Options own = options;
-        if (kind == Kind::tcp) own.node = "node" + std::to_string(rank);
-        if (kind == Kind::pairs) own.node = "node" + std::to_string(rank / 2);
+        own.node = nodes[rank];
         Bootstrap bootstrap;
-        bootstrap.rank = rank;
-        bootstrap.world_size = size;
+        bootstrap.rank = static_cast<int>(rank);
+        bootstrap.world_size = static_cast<int>(nodes.size());
         bootstrap.store = store;
         Communicator comm = make_communicator(std::move(bootstrap), own);
         try {
           body(comm);
         } catch (...) {
-          errors[static_cast<std::size_t>(rank)] = std::current_exception();
+          errors[rank] = std::current_exception();
         }
       } catch (...) {
-        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+        errors[rank] = std::current_exception();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   return errors;
+}
+
+inline std::string node_of(Kind kind, int rank) {
+  const auto node = [](int number) { return "node" + std::to_string(number); };
+  switch (kind) {
+    case Kind::tcp:
+      return node(rank);
+    case Kind::pairs:
+      return node(rank / 2);
+    case Kind::uneven:
+      return node(rank == 0 ? 0 : rank < 4 ? 1 : rank < 6 ? 2 : 3);
+    case Kind::woven:
+      return node(rank % 2);
+    default:
+      return {};
+  }
+}
+
+inline std::vector<std::exception_ptr> run_world(Kind kind, int size, Options options, const Body& body) {
+  if (kind == Kind::sim) options.device = Device::sim();
+  if (kind == Kind::local || kind == Kind::sim) return run_ranks(size, options, body);
+  NodeNames nodes;
+  for (int rank = 0; rank < size; ++rank) nodes.push_back(node_of(kind, rank));
+  return run_on_nodes(nodes, options, body);
 }
 
 }  // namespace rondo::test
