@@ -9,6 +9,7 @@ namespace {
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::size_t kAlignment = 4096;
 constexpr std::byte kPoison{0xA5};
+constexpr std::byte kOrdinary{0x40};
 
 }  // namespace
 
@@ -28,7 +29,7 @@ GuardedBuffer::GuardedBuffer(Site& site, Communicator& communicator, std::size_t
   }
 }
 
-void GuardedBuffer::clear() const { site_.fill(data_, std::byte{0}, stride_ * static_cast<std::size_t>(sets_)); }
+void GuardedBuffer::make_ordinary() const { site_.fill(data_, kOrdinary, stride_ * static_cast<std::size_t>(sets_)); }
 void GuardedBuffer::poison(int set) const { site_.fill(data(set), kPoison, bytes_ + kGuardBytes); }
 
 std::size_t GuardedBuffer::count_touched_guard_bytes(int set) const {

@@ -63,8 +63,8 @@ Measurement CellBench::run() {
 
 // Microseconds of one call, a sample for each batch. Every rank makes the same number of batches.
 std::vector<double> CellBench::time() {
-  send_.clear();  // zeros stay zeros, however often they are reduced in place
-  recv_.clear();
+  send_.make_ordinary();
+  recv_.make_ordinary();
   // What follows may allocate and free memory of the device, which can wait for kernels of other ranks of the process,
   // as those wait for this rank: so nobody launches anything before everybody is through with it.
   meet(communicator_);

@@ -66,10 +66,17 @@ std::string device_head(const Surroundings& surroundings, const Flags& flags) {
   }
   head += flags.replays > 0 ? fmt::format("#  Graphs: a batch is captured once and launched {} times\n", flags.replays)
                             : "#  Graphs: none, calls are launched one by one\n";
-  if (surroundings.shared_copy_gbps() > 0) {
-    head += "#  of bound: the time that copies of the bytes that must move would take, as a part of the time taken\n";
-  }
   return head;
+}
+
+std::string bound_head(const Surroundings& surroundings) {
+  std::string head;
+  if (surroundings.host_copy_gbps > 0) {
+    head = fmt::format("#  Memory: the ranks' cores together copy {:.1f} GB/s read + written\n",
+                       surroundings.host_copy_gbps);
+  }
+  return head +
+         "#  of bound: the time that copies of the bytes that must move would take, as a part of the time taken\n";
 }
 
 class Table : public Report {
@@ -84,6 +91,7 @@ class Table : public Report {
     for (const nlohmann::json& rank : surroundings.ranks) head += rank_line(rank);
     if (!surroundings.devices.empty()) head += device_head(surroundings, flags_);
     shares_ = surroundings.shared_copy_gbps() > 0;
+    if (shares_) head += bound_head(surroundings);
     print(head + "#\n" + table_header(shares_));
   }
   void row(const Row& row) override {
@@ -161,6 +169,7 @@ class Json : public Report {
   void begin(const Surroundings& surroundings) override {
     result_["world_size"] = surroundings.ranks.size();
     result_["ranks"] = surroundings.ranks;
+    if (surroundings.host_copy_gbps > 0) result_["host_copy_gbps"] = surroundings.host_copy_gbps;
     for (const SharedDevice& device : surroundings.devices) {
       result_["devices"].push_back(device.what);
       result_["devices"].back()["ranks"] = device.ranks;

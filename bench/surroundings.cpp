@@ -2,8 +2,10 @@
 #include "bench/surroundings.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "bench/gather.hpp"
+#include "bench/host_memory.hpp"
 #include "bench/machine.hpp"
 
 namespace rondo::bench {
@@ -30,13 +32,27 @@ std::vector<SharedDevice> devices_of(const std::vector<nlohmann::json>& ranks) {
   return devices;
 }
 
+std::vector<int> cpus_of(const std::vector<nlohmann::json>& ranks) {
+  std::set<int> cpus;
+  for (const nlohmann::json& rank : ranks) {
+    for (const nlohmann::json& cpu : rank["cpus"]) cpus.insert(cpu.get<int>());
+  }
+  return {cpus.begin(), cpus.end()};
+}
+
 }  // namespace
 
+bool Surroundings::shares_host() const {
+  return devices.empty() && std::all_of(ranks.begin(), ranks.end(),
+                                        [this](const auto& rank) { return rank["host"] == ranks.front()["host"]; });
+}
+
 double Surroundings::shared_copy_gbps() const {
+  if (devices.empty()) return host_copy_gbps;
   return devices.size() == 1 && devices[0].ranks.size() == ranks.size() ? devices[0].what.value("copy_gbps", 0.0) : 0;
 }
 
-Surroundings survey(Communicator& communicator, Site& site) {
+Surroundings survey(Communicator& communicator, Site& site, bool host_memory) {
   nlohmann::json mine = describe_rank(communicator.rank(), communicator.node(), communicator.local_rank());
   if (const nlohmann::json device = site.describe(); !device.is_null()) mine["device"] = device;
   const std::string text = mine.dump();
@@ -49,6 +65,10 @@ Surroundings survey(Communicator& communicator, Site& site) {
     const double measured = communicator.rank() == first ? site.copy_gbps() : 0;
     const double gbps = gather_value(communicator, measured)[static_cast<std::size_t>(first)];
     if (gbps > 0) device.what["copy_gbps"] = gbps;
+  }
+  if (host_memory && result.shares_host()) {
+    const double measured = communicator.rank() == 0 ? copy_gbps_of_cpus(cpus_of(result.ranks)) : 0;
+    result.host_copy_gbps = gather_value(communicator, measured).front();
   }
   return result;
 }

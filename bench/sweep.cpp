@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "bench/cell_bench.hpp"
 #include "bench/gather.hpp"
+#include "bench/host_memory.hpp"
 
 namespace rondo::bench {
 namespace {
@@ -49,16 +51,38 @@ std::vector<Cell> kinds(const Communicator& communicator, const Case& what, cons
   return all;
 }
 
-// What part of the time copies of the same bytes would take, when the ranks' wire is one GPU's memory.
-double share_of_bound(const Measurement& m, const Cell& cell, bool in_place, double copy_gbps) {
-  if (copy_gbps <= 0 || m.time_us.median <= 0) return 0;
-  return traffic_bytes(cell, in_place, m.algorithm == "ring") / copy_gbps / 1e3 / m.time_us.median;
+// The memory that is the ranks' wire, as the measure of their time.
+struct Wire {
+  double copy_gbps = 0;    // 0: they share none
+  double least_bytes = 0;  // what moves less is in the host's caches, where copies of large arrays say nothing
+  bool is_device = false;
+
+  // What part of the time copies of the same bytes would take; 0: not known.
+  double share(const Measurement& m, const Cell& cell, bool in_place) const {
+    const double bytes = traffic_bytes(cell, in_place, is_device && m.algorithm == "ring");
+    if (copy_gbps <= 0 || m.time_us.median <= 0 || bytes < least_bytes) return 0;
+    return bytes / copy_gbps / 1e3 / m.time_us.median;
+  }
+};
+
+// So many times what the host's largest cache holds must move before caches do not matter.
+constexpr double kCaches = 4;
+
+double least_bytes_of_bound(const Flags& flags) {
+  return flags.device.kind == Device::Kind::cpu ? kCaches * static_cast<double>(largest_cache_bytes()) : 0;
+}
+
+bool any_is_large(std::vector<Cell> cells, std::size_t bytes, double least_bytes) {
+  return std::any_of(cells.begin(), cells.end(), [&](Cell& cell) {
+    cell.count = count_for(*cell.what, bytes, cell.dtype, cell.world_size);
+    return traffic_bytes(cell, false, false) >= least_bytes;
+  });
 }
 
 Measurement measure(Communicator& communicator, Site& site, const Flags& flags, const Cell& cell, bool in_place,
-                    double copy_gbps) {
+                    const Wire& wire) {
   Measurement m = CellBench(communicator, site, flags, cell, in_place).run();
-  m.share_of_bound = share_of_bound(m, cell, in_place, copy_gbps);
+  m.share_of_bound = wire.share(m, cell, in_place);
   return m;
 }
 
@@ -69,16 +93,18 @@ std::uint64_t sweep(Communicator& communicator, const Case& what, const Flags& f
   const bool sized = what.collective != Collective::barrier;
   const std::vector<std::size_t> sizes = sized ? flags.sizes() : std::vector<std::size_t>{0};
   const auto site = Site::make(communicator);
-  const Surroundings surroundings = survey(communicator, *site);
-  const double copy_gbps = surroundings.shared_copy_gbps();
+  const double least_bytes = least_bytes_of_bound(flags);
+  const Surroundings surroundings =
+      survey(communicator, *site, sized && any_is_large(cells, sizes.back(), least_bytes));
+  const Wire wire{surroundings.shared_copy_gbps(), least_bytes, !surroundings.devices.empty()};
   if (report != nullptr) report->begin(surroundings);
   std::uint64_t wrong = 0;
   const auto self = static_cast<std::size_t>(communicator.rank());
   for (const std::size_t bytes : sizes) {
     for (Cell cell : cells) {
       if (sized) cell.count = count_for(what, bytes, cell.dtype, cell.world_size);
-      Row row{.cell = cell, .out_of_place = measure(communicator, *site, flags, cell, false, copy_gbps)};
-      if (what.in_place) row.in_place = measure(communicator, *site, flags, cell, true, copy_gbps);
+      Row row{.cell = cell, .out_of_place = measure(communicator, *site, flags, cell, false, wire)};
+      if (what.in_place) row.in_place = measure(communicator, *site, flags, cell, true, wire);
       if (flags.checks > 0) {
         wrong += row.out_of_place.wrong_by_rank[self] + (row.in_place ? row.in_place->wrong_by_rank[self] : 0);
       }

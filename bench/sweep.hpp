@@ -18,7 +18,7 @@ struct Measurement {
   std::vector<double> samples_us;
   Statistics time_us;
   double algbw_gbps = 0, busbw_gbps = 0;       // by the median; 1e9 bytes a second
-  double share_of_bound = 0;                   // of what copies in the shared GPU's memory would allow; 0: not known
+  double share_of_bound = 0;                   // of what copies in the shared memory would allow; 0: not known
   std::string algorithm{};                     // by its name in the library's table
   std::string kernel{};                        // on devices: the one that ran it
   int sets = 1;                                // of buffers that were used in turn

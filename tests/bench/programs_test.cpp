@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cases.hpp"
+#include "bench/host_memory.hpp"
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
 
@@ -72,6 +73,22 @@ TEST_CASE("groups, windows and the first rank's time are served") {
   INFO(ended.err);
   CHECK(ended.code == 0);
   CHECK(contains(ended.out, "# Out of bounds values : 0 OK"));
+}
+
+TEST_CASE("sizes that no cache holds are set against the host's memory, others are not") {
+  const auto perf = [](const char* least, const char* most) {
+    return run({tool("all_reduce_perf"), "-g", "2", "-b", least, "-e", most, "-f", "16384", "-R", "1", "-n", "1", "-w",
+                "0", "--batches", "1", "-c", "1"});
+  };
+  const auto most = std::to_string(2 * rondo::bench::largest_cache_bytes());  // 4 of them move, 8 caches
+  const Ended large = perf("4096", most.c_str());
+  INFO(large.out << large.err);
+  CHECK(large.code == 0);
+  CHECK(contains(large.out, "#  Memory: "));
+  CHECK(times(large.out, "N/A     N/A") == 1);  // 4 KiB
+  const Ended small = perf("4096", "4096");
+  CHECK(small.code == 0);
+  CHECK_FALSE(contains(small.out, "#  Memory: "));
 }
 
 TEST_CASE("what is not checked is not called right") {

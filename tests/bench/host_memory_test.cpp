@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/host_memory.hpp"
+
+#include <sched.h>
+
+#include "bench/surroundings.hpp"
+#include "tests/support/catch.hpp"
+
+TEST_CASE("the largest cache has a size that a cache can have") {
+  const std::size_t bytes = rondo::bench::largest_cache_bytes();
+  CHECK(bytes >= std::size_t{128} << 10);
+  CHECK(bytes <= std::size_t{4} << 30);
+}
+
+TEST_CASE("memory copies at a speed that memory can have") {
+  const double gbps = rondo::bench::copy_gbps_of_cpus({::sched_getcpu()});
+  CHECK(gbps > 0.1);
+  CHECK(gbps < 2000);
+}
+
+TEST_CASE("the host's memory is the wire of ranks on one host without devices") {
+  const nlohmann::json here = {{"host", "a"}}, there = {{"host", "b"}};
+  rondo::bench::Surroundings s{.ranks = {here, here}, .devices = {}, .host_copy_gbps = 50};
+  CHECK(s.shares_host());
+  CHECK(s.shared_copy_gbps() == 50);
+  s.ranks.push_back(there);
+  CHECK_FALSE(s.shares_host());
+  s = {.ranks = {here, here}, .devices = {{nlohmann::json::object(), {0, 1}}}};
+  CHECK_FALSE(s.shares_host());
+  CHECK(s.shared_copy_gbps() == 0);
+}
