@@ -23,6 +23,17 @@ namespace {
                          : fmt::format("the connection to rank {} broke: {}", peer, std::strerror(error)),
               peer);
 }
+// Up to here a step's bytes are copied next to its header: that costs less than a vector costs the kernel.
+constexpr std::size_t kShortBytes = 1024;
+
+// A header and a short step's bytes, next to each other and the bytes aligned.
+struct Packed {
+  alignas(64) std::array<std::byte, 64 + kShortBytes> memory;
+  std::byte* begin() { return memory.data() + 64 - sizeof(StepHeader); }
+  StepHeader& header() { return *reinterpret_cast<StepHeader*>(begin()); }
+  std::byte* bytes() { return memory.data() + 64; }
+};
+
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 // Up to shape.slots steps are queued as {header, bytes}; bytes lie in the caller's memory or in a slot of our own.
@@ -65,21 +76,32 @@ class TcpSendLink final : public SendLink {
     const std::byte* data = nullptr;
   };
   std::uint64_t queued() const { return posted_ - written_; }
+  Entry& front() { return queue_[written_ % shape_.slots]; }
 
   void pump() {
     while (queued() != 0) {
-      std::array<iovec, 16> parts;
-      const std::size_t used = gather(parts);
-      msghdr message{};
-      message.msg_iov = parts.data();
-      message.msg_iovlen = used;
-      const ssize_t sent = ::sendmsg(socket_->get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const bool alone = queued() == 1 && offset_ == 0 && front().header.bytes <= kShortBytes;
+      const ssize_t sent = alone ? send_packed(front()) : send_parts();
       if (sent < 0) {
         if (would_block()) return;
         throw_lost(peer_, errno);
       }
       advance(static_cast<std::size_t>(sent));
     }
+  }
+  ssize_t send_packed(const Entry& entry) {
+    Packed packed;
+    packed.header() = entry.header;
+    if (entry.header.bytes != 0) std::memcpy(packed.bytes(), entry.data, entry.header.bytes);
+    return ::send(socket_->get(), packed.begin(), sizeof entry.header + entry.header.bytes,
+                  MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  ssize_t send_parts() {
+    std::array<iovec, 16> parts;
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = gather(parts);
+    return ::sendmsg(socket_->get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   std::size_t gather(std::array<iovec, 16>& parts) {
     std::size_t used = 0, skip = offset_;
@@ -100,7 +122,7 @@ class TcpSendLink final : public SendLink {
   void advance(std::size_t bytes) {
     offset_ += bytes;
     while (queued() != 0) {
-      const std::size_t whole = sizeof(StepHeader) + queue_[written_ % shape_.slots].header.bytes;
+      const std::size_t whole = sizeof(StepHeader) + front().header.bytes;
       if (offset_ < whole) return;
       offset_ -= whole;
       ++written_;
@@ -122,8 +144,8 @@ class TcpRecvLink final : public RecvLink {
       : socket_(std::move(socket)), peer_(peer), shape_(shape) {}
 
   const StepHeader* try_step(std::byte* direct, std::size_t bytes) override {
-    if (got_ < sizeof header_ + bytes && !read_on(direct, bytes)) return nullptr;
-    return &header_;
+    if (got_ < sizeof(StepHeader) + bytes && !read_on(direct, bytes)) return nullptr;
+    return &packed_.header();
   }
   const std::byte* data() const override { return data_; }
   void release() override {
@@ -135,18 +157,9 @@ class TcpRecvLink final : public RecvLink {
  private:
   // Reads header and exactly `bytes` more, never into the next step. False: not all here yet.
   bool read_on(std::byte* direct, std::size_t bytes) {
-    if (data_ == nullptr) {
-      if (direct == nullptr && staging_.empty()) staging_.resize(shape_.slice_bytes);
-      data_ = direct != nullptr ? direct : staging_.data();
-    }
-    while (got_ < sizeof header_ + bytes) {
-      const std::size_t in_header = std::min(got_, sizeof header_);
-      std::array<iovec, 2> parts{{{reinterpret_cast<std::byte*>(&header_) + in_header, sizeof header_ - in_header},
-                                  {data_ + (got_ - in_header), bytes - (got_ - in_header)}}};
-      msghdr message{};
-      message.msg_iov = parts.data();
-      message.msg_iovlen = parts.size();
-      const ssize_t received = ::recvmsg(socket_->get(), &message, MSG_DONTWAIT);
+    if (data_ == nullptr) data_ = place(direct, bytes);
+    while (got_ < sizeof(StepHeader) + bytes) {
+      const ssize_t received = receive(sizeof(StepHeader) + bytes - got_);
       if (received == 0) throw_lost(peer_, 0);
       if (received < 0) {
         if (would_block()) return false;
@@ -154,15 +167,33 @@ class TcpRecvLink final : public RecvLink {
       }
       got_ += static_cast<std::size_t>(received);
       // A step of other length comes from a rank that called something else; its header says what.
-      if (got_ >= sizeof header_ && header_.bytes != bytes) return true;
+      if (got_ >= sizeof(StepHeader) && packed_.header().bytes != bytes) return true;
     }
     return true;
+  }
+  std::byte* place(std::byte* direct, std::size_t bytes) {
+    if (bytes <= kShortBytes) return packed_.bytes();
+    if (direct != nullptr) return direct;
+    if (staging_.empty()) staging_.resize(shape_.slice_bytes);
+    return staging_.data();
+  }
+  ssize_t receive(std::size_t missing) {
+    if (data_ == packed_.bytes()) return ::recv(socket_->get(), packed_.begin() + got_, missing, MSG_DONTWAIT);
+    if (got_ >= sizeof(StepHeader)) {
+      return ::recv(socket_->get(), data_ + (got_ - sizeof(StepHeader)), missing, MSG_DONTWAIT);
+    }
+    const std::size_t of_header = sizeof(StepHeader) - got_;
+    std::array<iovec, 2> parts{{{packed_.begin() + got_, of_header}, {data_, missing - of_header}}};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    return ::recvmsg(socket_->get(), &message, MSG_DONTWAIT);
   }
 
   std::shared_ptr<const Fd> socket_;
   int peer_;
   FifoShape shape_;
-  StepHeader header_;
+  Packed packed_;  // the header, and the bytes of a short step
   std::vector<std::byte> staging_;
   std::byte* data_ = nullptr;
   std::size_t got_ = 0;
