@@ -38,6 +38,7 @@ void Work::wait() {
 bool Work::wait_for(std::chrono::milliseconds duration) { return !state_ || state_->wait_for(duration); }
 bool Work::done() const { return !state_ || state_->done(); }
 std::exception_ptr Work::error() const { return state_ ? state_->error() : nullptr; }
+Work::Times Work::times() const { return state_ ? state_->times() : Times{}; }
 
 int Async::rank() const { return impl_->rank(); }
 int Async::world_size() const { return impl_->world_size(); }

@@ -24,10 +24,16 @@ std::exception_ptr TaskState::error() {
   const std::lock_guard lock(mutex_);
   return error_;
 }
+Work::Times TaskState::times() {
+  const std::lock_guard lock(mutex_);
+  return times_;
+}
+void TaskState::start() { started_ = std::chrono::steady_clock::now(); }
 void TaskState::finish(std::exception_ptr error) {
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
+    times_ = {started_, std::chrono::steady_clock::now()};
     error_ = std::move(error);
   }
   finished_.notify_all();
@@ -82,6 +88,7 @@ void Engine::loop() {
     busy_ = true;
     lock.unlock();
     std::exception_ptr error;
+    entry.state->start();
     try {
       entry.task();
     } catch (...) {

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <thread>
 
+#include <rondo/communicator.hpp>
+
 namespace rondo::detail {
 
 // What stands behind a Work; see there.
@@ -19,6 +21,7 @@ struct WorkState {
   virtual bool wait_for(std::chrono::milliseconds duration) = 0;
   virtual bool done() = 0;
   virtual std::exception_ptr error() = 0;
+  virtual Work::Times times() { return {}; }
 };
 
 }  // namespace rondo::detail
@@ -32,6 +35,8 @@ class TaskState final : public detail::WorkState {
   bool wait_for(std::chrono::milliseconds duration) override;
   bool done() override;
   std::exception_ptr error() override;
+  Work::Times times() override;
+  void start();
   void finish(std::exception_ptr error);
 
  private:
@@ -39,6 +44,8 @@ class TaskState final : public detail::WorkState {
   std::condition_variable finished_;
   bool done_ = false;
   std::exception_ptr error_;
+  std::chrono::steady_clock::time_point started_{};  // the engine's thread alone uses it before the end
+  Work::Times times_{};
 };
 
 class Engine {

@@ -9,15 +9,23 @@
 namespace rondo::trainer {
 namespace {
 
+std::string describe(const Parameter& p) {
+  return fmt::format("'{}' with {} elements of {}{}{}", p.name, p.count, name_of(p.dtype),
+                     p.shape.empty() ? "" : fmt::format(" in shape [{}]", fmt::join(p.shape, ", ")),
+                     p.values == nullptr ? ", without values" : "");
+}
+
 // A line each for the options and every parameter; a name's own line breaks do not matter, lines are only compared.
 std::string describe(const std::vector<Parameter>& parameters, const SynchronizerOptions& options) {
-  std::string text =
-      fmt::format("{} parameters, buckets of {} and {} bytes, broadcast {}\n", parameters.size(),
-                  options.first_bucket_bytes, options.bucket_bytes, options.broadcast_parameters ? "on" : "off");
-  for (const Parameter& p : parameters) {
-    text += fmt::format("'{}' with {} elements of {}{}\n", p.name, p.count, name_of(p.dtype),
-                        p.values == nullptr ? ", without values" : "");
-  }
+  std::string text = fmt::format(
+      "{} parameters, {} buffers, buckets of {} and {} bytes, broadcast {}, buffers at each step {}, gradients {} "
+      "buckets, "
+      "{} hook\n",
+      parameters.size(), options.buffers.size(), options.first_bucket_bytes, options.bucket_bytes,
+      options.broadcast_parameters ? "on" : "off", options.broadcast_buffers_each_step ? "on" : "off",
+      options.gradients_in_buckets ? "in" : "outside", options.hook ? "a" : "no");
+  for (const Parameter& p : parameters) text += describe(p) + "\n";
+  for (const Parameter& p : options.buffers) text += "buffer " + describe(p) + "\n";
   return text;
 }
 

@@ -4,8 +4,10 @@
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <chrono>
+#include <algorithm>
+#include <cstring>
 #include <mutex>
 
 #include "trainer/agreement.hpp"
@@ -14,26 +16,27 @@
 namespace rondo::trainer {
 namespace {
 
-// Missing gradients that an error lists before it only counts them.
-constexpr std::size_t kMaxNames = 4;
+using Clock = StepRecord::Clock;
 
-std::vector<Parameter> checked(std::vector<Parameter> parameters, const SynchronizerOptions& options) {
+void check(const std::vector<Parameter>& parameters, const SynchronizerOptions& options) {
+  const auto refuse = [](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, "GradientSynchronizer: " + why);
+  };
+  if (parameters.empty()) refuse("there are no parameters to train");
   for (const Parameter& p : parameters) {
     if (!is_supported(p.dtype, ReduceOp::average) || is_supported(p.dtype, ReduceOp::bit_and)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("GradientSynchronizer: parameter '{}' is {}; gradients have a floating type", p.name,
-                              name_of(p.dtype)));
+      refuse(fmt::format("parameter '{}' is {}; gradients have a floating type", p.name, name_of(p.dtype)));
     }
-    if (p.gradient == nullptr && p.count != 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("GradientSynchronizer: parameter '{}' has no gradient array; pass one of {} elements",
-                              p.name, p.count));
+    if (options.gradients_in_buckets && p.gradient != nullptr) {
+      refuse(fmt::format("parameter '{}' has a gradient array, but gradients live in the buckets; pass null", p.name));
+    }
+    if (!options.gradients_in_buckets && p.gradient == nullptr && p.count != 0) {
+      refuse(fmt::format("parameter '{}' has no gradient array; pass one of {} elements", p.name, p.count));
     }
   }
   if (options.first_bucket_bytes < sizeof(double) || options.bucket_bytes < sizeof(double)) {
-    throw Error(ErrorCode::invalid_argument, "GradientSynchronizer: a bucket must hold at least 8 bytes");
+    refuse("a bucket must hold at least 8 bytes");
   }
-  return parameters;
 }
 
 }  // namespace
@@ -41,139 +44,325 @@ std::vector<Parameter> checked(std::vector<Parameter> parameters, const Synchron
 class GradientSynchronizer::Impl {
  public:
   Impl(Communicator& communicator, std::vector<Parameter> parameters, SynchronizerOptions options);
+  ~Impl();
   void ready(std::size_t index);
   void finish();
+  bool join_step();
+  bool pause(bool on);
   Progress progress() const;
+
+  std::vector<Parameter> parameters_;  // the reducer fills in the places of gradients that live in buckets
+  std::vector<std::size_t> unused_here_, unused_everywhere_;
+  StepRecord record_;
+  Statistics statistics_;
+  Clock::time_point forward_{}, backward_{};  // of the step to come
 
  private:
   struct Place {
     std::size_t bucket;
     Piece piece;
   };
+  enum class State : char { waiting, taking, ready };
 
+  void lay_out(std::span<const std::size_t> order);
   void start_full_buckets();  // with mutex_ held
-  void broadcast_values(Stream stream);
-  void check_all_ready() const;
+  void claim(std::size_t index);
+  void leave_out_the_rest();
+  RollCall::Answer run_step();
+  void end_step();
+  void check_same_step(const RollCall::Answer& answer) const;
+  void note_usage(const RollCall::Answer& answer);
+  void learn_order();
+  void broadcast(const std::vector<Parameter>& tensors, int root);
   void begin_step();
+  [[noreturn]] void explain(const Error& error) const;
 
   Communicator& communicator_;
-  const std::vector<Parameter> parameters_;
-  const std::vector<BucketPlan> buckets_;
-  std::vector<std::vector<Place>> places_;  // by parameter
+  const SynchronizerOptions options_;
   std::unique_ptr<BucketReducer> reducer_;
+  std::vector<std::size_t> start_order_;    // of buckets
+  std::vector<std::vector<Place>> places_;  // by parameter
 
   mutable std::mutex mutex_;
-  std::vector<char> ready_;
-  std::vector<std::size_t> missing_;  // by bucket: pieces not yet taken, this step
-  std::size_t ready_count_ = 0;
+  bool paused_ = false;
+  bool joined_ = false;
+  std::vector<State> states_;
+  std::vector<char> used_before_;         // under no_sync() since the last step
+  std::vector<std::size_t> missing_;      // by bucket: pieces not yet taken, this step
+  std::vector<std::size_t> ready_order_;  // of this step
+  std::size_t ready_count_ = 0;           // taken
   std::size_t started_ = 0;
   std::size_t steps_ = 0;
-  double exposed_seconds_ = 0;
 };
 
 GradientSynchronizer::Impl::Impl(Communicator& communicator, std::vector<Parameter> parameters,
                                  SynchronizerOptions options)
-    : communicator_(communicator),
-      parameters_(checked(std::move(parameters), options)),
-      buckets_(plan_buckets(parameters_, options)),
-      places_(parameters_.size()) {
-  check_agreement(communicator_, parameters_, options);
-  reducer_ = BucketReducer::make(communicator_, parameters_, buckets_, options.stream);
-  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-    for (const Piece& piece : buckets_[bucket].pieces) places_[piece.parameter].push_back({bucket, piece});
+    : parameters_(std::move(parameters)),
+      communicator_(communicator),
+      options_(std::move(options)),
+      used_before_(parameters_.size()) {
+  check(parameters_, options_);
+  check_agreement(communicator_, parameters_, options_);
+  lay_out(reverse_order(parameters_.size()));
+  if (options_.broadcast_parameters) {
+    broadcast(parameters_, 0);
+    broadcast(options_.buffers, 0);
   }
+  forward_ = Clock::now();
   begin_step();
-  if (options.broadcast_parameters) broadcast_values(options.stream);
 }
 
-void GradientSynchronizer::Impl::broadcast_values(Stream stream) {
-  for (const Parameter& p : parameters_) {
-    if (p.values != nullptr) communicator_.broadcast(p.values, p.values, p.count, p.dtype, 0, stream);
+GradientSynchronizer::Impl::~Impl() {
+  if (!paused_ && !ready_order_.empty()) {
+    try {
+      communicator_.abort();
+    } catch (const std::exception&) {
+      // it is not there any more, or has failed: the others know already
+    }
   }
-  communicator_.synchronize(stream);
+}
+
+// Collective. Gradients that live in the buckets stay where they are, and then only the order of the buckets changes.
+void GradientSynchronizer::Impl::lay_out(std::span<const std::size_t> order) {
+  if (!reducer_ || !options_.gradients_in_buckets) {
+    auto plans = plan_buckets(parameters_, options_, order);
+    reducer_.reset();
+    reducer_ = std::make_unique<BucketReducer>(communicator_, parameters_, options_, std::move(plans));
+    places_.assign(parameters_.size(), {});
+    for (std::size_t bucket = 0; bucket < reducer_->buckets().size(); ++bucket) {
+      for (const Piece& piece : reducer_->buckets()[bucket].pieces) places_[piece.parameter].push_back({bucket, piece});
+    }
+  }
+  start_order_ = order_of_filling(reducer_->buckets(), order);
+}
+
+void GradientSynchronizer::Impl::broadcast(const std::vector<Parameter>& tensors, int root) {
+  for (const Parameter& p : tensors) {
+    if (p.values != nullptr) communicator_.broadcast(p.values, p.values, p.count, p.dtype, root, options_.stream);
+  }
+  communicator_.synchronize(options_.stream);
 }
 
 void GradientSynchronizer::Impl::begin_step() {
-  ready_.assign(parameters_.size(), 0);
+  states_.assign(parameters_.size(), State::waiting);
+  ready_order_.clear();
   ready_count_ = 0;
   started_ = 0;
+  backward_ = {};
   reducer_->begin_step();
   missing_.clear();
-  for (const BucketPlan& bucket : buckets_) missing_.push_back(bucket.pieces.size());
+  for (const BucketPlan& bucket : reducer_->buckets()) missing_.push_back(bucket.pieces.size());
+}
+
+void GradientSynchronizer::Impl::claim(std::size_t index) {
+  if (index >= parameters_.size()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("rank {}: there is no parameter {}; {} are registered",
+                                                         communicator_.rank(), index, parameters_.size()));
+  }
+  if (states_[index] != State::waiting) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("rank {}: the gradient of parameter '{}' was made ready twice in step {}; call finish() "
+                            "after every backward pass",
+                            communicator_.rank(), parameters_[index].name, steps_));
+  }
+  if (ready_order_.empty() && backward_ == Clock::time_point{}) backward_ = Clock::now();
+  states_[index] = paused_ ? State::ready : State::taking;
+  if (paused_) used_before_[index] = 1;
+  ready_order_.push_back(index);
 }
 
 void GradientSynchronizer::Impl::ready(std::size_t index) {
   {
     const std::lock_guard lock(mutex_);
-    if (index >= parameters_.size()) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("rank {}: there is no parameter {}; {} are registered",
-                                                           communicator_.rank(), index, parameters_.size()));
-    }
-    if (ready_[index]) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("rank {}: the gradient of parameter '{}' was made ready twice in step {}; call finish() "
-                              "after every backward pass",
-                              communicator_.rank(), parameters_[index].name, steps_));
-    }
-    ready_[index] = 1;
+    claim(index);
+    if (paused_) return;
   }
   for (const Place& place : places_[index]) reducer_->take(place.bucket, place.piece);
   const std::lock_guard lock(mutex_);
+  states_[index] = State::ready;
   ++ready_count_;
   for (const Place& place : places_[index]) --missing_[place.bucket];
   start_full_buckets();
 }
 
 void GradientSynchronizer::Impl::start_full_buckets() {
-  for (; started_ < buckets_.size() && missing_[started_] == 0; ++started_) reducer_->start(started_);
+  for (; started_ < start_order_.size() && missing_[start_order_[started_]] == 0; ++started_) {
+    if (started_ + 1 == start_order_.size()) {
+      std::vector<char> used(parameters_.size());
+      for (std::size_t i = 0; i < used.size(); ++i) used[i] = states_[i] == State::ready;
+      reducer_->mark(used, joined_ ? RollCall::kAbsent : steps_);
+    }
+    reducer_->start(start_order_[started_]);
+  }
 }
 
-void GradientSynchronizer::Impl::check_all_ready() const {
-  const std::lock_guard lock(mutex_);
-  if (ready_count_ == parameters_.size()) return;
-  std::string names;
-  std::size_t listed = 0;
-  for (std::size_t i = 0; i < parameters_.size() && listed < kMaxNames; ++i) {
-    if (!ready_[i]) names += fmt::format("{}'{}'", listed++ == 0 ? "" : ", ", parameters_[i].name);
+// What was used under no_sync() has a gradient, even if this backward pass did not add to it.
+void GradientSynchronizer::Impl::leave_out_the_rest() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (states_[i] == State::ready) continue;
+    if (states_[i] == State::taking) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("rank {}: finish() of step {} was called while ready() of parameter '{}' was running; "
+                              "wait for the threads of the backward pass first",
+                              communicator_.rank(), steps_, parameters_[i].name));
+    }
+    for (const Place& place : places_[i]) {
+      if (used_before_[i]) reducer_->take(place.bucket, place.piece);
+      if (!used_before_[i]) reducer_->leave_out(place.bucket, place.piece);
+      --missing_[place.bucket];
+    }
+    if (used_before_[i]) states_[i] = State::ready;
   }
-  const std::size_t missing = parameters_.size() - ready_count_;
+}
+
+RollCall::Answer GradientSynchronizer::Impl::run_step() {
+  const auto now = Clock::now();
+  record_ = {.step = steps_, .forward = forward_, .backward = now, .finish = now};
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (backward_ != Clock::time_point{}) record_.backward = backward_;
+      leave_out_the_rest();
+      start_full_buckets();
+    }
+    RollCall::Answer answer = reducer_->wait(steps_);
+    record_.buckets = reducer_->records();
+    check_same_step(answer);
+    reducer_->end_step(answer.used);
+    if (!answer.present.empty()) {
+      note_usage(answer);
+      if (options_.broadcast_buffers_each_step) broadcast(options_.buffers, answer.present.front());
+      if (steps_ == 0) learn_order();
+    }
+    return answer;
+  } catch (const Error& error) {
+    explain(error);
+  }
+}
+
+void GradientSynchronizer::Impl::explain(const Error& error) const {
+  if (error.error_code() == ErrorCode::invalid_argument) throw;
   throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("rank {}: finish() of step {} came before the gradients of {} of {} parameters were ready: "
-                  "{}{}; call ready() for every parameter, with zeros for an unused one",
-                  communicator_.rank(), steps_, missing, parameters_.size(), names, missing > listed ? ", ..." : ""));
+      error.error_code(),
+      fmt::format("{}; this was step {} of a GradientSynchronizer, where every rank calls finish() once after each "
+                  "backward pass, and join() when its batches end before others'",
+                  error.what(), steps_),
+      error.culprit());
+}
+
+void GradientSynchronizer::Impl::check_same_step(const RollCall::Answer& answer) const {
+  if (answer.other_step.empty()) return;
+  throw Error(
+      ErrorCode::mismatch,
+      fmt::format("rank {}: this rank is in step {}, but of the ranks {} the ranks {} are in another one",
+                  communicator_.rank(), steps_, fmt::join(answer.present, ", "), fmt::join(answer.other_step, ", ")),
+      answer.other_step.front());
+}
+
+void GradientSynchronizer::Impl::note_usage(const RollCall::Answer& answer) {
+  unused_here_.clear();
+  unused_everywhere_.clear();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (states_[i] != State::ready) unused_here_.push_back(i);
+    if (!answer.used[i]) unused_everywhere_.push_back(i);
+  }
+}
+
+// Rank 0's, so that all agree; what it did not use comes last, where its bucket holds up no other.
+void GradientSynchronizer::Impl::learn_order() {
+  std::vector<std::uint64_t> order;
+  if (communicator_.rank() == 0) {
+    order.assign(ready_order_.begin(), ready_order_.end());
+    for (const std::size_t i : reverse_order(parameters_.size())) {
+      if (std::find(order.begin(), order.end(), i) == order.end()) order.push_back(i);
+    }
+  }
+  const auto bytes = communicator_.all_gather_bytes(std::as_bytes(std::span(order))).front();
+  order.resize(parameters_.size());
+  std::memcpy(order.data(), bytes.data(), bytes.size());
+  lay_out(std::vector<std::size_t>(order.begin(), order.end()));
+}
+
+void GradientSynchronizer::Impl::end_step() {
+  record_.end = Clock::now();
+  const std::lock_guard lock(mutex_);
+  statistics_.add(record_);
+  std::fill(used_before_.begin(), used_before_.end(), char{0});
+  ++steps_;
+  begin_step();
+  forward_ = record_.end;
 }
 
 void GradientSynchronizer::Impl::finish() {
-  check_all_ready();
-  const auto begin = std::chrono::steady_clock::now();
-  {
+  if (paused_) {
     const std::lock_guard lock(mutex_);
-    start_full_buckets();  // a start that threw in ready() throws again
+    states_.assign(parameters_.size(), State::waiting);
+    ready_order_.clear();
+    return;
   }
-  reducer_->finish();
-  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+  run_step();
+  end_step();
+}
+
+bool GradientSynchronizer::Impl::join_step() {
+  if (paused_ || !ready_order_.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("rank {}: join() in the middle of step {}; call finish() for this rank's last batch first",
+                            communicator_.rank(), steps_));
+  }
+  joined_ = true;
+  const bool others_train = !run_step().present.empty();
+  joined_ = false;
+  if (others_train) {
+    end_step();
+  } else {
+    begin_step();
+  }
+  return others_train;
+}
+
+bool GradientSynchronizer::Impl::pause(bool on) {
   const std::lock_guard lock(mutex_);
-  exposed_seconds_ += waited.count();
-  ++steps_;
-  begin_step();
+  if (on && !paused_ && !ready_order_.empty()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("rank {}: no_sync() in the middle of step {}; call finish() first", communicator_.rank(), steps_));
+  }
+  states_.assign(parameters_.size(), State::waiting);  // a pass may end without finish() there
+  ready_order_.clear();
+  return std::exchange(paused_, on);
 }
 
 GradientSynchronizer::Progress GradientSynchronizer::Impl::progress() const {
   const std::lock_guard lock(mutex_);
-  Progress p{.ready = ready_count_, .parameters = parameters_.size(), .started = started_, .buckets = buckets_.size()};
-  p.reduced = reducer_->reduced();
-  p.steps = steps_;
-  p.exposed_seconds = exposed_seconds_;
-  return p;
+  return {.ready = ready_count_,
+          .parameters = parameters_.size(),
+          .started = started_,
+          .reduced = reducer_->reduced(),
+          .buckets = reducer_->buckets().size()};
 }
 
 GradientSynchronizer::GradientSynchronizer(Communicator& communicator, std::vector<Parameter> parameters,
                                            SynchronizerOptions options)
-    : impl_(std::make_unique<Impl>(communicator, std::move(parameters), options)) {}
+    : impl_(std::make_unique<Impl>(communicator, std::move(parameters), std::move(options))) {}
 GradientSynchronizer::~GradientSynchronizer() = default;
 void GradientSynchronizer::ready(std::size_t index) { impl_->ready(index); }
 void GradientSynchronizer::finish() { impl_->finish(); }
+bool GradientSynchronizer::join_step() { return impl_->join_step(); }
+bool GradientSynchronizer::pause(bool on) { return impl_->pause(on); }
+const std::vector<Parameter>& GradientSynchronizer::parameters() const { return impl_->parameters_; }
+void* GradientSynchronizer::typed(std::size_t index, DataType dtype) const {
+  const Parameter& p = impl_->parameters_.at(index);
+  if (p.dtype == dtype) return p.gradient;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("the gradient of parameter '{}' is {}, not {}", p.name, name_of(p.dtype), name_of(dtype)));
+}
+const std::vector<std::size_t>& GradientSynchronizer::unused_here() const { return impl_->unused_here_; }
+const std::vector<std::size_t>& GradientSynchronizer::unused_everywhere() const { return impl_->unused_everywhere_; }
+void GradientSynchronizer::begin_forward() { impl_->forward_ = Clock::now(); }
+void GradientSynchronizer::begin_backward() { impl_->backward_ = Clock::now(); }
+const StepRecord& GradientSynchronizer::last_step() const { return impl_->record_; }
+const Statistics& GradientSynchronizer::statistics() const { return impl_->statistics_; }
 GradientSynchronizer::Progress GradientSynchronizer::progress() const { return impl_->progress(); }
 
 }  // namespace rondo::trainer

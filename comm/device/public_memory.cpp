@@ -87,6 +87,22 @@ void DeviceMemory::fill(unsigned char byte) {
   check(api, api.StreamSynchronize(nullptr), device_.index, "filling device memory");
 }
 
+void copy_on(Device device, Stream stream, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  const Device on = chosen(device);
+  const cuda::Api& api = comm::device::api_of(on.kind);
+  const DeviceScope scope(api, on.index);
+  check(api, api.MemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)), on.index,
+        "copying on a stream");
+}
+void fill_on(Device device, Stream stream, void* to, unsigned char byte, std::size_t bytes) {
+  if (bytes == 0) return;
+  const Device on = chosen(device);
+  const cuda::Api& api = comm::device::api_of(on.kind);
+  const DeviceScope scope(api, on.index);
+  check(api, api.MemsetAsync(to, byte, bytes, static_cast<cudaStream_t>(stream)), on.index, "filling on a stream");
+}
+
 DeviceStream::DeviceStream(Device device) : device_(chosen(device)) {
   const cuda::Api& api = comm::device::api_of(device_.kind);
   const DeviceScope scope(api, device_.index);

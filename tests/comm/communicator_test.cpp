@@ -55,6 +55,11 @@ TEST_CASE("async calls run in order behind which blocking ones queue") {
       expect(work.done(), "a blocking call overtook an async one");
       work.wait();
     }
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      const auto times = works[i].times();
+      expect(times.started < times.finished, "a call that took no time");
+      expect(i == 0 || works[i - 1].times().finished <= times.started, "two calls at once");
+    }
     for (const auto& d : data) expect(d.front() == 3.0F && d.back() == 3.0F, "wrong sum");
     expect(last == 3.0F, "wrong sum");
   });

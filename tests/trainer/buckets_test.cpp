@@ -16,7 +16,8 @@ Parameter of(std::size_t count, DataType dtype = DataType::f32) {
 
 // Buckets of 8 and 16 floats.
 std::vector<BucketPlan> plan(const std::vector<Parameter>& parameters) {
-  return rondo::trainer::plan_buckets(parameters, {.first_bucket_bytes = 32, .bucket_bytes = 64});
+  return rondo::trainer::plan_buckets(parameters, {.first_bucket_bytes = 32, .bucket_bytes = 64},
+                                      rondo::trainer::reverse_order(parameters.size()));
 }
 
 bool same(const Piece& a, const Piece& b) {

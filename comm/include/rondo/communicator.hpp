@@ -65,6 +65,12 @@ class RONDO_API Work {
   bool done() const;
   std::exception_ptr error() const;  // null while running and on success
 
+  // When the engine thread ran it; equal before it is done, and on a device, where nobody knows.
+  struct Times {
+    std::chrono::steady_clock::time_point started{}, finished{};
+  };
+  Times times() const;
+
  private:
   std::shared_ptr<detail::WorkState> state_;
 };

@@ -60,6 +60,11 @@ class DeviceArray {
   std::size_t count_ = 0;
 };
 
+// Enqueued on `stream` (null: the default one) of `device`, for memory of any making: the caller's own, a Window's.
+// `to` and `from` may each be memory of the host, which must stay as it is until the stream has passed the copy.
+RONDO_API void copy_on(Device device, Stream stream, void* to, const void* from, std::size_t bytes);
+RONDO_API void fill_on(Device device, Stream stream, void* to, unsigned char byte, std::size_t bytes);
+
 // A stream that waits for no other, not even the default one.
 class RONDO_API DeviceStream {
  public:

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training on several ranks is training on one with the batches joined: for every world size and transport.
+#include <rondo/trainer/gradient_synchronizer.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+#include "tests/support/catch.hpp"
+#include "tests/trainer/toy_model.hpp"
+#include "tests/trainer/worlds.hpp"
+
+namespace {
+
+using rondo::Communicator;
+using rondo::trainer::GradientSynchronizer;
+
+constexpr int kSteps = 200;
+constexpr std::size_t kBatch = 4;  // of a rank
+constexpr unsigned kSeed = 11;
+
+template <class T>
+using Model = rondo::test::ToyModel<T>;
+
+std::size_t sample(int step, int rank, int world_size) {
+  return static_cast<std::size_t>(step * world_size + rank) * kBatch;
+}
+
+template <class T>
+Model<T> alone(int world_size, T rate) {
+  Model<T> model(kSeed);
+  for (int step = 0; step < kSteps; ++step) {
+    model.backward(sample(step, 0, world_size), kBatch * static_cast<std::size_t>(world_size));
+    for (std::size_t t = 0; t < Model<T>::kTensors; ++t) model.update(t, rate);
+  }
+  return model;
+}
+
+// Rank r starts from seed + r: only the broadcast makes the replicas equal.
+template <class T>
+Model<T> together(Communicator& comm, T rate) {
+  Model<T> model(kSeed + static_cast<unsigned>(comm.rank()));
+  GradientSynchronizer synchronizer(comm, model.parameters(), {.first_bucket_bytes = 64, .bucket_bytes = 160});
+  std::mt19937 engine(static_cast<unsigned>(comm.rank()));
+  std::array<std::size_t, Model<T>::kTensors> order = {0, 1, 2, 3};
+  for (int step = 0; step < kSteps; ++step) {
+    model.backward(sample(step, comm.rank(), comm.world_size()), kBatch);
+    std::shuffle(order.begin(), order.end(), engine);
+    for (const std::size_t t : order) synchronizer.ready(t);
+    synchronizer.finish();
+    for (std::size_t t = 0; t < Model<T>::kTensors; ++t) model.update(t, rate);
+  }
+  return model;
+}
+
+// Norm of the difference, relative to the norm.
+template <class T>
+double distance(const Model<T>& a, const Model<T>& b) {
+  double difference = 0, norm = 0;
+  for (std::size_t t = 0; t < Model<T>::kTensors; ++t) {
+    for (std::size_t i = 0; i < a.values[t].size(); ++i) {
+      const auto x = static_cast<double>(a.values[t][i]), y = static_cast<double>(b.values[t][i]);
+      difference += (x - y) * (x - y);
+      norm += y * y;
+    }
+  }
+  return std::sqrt(difference / norm);
+}
+
+template <class T>
+void compare(double tolerance) {
+  for (const std::string transport : {"shm", "tcp"}) {
+    for (int world_size = 1; world_size <= 8; ++world_size) {
+      const Model<T> expected = alone<T>(world_size, T(0.05));
+      std::vector<std::optional<Model<T>>> models(static_cast<std::size_t>(world_size));
+      const auto errors = rondo::test::run_over(transport, world_size, [&](Communicator& comm) {
+        models[static_cast<std::size_t>(comm.rank())] = together<T>(comm, T(0.05));
+      });
+      INFO(transport << ", " << world_size << " ranks");
+      REQUIRE(rondo::test::sentences(errors) == rondo::test::no_errors(world_size));
+      CHECK(distance(*models[0], expected) <= tolerance);
+      CHECK(models[0]->loss(100) < 0.8 * Model<T>(kSeed).loss(100));
+      for (const auto& model : models) CHECK(model->values == models[0]->values);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("200 steps of one to eight ranks are those of one process on the joined batch, in double") {
+  compare<double>(1e-12);
+}
+TEST_CASE("200 steps of one to eight ranks are those of one process on the joined batch, in float") {
+  compare<float>(1e-5);
+}

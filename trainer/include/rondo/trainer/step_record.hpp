@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the parts of a step took place on this rank, and the sums over all steps.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+namespace rondo::trainer {
+
+struct BucketRecord {
+  std::size_t index = 0;
+  std::size_t bytes = 0;
+  std::chrono::steady_clock::time_point submitted{};
+  std::chrono::steady_clock::time_point started{}, finished{};  // on the engine thread; equal on a device: not known
+};
+
+struct StepRecord {
+  using Clock = std::chrono::steady_clock;
+  std::size_t step = 0;
+  Clock::time_point forward{};   // begin_forward(), else the end of the step before
+  Clock::time_point backward{};  // begin_backward(), else the first ready()
+  Clock::time_point finish{};    // the call of finish(): until its end communication was exposed
+  Clock::time_point end{};
+  std::vector<BucketRecord> buckets{};
+
+  static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+  double forward_seconds() const { return seconds(backward - forward); }
+  double backward_seconds() const { return seconds(finish - backward); }
+  double exposed_seconds() const { return seconds(end - finish); }
+  double communication_seconds() const {  // while a bucket was being reduced; they run one after the other
+    double sum = 0;
+    for (const BucketRecord& bucket : buckets) sum += seconds(bucket.finished - bucket.started);
+    return sum;
+  }
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const BucketRecord& bucket : buckets) sum += bucket.bytes;
+    return sum;
+  }
+};
+
+struct Statistics {  // sums over `steps`, which steps under no_sync() are not among
+  std::size_t steps = 0;
+  double forward_seconds = 0, backward_seconds = 0, communication_seconds = 0, exposed_seconds = 0;
+  std::size_t buckets = 0;
+  std::size_t bytes = 0;
+
+  void add(const StepRecord& record) {
+    ++steps;
+    forward_seconds += record.forward_seconds();
+    backward_seconds += record.backward_seconds();
+    communication_seconds += record.communication_seconds();
+    exposed_seconds += record.exposed_seconds();
+    buckets += record.buckets.size();
+    bytes += record.bytes();
+  }
+};
+
+}  // namespace rondo::trainer

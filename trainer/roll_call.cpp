@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/roll_call.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rondo::trainer {
+namespace {
+
+// One, as an element of this type.
+std::vector<std::byte> one(DataType dtype) {
+  const auto bytes_of = [](auto value) {
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  switch (dtype) {
+    case DataType::f16:
+      return bytes_of(float16(1.0F));
+    case DataType::bf16:
+      return bytes_of(bfloat16(1.0F));
+    case DataType::f32:
+      return bytes_of(1.0F);
+    case DataType::f64:
+      return bytes_of(1.0);
+    case DataType::f8e4m3:
+      return bytes_of(float8_e4m3(1.0F));
+    case DataType::f8e5m2:
+      return bytes_of(float8_e5m2(1.0F));
+    default:
+      throw Error(ErrorCode::invalid_argument, "marks ride with gradients, which have a floating type");
+  }
+}
+
+}  // namespace
+
+RollCall::RollCall(std::size_t parameters, int world_size, DataType dtype)
+    : parameters_(parameters), world_size_(static_cast<std::size_t>(world_size)), dtype_(dtype) {}
+
+void RollCall::write(std::span<std::byte> to, std::span<const char> used, int rank, std::size_t step) const {
+  const std::vector<std::byte> mark = one(dtype_);
+  std::fill(to.begin(), to.end(), std::byte{0});
+  const auto set = [&](std::size_t i) { std::copy(mark.begin(), mark.end(), to.data() + i * mark.size()); };
+  for (std::size_t i = 0; i < parameters_; ++i) {
+    if (used[i]) set(i);
+  }
+  if (step != kAbsent) set(parameters_ + kSteps * static_cast<std::size_t>(rank) + step % kSteps);
+}
+
+RollCall::Answer RollCall::read(std::span<const std::byte> from, std::size_t step) const {
+  const std::size_t size = size_of(dtype_);
+  const auto is_set = [&](std::size_t i) {  // zero is zero in every floating type
+    const auto element = from.subspan(i * size, size);
+    return std::any_of(element.begin(), element.end(), [](std::byte b) { return b != std::byte{0}; });
+  };
+  Answer answer{.used = std::vector<char>(parameters_), .present = {}, .other_step = {}};
+  for (std::size_t i = 0; i < parameters_; ++i) answer.used[i] = is_set(i);
+  for (std::size_t rank = 0; rank < world_size_; ++rank) {
+    for (std::size_t phase = 0; phase < kSteps; ++phase) {
+      if (!is_set(parameters_ + kSteps * rank + phase)) continue;
+      answer.present.push_back(static_cast<int>(rank));
+      if (phase != step % kSteps) answer.other_step.push_back(static_cast<int>(rank));
+    }
+  }
+  return answer;
+}
+
+}  // namespace rondo::trainer
