@@ -103,12 +103,7 @@ Silent find_silent(const Call& call, const Team& team) {
 
 }  // namespace
 
-// Every meeting waits for everybody. Long messages go over links, where a rank may run ahead of the others.
-bool prefers_board(const Call& call, int world_size, std::string_view wanted) {
-  constexpr std::size_t kLongest = 128 << 10;
-  if (!wanted.empty()) return wanted == BoardCollectives::kName;
-  return bytes_of(call, world_size) <= kLongest;
-}
+bool prefers_board(std::string_view wanted) { return wanted.empty() || wanted == BoardCollectives::kName; }
 
 CallShape shape_of(const Call& call, int world_size) {
   return {.pattern = moves_nothing(call) ? Pattern::barrier : pattern_of(call.collective),

@@ -28,8 +28,8 @@ struct Chosen {
 
 // The board (board/board_collectives.hpp) is no row of the table: it does not move steps over links.
 inline constexpr Chosen kBoard{-1, BoardCollectives::kName};
-// By the same values on every rank; `wanted` as below.
-bool prefers_board(const Call& call, int world_size, std::string_view wanted);
+// Whoever can meet there does, unless a name from the configuration says otherwise.
+bool prefers_board(std::string_view wanted);
 
 // Two levels (hierarchy/two_level.hpp), the same.
 inline constexpr Chosen kTwoLevel{-2, "two_level"};

@@ -158,7 +158,7 @@ void CommunicatorImpl::run_collective(const Call& call) {
   Signature signature = comm::signature_of(call);
   signature.sequence = ++sequence_;
   board_.note(signature);
-  const bool board = board_.takes(call) && comm::prefers_board(call, world_size(), config_.algorithm);
+  const bool board = board_.takes(call) && comm::prefers_board(config_.algorithm);
   const bool two_level = !board && two_level_.takes(call, options_.determinism, config_.algorithm);
   const comm::Chosen chosen = board       ? comm::kBoard
                               : two_level ? comm::kTwoLevel

@@ -9,9 +9,11 @@ constexpr std::size_t lines_offset() { return sizeof(FailureRecord); }
 std::size_t arrivals_offset(int local_size) {
   return lines_offset() + static_cast<std::size_t>(local_size) * sizeof(RankLine);
 }
+std::size_t progress_offset(int local_size) {
+  return arrivals_offset(local_size) + 2 * static_cast<std::size_t>(local_size) * sizeof(ArrivalLine);
+}
 std::size_t rings_offset(int local_size) {
-  const std::size_t offset =
-      arrivals_offset(local_size) + 2 * static_cast<std::size_t>(local_size) * sizeof(ArrivalLine);
+  const std::size_t offset = progress_offset(local_size) + static_cast<std::size_t>(local_size) * sizeof(ProgressLine);
   return (offset + kPage - 1) / kPage * kPage;
 }
 std::size_t fifos_offset(int local_size, FifoShape shape) {
@@ -41,6 +43,9 @@ RankLine& Segment::line(int local_rank) const {
 ArrivalLine& Segment::arrival(int local_rank, std::uint64_t meeting) const {
   return reinterpret_cast<ArrivalLine*>(
       base_ + arrivals_offset(local_size_))[2 * static_cast<std::uint64_t>(local_rank) + (meeting & 1)];
+}
+ProgressLine& Segment::progress(int local_rank) const {
+  return reinterpret_cast<ProgressLine*>(base_ + progress_offset(local_size_))[local_rank];
 }
 std::byte* Segment::ring(int local_rank) const {
   return base_ + rings_offset(local_size_) + static_cast<std::size_t>(local_rank) * shape_.ring_bytes;

@@ -61,6 +61,12 @@ struct ArrivalLine {
 };
 static_assert(sizeof(ArrivalLine) == kLine);
 
+// How far a rank is with the chunks that it exchanges on the board (board/flow.hpp). The rank writes.
+struct ProgressLine {
+  static constexpr std::size_t kStages = 3;
+  alignas(kLine) std::array<std::atomic<std::uint64_t>, kStages> done;  // chunks of all calls so far
+};
+
 // Sizes every rank agrees on at init. slots >= slices per chunk + 1, and never fewer than 2, or fused rings hang.
 struct FifoShape {
   std::uint64_t slots = 8;
@@ -81,6 +87,7 @@ class Segment {
   // Slot memory: a StepHeader in its first line, the payload kLine bytes further on.
   std::byte* slot(int from, int to, std::uint64_t step) const;
   ArrivalLine& arrival(int local_rank, std::uint64_t meeting) const;
+  ProgressLine& progress(int local_rank) const;
   std::byte* ring(int local_rank) const;
   FifoShape shape() const { return shape_; }
   int local_size() const { return local_size_; }

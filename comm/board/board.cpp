@@ -78,7 +78,7 @@ int Board::absent() {
 void Board::idle(int index) {
   if (spun_++ < spins_) return pause_cpu();
   if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
-  const Blocked blocked{.peer = ranks_[static_cast<std::size_t>(index)], .target = {}};
+  const Blocked blocked{.peer = rank_of(index), .target = {}};
   waiter_.idle(std::span(&blocked, 1));
 }
 
@@ -95,7 +95,7 @@ void Board::meet() {
 
 // Each wrote its history before it came here. What they disagree on may be long past: the earliest call counts.
 void Board::disagree(int index) {
-  const int own = team_.rank(), rank = ranks_[static_cast<std::size_t>(index)];
+  const int own = team_.rank(), rank = rank_of(index);
   std::string difference;
   Signature mine, theirs;
   const std::uint64_t latest = std::min(signature_.sequence, line(index).sequence);

@@ -20,6 +20,7 @@ class Board {
 
   int index() const { return index_; }
   int size() const { return static_cast<int>(ranks_.size()); }
+  int rank_of(int index) const { return ranks_[static_cast<std::size_t>(index)]; }  // in the team
   // Every collective of the communicator, on the board or not, before it begins: who meets compares them all.
   void note(const Signature& signature);
   void begin(std::chrono::milliseconds timeout);  // of the one noted last

@@ -5,42 +5,47 @@
 #include <cstring>
 #include <numeric>
 
-#include "kernels/reduce.hpp"
-
 namespace rondo::comm {
 namespace {
 
-// Below, everybody reads everything of everybody and one meeting is enough; above, each rank reduces its own part.
-constexpr std::size_t kFlatBytes = 32 << 10;  // two ranks
-constexpr std::size_t kFlatBytesOfMany = 4 << 10;
-constexpr std::size_t kChunkBytes = 256 << 10;  // published per meeting; a few of them stay in cache
+constexpr std::size_t kLeastLopsided = 16 << 10;
+constexpr std::size_t kFirstExchange = 32 << 10;  // of all_to_all_v, before ranks know each other's counts
 
 std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
+
+constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
+
+void lay_out(std::span<const std::size_t> counts, std::vector<std::size_t>& offsets) {
+  offsets.resize(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::size_t{0});
+}
 
 }  // namespace
 
 BoardCollectives::BoardCollectives(Team& team, const Config& config)
     : team_(team),
       board_(team, config),
-      rings_(team.segment(), team.own_index()),
+      flow_(team, board_, config.tuning.ahead_bytes),
+      tuning_(config.tuning),
       rank_(board_.index()),
       size_(board_.size()),
       contributions_(as_size(size_)) {}
 
 bool BoardCollectives::takes(const Call& call) const {
-  return size_ == team_.size() && fits(size_) && call.collective != Collective::all_to_all_v &&
-         call.collective != Collective::send && call.collective != Collective::recv;
+  return size_ == team_.size() && fits(size_) && call.collective != Collective::send &&
+         call.collective != Collective::recv;
+}
+
+bool BoardCollectives::fits(int ranks) const { return flow_.most_place_bytes() >= kLine * as_size(ranks); }
+
+void BoardCollectives::note(const Signature& signature) {
+  signature_ = signature;
+  board_.note(signature);
 }
 
 void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {
-  call_ = call;
   blocks_ = blocks;
-  element_ = size_of(call.dtype);
-  scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
-  if (!counts().empty()) {
-    offsets_.resize(counts().size());
-    std::exclusive_scan(counts().begin(), counts().end(), offsets_.begin(), std::size_t{0});
-  }
+  load(call);
   switch (call.collective) {
     case Collective::all_reduce:
       return reduce(true);
@@ -60,199 +65,199 @@ void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {
     case Collective::scatter_v:
       return scatter_blocks();
     case Collective::all_to_all:
-      return exchange_blocks();
+      return exchange(call.count, 0);
+    case Collective::all_to_all_v:
+      return exchange_counted();
     default:
       return board_.meet();
   }
 }
 
-BoardCollectives::Place BoardCollectives::reserve(std::size_t bytes) {
-  if (const std::uint64_t meeting = board_.take_line(bytes)) return {.meeting = meeting};
-  return {.offset = rings_.reserve(bytes)};
+void BoardCollectives::load(const Call& call) {
+  call_ = call;
+  element_ = size_of(call.dtype);
+  scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
+  if (!counts().empty()) lay_out(counts(), offsets_);
+  recv_offsets_.clear();
+  if (call.collective == Collective::all_to_all_v) lay_out(call.recv_counts, recv_offsets_);
+  const bool streams = larger_bytes() * as_size(size_) >= tuning_.streaming_bytes;
+  result_stores_ = streams ? kernels::Stores::streaming : kernels::Stores::plain;
 }
 
-std::byte* BoardCollectives::at(int index, Place place) const {
-  return place.meeting == 0 ? rings_.at(index, place.offset) : board_.payload(index, place.meeting);
+std::size_t BoardCollectives::larger_bytes() const {
+  const CollectiveRow& row = row_of(call_.collective);
+  const bool has_blocks = row.send != Extent::one || row.recv != Extent::one;
+  if (!has_blocks) return call_.count * element_;
+  std::size_t count = 0;
+  for (int r = 0; r < size_; ++r) count += block(r).count;
+  return count * element_;
 }
 
-std::size_t BoardCollectives::step_for(std::size_t pieces) const {
-  const std::size_t bytes = std::min(kChunkBytes, capacity() / 2);
-  return std::max<std::size_t>(bytes / pieces / element_, 1);
+// Chunks are about equally long, so that nobody waits for all of a last one.
+Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::size_t most_bytes) const {
+  constexpr std::size_t kRound = 64;
+  const std::size_t bytes = std::min(most_bytes, flow_.most_place_bytes());
+  const std::size_t most = std::max<std::size_t>(bytes / pieces / element_, 1);
+  const std::size_t chunks = std::max<std::size_t>((count + most - 1) / most, 1);
+  const std::size_t equal = std::max<std::size_t>((count + chunks - 1) / chunks, 1);
+  const std::size_t step = chunks == 1 ? equal : std::min((equal + kRound - 1) / kRound * kRound, most);
+  return {.count = count, .step = step, .place_bytes = step * pieces * element_};
 }
 
-// publish(range) of chunk k + 1 goes before consume(range) of chunk k, whose place it is handed.
-template <class Publish, class Consume>
-void BoardCollectives::stream(std::size_t count, std::size_t step, Publish publish_chunk, Consume consume) {
-  kernels::Rounds rounds(count, step);
-  auto chunk = rounds.begin();
-  if (!(chunk != rounds.end())) return board_.meet();
-  Place place = publish_chunk(*chunk);
-  while (chunk != rounds.end()) {
-    board_.meet();
-    const Range range = *chunk;
-    const Place published = place;
-    ++chunk;
-    if (chunk != rounds.end()) place = publish_chunk(*chunk);
-    consume(range, published);
-  }
+// Where one rank writes and others read, or one reads and others write, small chunks let both go on at once.
+std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes) const {
+  return std::clamp<std::size_t>(bytes / 4, std::min<std::size_t>(kLeastLopsided, tuning_.chunk_bytes),
+                                 tuning_.chunk_bytes);
 }
 
 // Into this rank's place, so many elements in; the operator's first touch on the way.
-void BoardCollectives::publish(Place place, const std::byte* from, Range range, std::size_t first) {
-  std::byte* into = at(rank_, place) + first * element_;
-  if (scales_) {
-    kernels::find_multiply(call_.dtype)(into, from, range.count, call_.op.factor());
-  } else if (range.count != 0) {
-    std::memcpy(into, from, range.count * element_);
-  }
-}
-
-void BoardCollectives::fold(std::byte* into, std::size_t count) {
-  kernels::fold_into(kernels::find_fold(call_.dtype, call_.op), into, contributions_.data(), size_, count, size_);
-}
-
-void BoardCollectives::reduce(bool everywhere) {
-  const bool keeps = everywhere || rank_ == call_.root;
-  const std::size_t flat = std::min(size_ == 2 ? kFlatBytes : kFlatBytesOfMany, capacity());
-  return call_.count * element_ <= flat ? reduce_at_once(keeps) : reduce_in_parts(keeps);
-}
-
-void BoardCollectives::reduce_at_once(bool keeps) {
-  const Place place = reserve(call_.count * element_);
-  publish(place, send(0), {0, call_.count});
-  board_.meet();
-  if (!keeps) return;
-  for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = at(r, place);
-  fold(recv(0), call_.count);
-}
-
-// Each rank reduces its part of a chunk, which nobody else needs to see before. A meeting publishes chunk k + 1 and the
-// reduced parts of chunk k.
-void BoardCollectives::reduce_in_parts(bool keeps) {
-  Place reduced;
-  Range reduced_chunk{};
-  const auto collect = [&] {
-    for (int step = 0; step < size_ && keeps; ++step) {
-      const int r = (rank_ + step) % size_;
-      const Range part = kernels::part(reduced_chunk, size_, r);
-      copy_block(recv(part.offset), at(r, reduced), part.count);
-    }
-  };
-  stream(
-      call_.count, step_for(2),
-      [&](Range chunk) {
-        const Place place = reserve(chunk.count * element_);
-        const Range mine = scales_ ? Range{} : kernels::part(chunk, size_, rank_);
-        const std::size_t before = scales_ ? chunk.count : mine.offset - chunk.offset;
-        const std::size_t after = before + mine.count;
-        publish(place, send(chunk.offset), {0, before});
-        publish(place, send(chunk.offset + after), {0, chunk.count - after}, after);
-        return place;
-      },
-      [&](Range chunk, Place published) {
-        collect();
-        const Range mine = kernels::part(chunk, size_, rank_);
-        for (int r = 0; r < size_; ++r) {
-          contributions_[as_size(r)] = at(r, published) + (mine.offset - chunk.offset) * element_;
-        }
-        if (!scales_) contributions_[as_size(rank_)] = send(mine.offset);
-        reduced = reserve(kernels::part(chunk, size_, 0).count * element_);
-        reduced_chunk = chunk;
-        fold(at(rank_, reduced), mine.count);
-      });
-  board_.meet();
-  collect();
-}
-
-// A meeting publishes a chunk of everybody's block; each rank needs that of its own block.
-void BoardCollectives::reduce_scatter() {
-  stream(
-      longest_block(), step_for(as_size(size_)),
-      [&](Range chunk) {
-        const Place place = reserve(as_size(size_) * chunk.count * element_);
-        for (int r = 0; r < size_; ++r) {
-          const Range theirs = kernels::clip(block(r), chunk);
-          publish(place, send(theirs.offset), theirs, as_size(r) * chunk.count);
-        }
-        return place;
-      },
-      [&](Range chunk, Place published) {
-        const std::size_t mine = as_size(rank_) * chunk.count * element_;
-        for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = at(r, published) + mine;
-        fold(recv(chunk.offset), kernels::clip(block(rank_), chunk).count);
-      });
+void BoardCollectives::publish(Place place, const std::byte* from, std::size_t count, std::size_t first) {
+  if (count == 0 || (size_ == 1 && !scales_)) return;
+  std::byte* into = at(rank_, place, first);
+  if (scales_) return kernels::find_multiply(call_.dtype)(into, from, count, call_.op.factor());
+  const std::size_t bytes = count * element_;
+  ring_stores_.write(bytes, [&](kernels::Stores stores) { kernels::copy(into, from, bytes, stores); });
 }
 
 void BoardCollectives::broadcast() {
   const bool roots = rank_ == call_.root;
-  stream(
-      call_.count, step_for(1),
-      [&](Range chunk) {
-        const Place place = reserve(chunk.count * element_);
-        if (roots) publish(place, send(chunk.offset), chunk);
-        return place;
+  Flow::Plan chunks = plan(call_.count, 1, lopsided_bytes(call_.count * element_));
+  chunks.source = call_.root;
+  flow_.run(
+      chunks,
+      [&](Range chunk, Place place) {
+        publish(place, send(chunk.offset), chunk.count);
+        copy_result(recv(chunk.offset), send(chunk.offset), chunk.count);
       },
-      [&](Range chunk, Place published) {
-        copy_block(recv(chunk.offset), roots ? send(chunk.offset) : at(call_.root, published), chunk.count);
+      kNothing,
+      [&](Range chunk, Place place) {
+        if (!roots) copy_result(recv(chunk.offset), at(call_.root, place, 0), chunk.count);
       });
 }
 
 void BoardCollectives::gather_blocks(bool everywhere) {
+  const std::size_t longest = longest_block();
   const bool keeps = everywhere || rank_ == call_.root;
-  stream(
-      longest_block(), step_for(1),
-      [&](Range chunk) {
-        const Place place = reserve(chunk.count * element_);
-        publish(place, send(chunk.offset), {0, kernels::clip(block(rank_), chunk).count});
-        return place;
+  Flow::Plan chunks = plan(longest, 1, everywhere ? tuning_.chunk_bytes : lopsided_bytes(longest * element_));
+  if (!everywhere) chunks.sink = call_.root;
+  flow_.run(
+      chunks,
+      [&](Range chunk, Place place) {
+        const Range mine = kernels::clip(block(rank_), chunk);
+        if (everywhere || rank_ != call_.root) publish(place, send(chunk.offset), mine.count);
+        if (keeps) copy_result(recv(mine.offset), send(chunk.offset), mine.count);
       },
-      [&](Range chunk, Place published) {
-        for (int step = 0; step < size_ && keeps; ++step) {
+      kNothing,
+      [&](Range chunk, Place place) {
+        for (int step = 1; step < size_; ++step) {
           const int r = (rank_ + step) % size_;
           const Range theirs = kernels::clip(block(r), chunk);
-          const std::byte* from = r == rank_ ? send(chunk.offset) : at(r, published);
-          copy_block(recv(theirs.offset), from, theirs.count);
+          copy_result(recv(theirs.offset), at(r, place, 0), theirs.count);
         }
       });
 }
 
 void BoardCollectives::scatter_blocks() {
+  const std::size_t longest = longest_block();
   const bool roots = rank_ == call_.root;
-  stream(
-      longest_block(), step_for(as_size(size_)),
-      [&](Range chunk) {
-        const Place place = reserve(as_size(size_) * chunk.count * element_);
-        for (int r = 0; r < size_ && roots; ++r) {
+  Flow::Plan chunks = plan(longest, as_size(size_), lopsided_bytes(longest * as_size(size_) * element_));
+  chunks.source = call_.root;
+  flow_.run(
+      chunks,
+      [&](Range chunk, Place place) {
+        for (int r = 0; r < size_; ++r) {
           const Range theirs = kernels::clip(block(r), chunk);
-          if (r != rank_) publish(place, send(theirs.offset), theirs, as_size(r) * chunk.count);
+          if (r != rank_) publish(place, send(theirs.offset), theirs.count, as_size(r) * chunks.step);
         }
-        return place;
-      },
-      [&](Range chunk, Place published) {
         const Range mine = kernels::clip(block(rank_), chunk);
-        const std::byte* from = at(call_.root, published) + as_size(rank_) * chunk.count * element_;
-        copy_block(recv(chunk.offset), roots ? send(mine.offset) : from, mine.count);
+        copy_result(recv(chunk.offset), send(mine.offset), mine.count);
+      },
+      kNothing,
+      [&](Range chunk, Place place) {
+        const Range mine = kernels::clip(block(rank_), chunk);
+        if (!roots) copy_result(recv(chunk.offset), at(call_.root, place, as_size(rank_) * chunks.step), mine.count);
       });
 }
 
-void BoardCollectives::exchange_blocks() {
-  stream(
-      call_.count, step_for(as_size(size_)),
-      [&](Range chunk) {
-        const Place place = reserve(as_size(size_) * chunk.count * element_);
-        for (int r = 0; r < size_; ++r) {
-          if (r != rank_) publish(place, send(block(r).offset + chunk.offset), chunk, as_size(r) * chunk.count);
-        }
-        return place;
+// A place holds a piece for every rank, `step` elements from the last, after the first `lead` elements.
+void BoardCollectives::publish_pieces(Range chunk, Place place, std::size_t lead, std::size_t step) {
+  for (int turn = 1; turn < size_; ++turn) {
+    const int r = (rank_ + turn) % size_;
+    const Range theirs = kernels::clip(block(r), chunk);
+    publish(place, send(theirs.offset), theirs.count, lead + as_size(r) * step);
+  }
+  const Range mine = kernels::clip(block(rank_), chunk);
+  copy_result(recv(kernels::clip(recv_block(rank_), chunk).offset), send(mine.offset), mine.count);
+}
+
+void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step) {
+  for (int turn = 1; turn < size_; ++turn) {
+    const int r = (rank_ + turn) % size_;
+    const Range theirs = kernels::clip(recv_block(r), chunk);
+    copy_result(recv(theirs.offset), at(r, place, lead + as_size(rank_) * step), theirs.count);
+  }
+}
+
+// All but the first elements of every block.
+void BoardCollectives::exchange(std::size_t longest, std::size_t skipped) {
+  const Flow::Plan chunks = plan(longest - skipped, as_size(size_), tuning_.chunk_bytes);
+  const auto after = [&](Range chunk) { return Range{chunk.offset + skipped, chunk.count}; };
+  flow_.run(
+      chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, 0, chunks.step); }, kNothing,
+      [&](Range chunk, Place place) { take_pieces(after(chunk), place, 0, chunks.step); });
+}
+
+// Each rank knows only its own counts: they go first, with as much as fits beside them. Then all know how many chunks
+// the longest block takes, and both ends of a pair whether they agree.
+void BoardCollectives::exchange_counted() {
+  const std::size_t ranks = as_size(size_);
+  const std::size_t lead = (sizeof(std::uint64_t) * (2 * ranks + 1) + kLine - 1) / kLine * kLine / element_;
+  const std::size_t room = std::min(kFirstExchange, flow_.most_place_bytes()) / element_;
+  const std::size_t step = room > lead ? (room - lead) / ranks : 0;
+  std::size_t longest = 0;
+  flow_.run(
+      {.count = 1, .step = 1, .place_bytes = (lead + ranks * step) * element_},
+      [&](Range, Place place) {
+        write_counts(place);
+        publish_pieces({0, step}, place, lead, step);
       },
-      [&](Range chunk, Place published) {
-        for (int step = 0; step < size_; ++step) {
-          const int r = (rank_ + step) % size_;
-          const std::size_t offset = block(r).offset + chunk.offset;
-          const std::byte* from = at(r, published) + as_size(rank_) * chunk.count * element_;
-          copy_block(recv(offset), r == rank_ ? send(offset) : from, chunk.count);
-        }
+      kNothing,
+      [&](Range, Place place) {
+        longest = compare_counts(place);
+        take_pieces({0, step}, place, lead, step);
       });
+  if (longest > step) exchange(longest, step);
+}
+
+// The longest block that the rank sends, what it sends to each, what it receives from each.
+std::uint64_t* BoardCollectives::counts_of(int index, Place place) const {
+  return reinterpret_cast<std::uint64_t*>(flow_.at(index, place));
+}
+
+void BoardCollectives::write_counts(Place place) {
+  std::uint64_t* mine = counts_of(rank_, place);
+  mine[0] = longest_block();
+  std::copy(call_.send_counts.begin(), call_.send_counts.end(), mine + 1);
+  std::copy(call_.recv_counts.begin(), call_.recv_counts.end(), mine + 1 + size_);
+}
+
+std::size_t BoardCollectives::compare_counts(Place place) const {
+  std::size_t longest = longest_block();
+  const auto check = [&](int rank, std::size_t mine, std::size_t theirs) {
+    if (mine == theirs) return;
+    Signature own = signature_, other = signature_;
+    own.count = mine;
+    other.count = theirs;
+    throw Error(ErrorCode::mismatch, compare(team_.rank(), own, board_.rank_of(rank), other), board_.rank_of(rank));
+  };
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    const std::uint64_t* theirs = counts_of(r, place);
+    longest = std::max(longest, theirs[0]);
+    check(r, call_.recv_counts[as_size(r)], theirs[1 + rank_]);
+    check(r, call_.send_counts[as_size(r)], theirs[1 + size_ + rank_]);
+  }
+  return longest;
 }
 
 std::span<const std::size_t> BoardCollectives::counts() const {
@@ -265,15 +270,19 @@ kernels::Range BoardCollectives::block(int of) const {
   return {offsets_[as_size(of)], counts()[as_size(of)]};
 }
 
+kernels::Range BoardCollectives::recv_block(int of) const {
+  if (recv_offsets_.empty()) return block(of);
+  return {recv_offsets_[as_size(of)], call_.recv_counts[as_size(of)]};
+}
+
 std::size_t BoardCollectives::longest_block() const {
-  if (blocks_.empty() && counts().empty()) return call_.count;
   std::size_t longest = 0;
-  for (int of = 0; of < size_; ++of) longest = std::max(longest, block(of).count);
+  for (int r = 0; r < size_; ++r) longest = std::max(longest, block(r).count);
   return longest;
 }
 
-void BoardCollectives::copy_block(std::byte* into, const std::byte* from, std::size_t count) const {
-  if (into != from && count != 0) std::memmove(into, from, count * element_);
+void BoardCollectives::copy_result(std::byte* into, const std::byte* from, std::size_t count) const {
+  if (into != from && count != 0) kernels::copy(into, from, count * element_, result_stores_);
 }
 
 }  // namespace rondo::comm

@@ -12,10 +12,9 @@ class Rings {
  public:
   Rings(Segment segment, int own_index);
 
-  // The offset of `bytes` in every ring: those that follow what was reserved last.
+  // The offset in every ring of so many bytes, at most capacity(). Overwrites none of what was reserved just before.
   std::size_t reserve(std::size_t bytes);
-  // What reservations may hold in all before the first of them is overwritten, rounding and the ring's end included.
-  std::size_t capacity() const { return long_.bytes / 2; }
+  std::size_t capacity() const { return long_.bytes / 3; }  // two of them, and what is left over at the ring's end
   std::byte* at(int index, std::size_t offset) const { return segment_.ring(index) + offset; }
 
  private:

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reductions on the board.
+#include <algorithm>
+#include <array>
+
+#include "comm/board/board_collectives.hpp"
+
+namespace rondo::comm {
+namespace {
+
+constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
+
+std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
+
+}  // namespace
+
+void BoardCollectives::reduce(bool everywhere) {
+  const std::size_t whole = size_ <= 2 ? tuning_.flat_bytes_of_two : tuning_.flat_bytes;
+  return call_.count * element_ <= whole ? reduce_whole(everywhere) : reduce_in_parts(everywhere);
+}
+
+// Everybody who keeps the result reads everything of everybody.
+void BoardCollectives::reduce_whole(bool everywhere) {
+  Flow::Plan chunks = plan(call_.count, 1, tuning_.chunk_bytes);
+  if (!everywhere) chunks.sink = call_.root;
+  flow_.run(
+      chunks,
+      [&](Range chunk, Place place) {
+        if (scales_ || everywhere || rank_ != call_.root) publish(place, send(chunk.offset), chunk.count);
+      },
+      kNothing,
+      [&](Range chunk, Place place) {
+        gather_contributions(place, 0, send(chunk.offset));
+        fold(std::array{recv(chunk.offset)}, chunk.count, result_stores_);
+      });
+}
+
+// Each rank folds its part of a chunk, into its own place, where nobody looks for what it held of that part before.
+void BoardCollectives::reduce_in_parts(bool everywhere) {
+  const bool keeps = everywhere || rank_ == call_.root;
+  Flow::Plan chunks = plan(call_.count, 1, tuning_.chunk_bytes);
+  chunks.folds = true;
+  if (!everywhere) chunks.sink = call_.root;
+  flow_.run(
+      chunks,
+      [&](Range chunk, Place place) {
+        if (scales_) return publish(place, send(chunk.offset), chunk.count);
+        const Range mine = kernels::part(chunk, size_, rank_);
+        const std::size_t before = mine.offset - chunk.offset, end = before + mine.count;
+        publish(place, send(chunk.offset), before);
+        publish(place, send(chunk.offset + end), chunk.count - end, end);
+      },
+      [&](Range chunk, Place place) {
+        const Range mine = kernels::part(chunk, size_, rank_);
+        const std::size_t first = mine.offset - chunk.offset;
+        gather_contributions(place, first, send(mine.offset));
+        if (!keeps) return fold(std::array{at(rank_, place, first)}, mine.count, kernels::Stores::plain);
+        if (!everywhere) return fold(std::array{recv(mine.offset)}, mine.count, result_stores_);
+        fold(std::array{at(rank_, place, first), recv(mine.offset)}, mine.count, kernels::Stores::plain);
+      },
+      [&](Range chunk, Place place) {
+        for (int turn = 1; turn < size_; ++turn) {
+          const int r = (rank_ + turn) % size_;
+          const Range part = kernels::part(chunk, size_, r);
+          copy_result(recv(part.offset), at(r, place, part.offset - chunk.offset), part.count);
+        }
+      });
+}
+
+// A place holds a piece of everybody's block; each rank needs those of its own block.
+void BoardCollectives::reduce_scatter() {
+  const Flow::Plan chunks = plan(call_.count, as_size(size_), tuning_.chunk_bytes);
+  flow_.run(
+      chunks,
+      [&](Range chunk, Place place) {
+        for (int turn = scales_ ? 0 : 1; turn < size_; ++turn) {
+          const int r = (rank_ + turn) % size_;
+          publish(place, send(block(r).offset + chunk.offset), chunk.count, as_size(r) * chunks.step);
+        }
+      },
+      kNothing,
+      [&](Range chunk, Place place) {
+        gather_contributions(place, as_size(rank_) * chunks.step, send(block(rank_).offset + chunk.offset));
+        fold(std::array{recv(chunk.offset)}, chunk.count, result_stores_);
+      });
+}
+
+// What every rank has at that element of its place; of its own, a rank's input, unless that has been scaled.
+void BoardCollectives::gather_contributions(Place place, std::size_t first, const std::byte* own) {
+  for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = at(r, place, first);
+  if (!scales_) contributions_[as_size(rank_)] = own;
+}
+
+void BoardCollectives::fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores stores) {
+  if (count == 0) return;
+  std::array<void*, 2> out{};
+  std::copy(into.begin(), into.end(), out.begin());
+  kernels::fold(call_.dtype, call_.op,
+                {.out = out.data(),
+                 .outputs = static_cast<int>(into.size()),
+                 .in = contributions_.data(),
+                 .inputs = size_,
+                 .count = count,
+                 .divisor = call_.op == ReduceOp::average ? size_ : 1.0,
+                 .stores = stores});
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/board/flow.hpp"
+
+namespace rondo::comm {
+
+Flow::Flow(Team& team, Board& board, std::size_t ahead_bytes)
+    : board_(board),
+      segment_(team.segment()),
+      bells_(team.bells()),
+      rings_(team.segment(), team.own_index()),
+      ahead_bytes_(ahead_bytes),
+      index_(board.index()),
+      size_(board.size()) {}
+
+bool Flow::takes_part(Stage stage, int index) const {
+  if (stage == kFold) return plan_.folds;
+  const int only = stage == kPublish ? plan_.source : plan_.sink;
+  return only == kEverybody || only == index;
+}
+
+void Flow::begin(const Plan& plan) {
+  plan_ = plan;
+  plan_.place_bytes = (plan.place_bytes + kLine - 1) / kLine * kLine;
+  chunks_ = (plan.count + plan.step - 1) / plan.step;
+  for (const Stage stage : {kPublish, kFold, kConsume}) todo_[stage] = takes_part(stage, index_) ? chunks_ : 0;
+  done_ = known_ = {};
+  arrived_ = all_here_ = false;
+  window_ = 0;
+  first_ = {};
+  if (chunks_ == 0) return;
+  window_ = std::clamp<std::size_t>(std::min(ahead_bytes_, rings_.capacity()) / plan_.place_bytes, 1, chunks_);
+  if (chunks_ == 1 && !plan.folds) first_.meeting = board_.take_line(plan.place_bytes);
+  if (first_.meeting == 0) first_.offset = rings_.reserve(window_ * plan_.place_bytes);
+}
+
+Flow::Stage Flow::next() {
+  if (!arrived_ && (done_[kPublish] != 0 || todo_[kPublish] == 0)) {
+    arrived_ = true;
+    board_.arrive();
+  }
+  for (bool waited = false;; waited = true) {
+    if (arrived_ && !all_here_) look_who_is_here();
+    for (const Stage stage : {kConsume, kFold, kPublish}) {
+      if (!ready(stage)) continue;
+      if (waited) board_.progressed();
+      return stage;
+    }
+    if (all_here_ && done_ == todo_) {
+      if (waited) board_.progressed();
+      return kNone;
+    }
+    board_.idle(blocked_by_);
+  }
+}
+
+// Whoever has arrived has published its first chunk.
+void Flow::look_who_is_here() {
+  blocked_by_ = board_.absent();
+  if (blocked_by_ != Board::kNobody) return;
+  all_here_ = true;
+  known_[kPublish] = 1;
+}
+
+bool Flow::ready(Stage stage) {
+  const std::size_t chunk = done_[stage];
+  if (chunk == todo_[stage]) return false;
+  if (stage == kPublish) return chunk < window_ || (all_here_ && overwritable(chunk - window_));
+  const Stage before = stage == kConsume && plan_.folds ? kFold : kPublish;
+  if (!all_here_ || (todo_[before] != 0 && done_[before] <= chunk)) return false;
+  return all_passed(before, chunk + 1);
+}
+
+// Folders read what was published, sinks what was folded, or published where nobody folds.
+bool Flow::overwritable(std::size_t chunk) {
+  for (const Stage stage : {kFold, kConsume}) {
+    if (todo_[stage] != 0 && done_[stage] <= chunk) return false;
+    if (!all_passed(stage, chunk + 1)) return false;
+  }
+  return true;
+}
+
+bool Flow::all_passed(Stage stage, std::size_t chunks) {
+  if (known_[stage] >= chunks) return true;
+  for (int step = 1; step < size_; ++step) {
+    const int index = (index_ + step) % size_;
+    if (!takes_part(stage, index)) continue;
+    // Acquire: pairs with advance().
+    if (segment_.progress(index).done[stage].load(std::memory_order_acquire) < before_ + chunks) {
+      blocked_by_ = index;
+      return false;
+    }
+  }
+  known_[stage] = chunks;
+  return true;
+}
+
+void Flow::advance(Stage stage) {
+  ++done_[stage];
+  if (stage == kPublish && done_[stage] == 1) return;   // the arrival says so
+  if (stage == kConsume && chunks_ == window_) return;  // nobody waits to overwrite it
+  auto& mine = segment_.progress(index_).done[stage];
+  mine.store(before_ + done_[stage], std::memory_order_seq_cst);  // release, and before wake() looks
+  for (int step = 1; step < size_; ++step) bells_.wake((index_ + step) % size_);
+}
+
+void Flow::end() { before_ += chunks_; }
+
+kernels::Range Flow::chunk_of(Stage stage) const {
+  const std::size_t offset = done_[stage] * plan_.step;
+  return {offset, std::min(plan_.step, plan_.count - offset)};
+}
+
+Flow::Place Flow::place_of(Stage stage) const {
+  return {first_.offset + done_[stage] % window_ * plan_.place_bytes, first_.meeting};
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call's chunks on their way from rank to rank through the rings. Every source puts its chunk into its ring
+// (publish), everybody may work on what all have put there (fold), and every sink takes what it needs (consume). Each
+// rank does whatever is ready, what is nearest to the end first, and tells the others by its progress line how far it
+// is, so it may run a window of chunks ahead of them and needs no other meeting than the first, which compares calls.
+// What one call leaves in the rings is overwritten at the earliest by the next but one, or by the next after its
+// meeting, which proves that it was read. Used by the thread that runs the collective.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "comm/board/board.hpp"
+#include "comm/board/rings.hpp"
+#include "kernels/algorithms/ranges.hpp"
+
+namespace rondo::comm {
+
+class Flow {
+ public:
+  static constexpr int kEverybody = -1;
+  struct Plan {                   // the same on all ranks
+    std::size_t count = 0;        // elements, of the longest block
+    std::size_t step = 1;         // of them in a chunk
+    std::size_t place_bytes = 0;  // of a chunk in the rings;
+    bool folds = false;
+    int source = kEverybody, sink = kEverybody;  // or the index of the one that publishes, or consumes
+  };
+  struct Place {  // of a chunk, in every ring
+    std::size_t offset = 0;
+    std::uint64_t meeting = 0;  // not 0: a few bytes, in that meeting's arrival lines
+  };
+
+  Flow(Team& team, Board& board, std::size_t ahead_bytes);
+
+  std::size_t most_place_bytes() const { return rings_.capacity() / 2; }  // twice that where there is one
+  std::byte* at(int index, Place place) const {
+    return place.meeting == 0 ? rings_.at(index, place.offset) : board_.payload(index, place.meeting);
+  }
+
+  // Each of them is called with a chunk (elements of a block) and its place, chunks in order. Returns when this rank
+  // has nothing more to do.
+  template <class Publish, class Fold, class Consume>
+  void run(const Plan& plan, Publish publish, Fold fold, Consume consume) {
+    begin(plan);
+    for (Stage stage = next(); stage != kNone; stage = next()) {
+      const kernels::Range chunk = chunk_of(stage);
+      const Place place = place_of(stage);
+      if (stage == kPublish) publish(chunk, place);
+      if (stage == kFold) fold(chunk, place);
+      if (stage == kConsume) consume(chunk, place);
+      advance(stage);
+    }
+    end();
+  }
+
+ private:
+  enum Stage : std::size_t { kPublish, kFold, kConsume, kNone };
+  static_assert(kNone == ProgressLine::kStages);
+  using Counts = std::array<std::size_t, kNone>;  // chunks, by stage
+
+  void begin(const Plan& plan);
+  Stage next();
+  void advance(Stage stage);
+  void end();
+  void look_who_is_here();
+  bool ready(Stage stage);
+  bool overwritable(std::size_t chunk);
+  bool all_passed(Stage stage, std::size_t chunks);
+  bool takes_part(Stage stage, int index) const;
+  kernels::Range chunk_of(Stage stage) const;
+  Place place_of(Stage stage) const;
+
+  Board& board_;
+  Segment segment_;
+  Doorbells bells_;
+  Rings rings_;
+  std::size_t ahead_bytes_;
+  int index_, size_;
+  std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
+  Plan plan_;
+  std::size_t chunks_ = 0, window_ = 1;
+  Place first_;             // the window's places lie one after the other
+  Counts done_{}, todo_{};  // by this rank
+  Counts known_{};          // that all others who take part in a stage are known to have done
+  bool arrived_ = false, all_here_ = false;
+  int blocked_by_ = 0;  // whose turn it is when nothing is ready
+};
+
+}  // namespace rondo::comm
