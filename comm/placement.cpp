@@ -6,6 +6,10 @@
 namespace rondo::comm {
 
 constexpr std::uint64_t kLeastRing = 16 << 10;
+// The board's rings stay in the last-level cache, beside what the ranks read and write: with 4 and 8 ranks, rings of
+// 16 and 32 MiB in all made middle sizes take twice as long.
+constexpr std::uint64_t kAllRings = 8 << 20;
+constexpr std::uint64_t kEnoughRing = 512 << 10;  // however many ranks there are
 
 int usable_cores() {
   cpu_set_t set;
@@ -16,7 +20,9 @@ int usable_cores() {
 
 FifoShape fit_fifos(const Config& config, int local_size) {
   FifoShape shape{.slots = config.slots, .slice_bytes = config.slice_bytes};
-  const std::uint64_t fair = config.segment_bytes / 2 / static_cast<std::uint64_t>(local_size);
+  const auto ranks = static_cast<std::uint64_t>(local_size);
+  while (shape.ring_bytes * ranks > kAllRings && shape.ring_bytes > kEnoughRing) shape.ring_bytes /= 2;
+  const std::uint64_t fair = config.segment_bytes / 2 / ranks;
   while (shape.ring_bytes > fair && shape.ring_bytes > kLeastRing) shape.ring_bytes /= 2;
   while (Segment::bytes(local_size, shape) > config.segment_bytes && shape.slots > 2) --shape.slots;
   while (Segment::bytes(local_size, shape) > config.segment_bytes && shape.slice_bytes > 1024) shape.slice_bytes /= 2;

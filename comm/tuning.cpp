@@ -46,7 +46,7 @@ constexpr TuningField kFields[] = {
      &Tuning::chunk_bytes,
      4 * K,
      1024 * M,
-     "published at a time in shared memory",
+     "published at a time in shared memory, by all ranks together",
      {.values = kMiddle, .collectives = kBoth, .sizes = kLong}},
     {"ahead_bytes",
      &Tuning::ahead_bytes,

@@ -19,7 +19,7 @@ struct Tuning {
   // Ranks that share memory.
   std::uint64_t flat_bytes_of_two = UINT64_MAX;
   std::uint64_t flat_bytes = 4 << 10;
-  std::uint64_t chunk_bytes = 128 << 10;
+  std::uint64_t chunk_bytes = 512 << 10;
   std::uint64_t ahead_bytes = 1 << 20;
   std::uint64_t streaming_bytes = 16 << 20;
   std::uint64_t direct_bytes = 32 << 10;

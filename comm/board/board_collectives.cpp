@@ -8,7 +8,7 @@
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kLeastLopsided = 16 << 10;
+constexpr std::size_t kLeastChunk = 16 << 10;
 constexpr std::size_t kFirstExchange = 32 << 10;  // of all_to_all_v, before ranks know each other's counts
 
 std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
@@ -27,6 +27,7 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config)
       board_(team, config),
       flow_(team, board_, config.tuning.ahead_bytes),
       tuning_(config.tuning),
+      chunk_bytes_(std::max<std::size_t>(config.tuning.chunk_bytes / as_size(board_.size()), kLeastChunk)),
       rank_(board_.index()),
       size_(board_.size()),
       contributions_(as_size(size_)) {}
@@ -106,8 +107,7 @@ Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::si
 
 // Where one rank writes and others read, or one reads and others write, small chunks let both go on at once.
 std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes) const {
-  return std::clamp<std::size_t>(bytes / 4, std::min<std::size_t>(kLeastLopsided, tuning_.chunk_bytes),
-                                 tuning_.chunk_bytes);
+  return std::clamp(bytes / 4, kLeastChunk, chunk_bytes_);
 }
 
 // Into this rank's place, so many elements in; the operator's first touch on the way.
@@ -138,7 +138,7 @@ void BoardCollectives::broadcast() {
 void BoardCollectives::gather_blocks(bool everywhere) {
   const std::size_t longest = longest_block();
   const bool keeps = everywhere || rank_ == call_.root;
-  Flow::Plan chunks = plan(longest, 1, everywhere ? tuning_.chunk_bytes : lopsided_bytes(longest * element_));
+  Flow::Plan chunks = plan(longest, 1, everywhere ? chunk_bytes_ : lopsided_bytes(longest * element_));
   if (!everywhere) chunks.sink = call_.root;
   flow_.run(
       chunks,
@@ -200,7 +200,7 @@ void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t lead, s
 
 // All but the first elements of every block.
 void BoardCollectives::exchange(std::size_t longest, std::size_t skipped) {
-  const Flow::Plan chunks = plan(longest - skipped, as_size(size_), tuning_.chunk_bytes);
+  const Flow::Plan chunks = plan(longest - skipped, as_size(size_), chunk_bytes_);
   const auto after = [&](Range chunk) { return Range{chunk.offset + skipped, chunk.count}; };
   flow_.run(
       chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, 0, chunks.step); }, kNothing,

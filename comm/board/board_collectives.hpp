@@ -85,7 +85,8 @@ class BoardCollectives {
   Flow flow_;
   StoreChoice ring_stores_;
   const Tuning& tuning_;
-  int rank_, size_;  // index and number in the segment
+  std::size_t chunk_bytes_;  // that a rank publishes at a time
+  int rank_, size_;          // index and number in the segment
   Signature signature_;
   Call call_{};
   std::size_t element_ = 1;

@@ -21,7 +21,7 @@ void BoardCollectives::reduce(bool everywhere) {
 
 // Everybody who keeps the result reads everything of everybody.
 void BoardCollectives::reduce_whole(bool everywhere) {
-  Flow::Plan chunks = plan(call_.count, 1, tuning_.chunk_bytes);
+  Flow::Plan chunks = plan(call_.count, 1, chunk_bytes_);
   if (!everywhere) chunks.sink = call_.root;
   flow_.run(
       chunks,
@@ -38,7 +38,7 @@ void BoardCollectives::reduce_whole(bool everywhere) {
 // Each rank folds its part of a chunk, into its own place, where nobody looks for what it held of that part before.
 void BoardCollectives::reduce_in_parts(bool everywhere) {
   const bool keeps = everywhere || rank_ == call_.root;
-  Flow::Plan chunks = plan(call_.count, 1, tuning_.chunk_bytes);
+  Flow::Plan chunks = plan(call_.count, 1, chunk_bytes_);
   chunks.folds = true;
   if (!everywhere) chunks.sink = call_.root;
   flow_.run(
@@ -69,7 +69,7 @@ void BoardCollectives::reduce_in_parts(bool everywhere) {
 
 // A place holds a piece of everybody's block; each rank needs those of its own block.
 void BoardCollectives::reduce_scatter() {
-  const Flow::Plan chunks = plan(call_.count, as_size(size_), tuning_.chunk_bytes);
+  const Flow::Plan chunks = plan(call_.count, as_size(size_), chunk_bytes_);
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {
