@@ -66,7 +66,7 @@ void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {
     case Collective::scatter_v:
       return scatter_blocks();
     case Collective::all_to_all:
-      return exchange(call.count, 0);
+      return exchange(longest_block(), 0);
     case Collective::all_to_all_v:
       return exchange_counted();
     default:

@@ -69,19 +69,21 @@ void BoardCollectives::reduce_in_parts(bool everywhere) {
 
 // A place holds a piece of everybody's block; each rank needs those of its own block.
 void BoardCollectives::reduce_scatter() {
-  const Flow::Plan chunks = plan(call_.count, as_size(size_), chunk_bytes_);
+  const Flow::Plan chunks = plan(longest_block(), as_size(size_), chunk_bytes_);
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {
         for (int turn = scales_ ? 0 : 1; turn < size_; ++turn) {
           const int r = (rank_ + turn) % size_;
-          publish(place, send(block(r).offset + chunk.offset), chunk.count, as_size(r) * chunks.step);
+          const Range theirs = kernels::clip(block(r), chunk);
+          publish(place, send(theirs.offset), theirs.count, as_size(r) * chunks.step);
         }
       },
       kNothing,
       [&](Range chunk, Place place) {
-        gather_contributions(place, as_size(rank_) * chunks.step, send(block(rank_).offset + chunk.offset));
-        fold(std::array{recv(chunk.offset)}, chunk.count, result_stores_);
+        const Range mine = kernels::clip(block(rank_), chunk);
+        gather_contributions(place, as_size(rank_) * chunks.step, send(mine.offset));
+        fold(std::array{recv(chunk.offset)}, mine.count, result_stores_);
       });
 }
 

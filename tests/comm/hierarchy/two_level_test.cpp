@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every collective on two levels, in every layout of ranks on nodes, against a naive reference.
-#include <unistd.h>
-
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/package/job.hpp"
@@ -24,21 +20,6 @@ NodeNames nodes_of(const std::string& layout) {
   for (const char node : layout) nodes.emplace_back(1, node);
   return nodes;
 }
-
-// A tuning file for the life of this object.
-class TuningFile {
- public:
-  explicit TuningFile(const std::string& text)
-      : path_(std::filesystem::temp_directory_path() / ("two_level_" + std::to_string(::getpid()))),
-        setting_("RONDO_TUNING", path_) {
-    std::ofstream(path_) << text;
-  }
-  ~TuningFile() { std::filesystem::remove(path_); }
-
- private:
-  std::string path_;
-  Setting setting_;
-};
 
 bool is_two_level(Collective collective) {
   return collective != Collective::all_to_all && collective != Collective::all_to_all_v;

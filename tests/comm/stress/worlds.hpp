@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worlds of every kind, with ranks as threads: over one mapping, or met through a store over memfds and sockets.
 #pragma once
+#include <unistd.h>
+
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -37,6 +41,21 @@ class Setting {
 
  private:
   const char* name_;
+};
+
+// A tuning file for the life of this object.
+class TuningFile {
+ public:
+  explicit TuningFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() / ("tuning_" + std::to_string(::getpid()))),
+        setting_("RONDO_TUNING", path_) {
+    std::ofstream(path_) << text;
+  }
+  ~TuningFile() { std::filesystem::remove(path_); }
+
+ private:
+  std::string path_;
+  Setting setting_;
 };
 
 using Body = std::function<void(Communicator&)>;

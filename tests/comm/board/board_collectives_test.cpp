@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every collective on the board: rings that many chunks go round in, chunks of any size, calls on each other's heels.
+#include <array>
+#include <cstring>
+
+#include "tests/comm/stress/worlds.hpp"
+#include "tests/package/job.hpp"
+#include "tests/package/step.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/pairwise.hpp"
+
+using namespace rondo;
+using namespace rondo::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::array kWorlds{1, 2, 3, 4, 5, 7, 8};
+constexpr std::array<std::size_t, 7> kCounts{0, 1, 3, 1000, 12'345, 100'000, 600'000};
+constexpr std::array kTypes{DataType::f32, DataType::f64, DataType::bf16, DataType::u8};
+constexpr std::array kOps{ReduceOp::sum, ReduceOp::average, ReduceOp::premultiplied_sum, ReduceOp::max};
+// Of the built-in values; tiny rings; chunks of which a ring holds two; results past the caches, and a window of one.
+struct Shape {
+  const char *segment_bytes, *tuning;
+};
+constexpr std::array kShapes{Shape{"", "# as built in\n"}, Shape{"65536", "chunk_bytes 4K\n"},
+                             Shape{"1048576", "flat_bytes never\n"},
+                             Shape{"", "ahead_bytes 4K\nstreaming_bytes 0\nflat_bytes_of_two 0\nflat_bytes 0\n"}};
+
+// What a call of that shape may be, as far as the collective has it.
+consumer::Step make_step(const std::vector<int>& chosen, std::uint64_t seed) {
+  consumer::Random random(seed);
+  const auto collective = static_cast<Collective>(chosen[0]);
+  const int size = kWorlds[static_cast<std::size_t>(chosen[1])];
+  consumer::Step step = consumer::draw_step(random, size, consumer::Style::untyped);
+  while (step.collective != collective) step = consumer::draw_step(random, size, consumer::Style::untyped);
+  const bool never_in_place = !step.parts.empty() || collective == Collective::all_to_all;
+  step.in_place = chosen[4] != 0 && !never_in_place;
+  step.dtype = kTypes[static_cast<std::size_t>(chosen[3])];
+  step.op = kOps[static_cast<std::size_t>(chosen[5])];
+  if (!is_supported(step.dtype, step.op)) step.op = ReduceOp::sum;
+  step.rough = false;
+  step.count = kCounts[static_cast<std::size_t>(chosen[2])];
+  const CollectiveRow& row = row_of(collective);
+  if (row.send == Extent::world || row.recv == Extent::world) step.count /= static_cast<std::size_t>(size);
+  step.offset = chosen[6] != 0 ? 3 : 0;
+  const std::size_t bound = step.count / static_cast<std::size_t>(size) + 2;
+  for (std::size_t& part : step.parts) part = random.chance(25) ? 0 : random.below(bound);
+  return step;
+}
+
+// The call three times on the heels of each other, with a short one between: what lies in the rings is still being
+// read by some when others go on.
+void run_case(Communicator& comm, const consumer::Step& step, std::uint64_t seed) {
+  std::vector<std::unique_ptr<consumer::Job>> jobs;
+  for (int turn = 0; turn < 3; ++turn) {
+    consumer::Step again = step;
+    again.seed = seed + static_cast<std::uint64_t>(turn);
+    jobs.push_back(consumer::make_job(again, comm));
+  }
+  for (const auto& job : jobs) {
+    job->start(comm);
+    std::array<int, 300> values{};
+    values.fill(comm.rank());
+    comm.all_reduce(values, ReduceOp::max);
+    if (values.back() != comm.world_size() - 1) throw std::runtime_error("the short call between");
+  }
+  for (const auto& job : jobs) job->verify(comm);
+}
+
+std::vector<std::uint32_t> bits_of_sum(int world, std::size_t count) {
+  std::vector<std::uint32_t> bits(count);
+  const auto errors = run_world(Kind::local, world, {.timeout = 60s}, [&](Communicator& comm) {
+    consumer::Step step;
+    step.collective = Collective::all_reduce;
+    step.rough = true;
+    const auto input = consumer::input_of<float>(step, comm.rank(), count);
+    std::vector<float> sum(count);
+    comm.all_reduce(std::span<const float>(input), std::span<float>(sum), ReduceOp::sum);
+    if (comm.rank() == world - 1) std::memcpy(bits.data(), sum.data(), count * sizeof(float));
+  });
+  for (const auto& error : errors) CHECK(sentence_of(error).empty());
+  return bits;
+}
+
+}  // namespace
+
+TEST_CASE("board: every collective, world, count, type, place and shape of rings") {
+  static const std::uint32_t seed = rotating_seed();
+  PairwiseCases cases(
+      {kCollectiveCount, static_cast<int>(kWorlds.size()), static_cast<int>(kCounts.size()),
+       static_cast<int>(kTypes.size()), 2, static_cast<int>(kOps.size()), 2, static_cast<int>(kShapes.size())},
+      seed);
+  for (const auto& chosen : cases.all()) {
+    const auto collective = static_cast<Collective>(chosen[0]);
+    if (collective == Collective::send || collective == Collective::recv) continue;
+    const Shape& shape = kShapes[static_cast<std::size_t>(chosen[7])];
+    const Setting by_name("RONDO_ALGORITHM", "board"), segment("RONDO_SEGMENT_BYTES", shape.segment_bytes);
+    const TuningFile tuning(shape.tuning);
+    const consumer::Step step = make_step(chosen, seed);
+    const auto errors = run_world(Kind::local, step.size, {.timeout = 60s}, [&](Communicator& comm) {
+      try {
+        run_case(comm, step, seed);
+      } catch (...) {
+        comm.abort();
+        throw;
+      }
+    });
+    for (const auto& error : errors) {
+      INFO(step.size << " ranks, " << consumer::describe(step) << ", segment " << shape.segment_bytes << ", "
+                     << shape.tuning << sentence_of(error));
+      CHECK_FALSE(error);
+    }
+  }
+}
+
+TEST_CASE("board: sums have the same bits in chunks of any size, in rings of any size") {
+  const int world = GENERATE(2, 3, 4);
+  constexpr std::size_t kCount = 70'001;
+  const auto expected = [&] {
+    const TuningFile whole("flat_bytes_of_two never\nflat_bytes never\nchunk_bytes 1G\n");
+    return bits_of_sum(world, kCount);
+  }();
+  for (const char* text : {"flat_bytes_of_two 0\n", "chunk_bytes 4K\n", "ahead_bytes 4K\nstreaming_bytes 0\n"}) {
+    const TuningFile tuning(text);
+    for (const char* segment_bytes : {"", "65536"}) {
+      const Setting segment("RONDO_SEGMENT_BYTES", segment_bytes);
+      INFO(world << " ranks, " << text << segment_bytes);
+      CHECK(bits_of_sum(world, kCount) == expected);
+    }
+  }
+}
