@@ -56,23 +56,19 @@ struct SmallFloat {
     using Signed = typename FloatOf<Word>::Signed;
     const Word bits = __builtin_bit_cast(Word, value);
     const Word magnitude = bits & 0x7fffffffu;
-    const Word halfway = ((magnitude >> kShift) & 1u) + ((1u << (kShift - 1)) - 1);
-    const Word normal = (magnitude - kRebias + halfway) >> kShift;
+    const Word odd = (magnitude >> kShift) & 1u;
+    const Word normal = (magnitude + odd + ((1u << (kShift - 1)) - 1 - kRebias)) >> kShift;
     const Float shifted = __builtin_bit_cast(Float, magnitude) + __builtin_bit_cast(float, kMagic);
     const Word subnormal = __builtin_bit_cast(Word, shifted) - kMagic;
     Word result = (Signed)magnitude < static_cast<std::int32_t>(kRebias + (1u << 23)) ? subnormal : normal;
-    // Above the largest finite value after rounding: takes in infinity and NaN.
-    constexpr std::uint32_t kTooBig = kRebias + (kOverflow << kShift) - (kInfinity ? halfway_up() : halfway_even());
-    result = (Signed)magnitude >= static_cast<std::int32_t>(kTooBig) ? Word{} + kOverflow : result;
-    const Word nan = kInfinity ? ((magnitude >> kShift) & (kMinNormal - 1)) | kNan : Word{} + kNan;
-    result = (Signed)magnitude > 0x7f800000 ? nan : result;
+    result = (Signed)result < static_cast<std::int32_t>(kOverflow) ? result : Word{} + kOverflow;  // in e4m3 NaN, too
+    if constexpr (kInfinity) result = (Signed)magnitude > 0x7f800000 ? Word{} + kNan : result;
     return result | ((bits >> (31 - kExponentBits - kMantissaBits)) & kSign);
   }
-
- private:
-  // With infinity the largest finite value is odd: its halfway point rounds up. e4m3's (448) is even: it rounds down.
-  static constexpr std::uint32_t halfway_up() { return 1u << (kShift - 1); }
-  static constexpr std::uint32_t halfway_even() { return (1u << (kShift - 1)) - 1; }
+  template <class Float>
+  [[gnu::always_inline]] static constexpr auto narrow_result(Float value) {
+    return narrow(value);
+  }
 };
 
 using Half = SmallFloat<5, 10, true>;
@@ -87,10 +83,15 @@ struct Bfloat {  // the upper half of a float
   template <class Float>
   [[gnu::always_inline]] static constexpr auto narrow(Float value) {
     using Word = typename WordOf<Float>::Type;
+    const Word quiet = __builtin_bit_cast(Word, value) | 0x400000u;
+    return value != value ? quiet >> 16 : narrow_result(value);
+  }
+  // Of what comes of widened values: a NaN's lower half is zero, so that rounding leaves it alone.
+  template <class Float>
+  [[gnu::always_inline]] static constexpr auto narrow_result(Float value) {
+    using Word = typename WordOf<Float>::Type;
     const Word bits = __builtin_bit_cast(Word, value);
-    const Word rounded = bits + (((bits >> 16) & 1u) + 0x7fffu);
-    const Word quiet = bits | 0x400000u;
-    return (value != value ? quiet : rounded) >> 16;
+    return (bits + (((bits >> 16) & 1u) + 0x7fffu)) >> 16;
   }
 };
 

@@ -4,6 +4,7 @@
 // merged with another source's copy. An output may equal an input but never overlaps one partly, so no iteration sees
 // another's store.
 #pragma once
+#include "kernels/reduce_divide.hpp"
 #include "kernels/reduce_table.hpp"
 #include "kernels/reduce_vectors.hpp"
 
@@ -12,31 +13,13 @@ namespace {
 
 constexpr std::size_t kStageBytes = 4096;  // what passes through a buffer is still in the first-level cache
 
-// ---- average: on numbers and on vectors ----
-
-template <class Value>
-[[gnu::always_inline]] inline Value divide(Value value, double divisor) {
-  if constexpr (!IsVector<Value>) {
-    if constexpr (kFloating<Value>) {
-      return value / static_cast<Value>(divisor);
-    } else {
-      return divide_whole(value, static_cast<std::int64_t>(divisor));
-    }
-  } else if constexpr (kFloating<Value>) {
-    return value / static_cast<Lane<Value>>(divisor);
-  } else {
-    for (unsigned i = 0; i < sizeof(Value) / sizeof(value[0]); ++i) value[i] = divide(value[i], divisor);
-    return value;
-  }
-}
-
 // ---- the canonical left fold ----
 
 struct Inputs {  // of a fold, from an element on
   const void* const* in;
   int count;
   std::size_t first_byte;
-  double divisor;
+  Divisor divisor;
   [[gnu::always_inline]] const Byte* at(int rank) const { return static_cast<const Byte*>(in[rank]) + first_byte; }
 };
 
@@ -56,7 +39,7 @@ template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits>
   }
   for (int u = 0; u < kUnits; ++u) {
     if constexpr (kDivide) {
-      for (int k = 0; k < E::kParts; ++k) sum[u].part[k] = divide(sum[u].part[k], inputs.divisor);
+      for (int k = 0; k < E::kParts; ++k) sum[u].part[k] = inputs.divisor.divide(sum[u].part[k]);
     }
     E::template write<kBytes>(to + at + u * kBytes, sum[u]);
   }
@@ -69,7 +52,7 @@ template <class E, class Op, bool kDivide>
   for (int rank = 1; rank < inputs.count; ++rank) {
     sum = Op::apply(sum, E::widen(load<Stored>(inputs.at(rank) + at)));
   }
-  if constexpr (kDivide) sum = divide(sum, inputs.divisor);
+  if constexpr (kDivide) sum = inputs.divisor.divide(sum);
   store<Stored>(to + at, E::narrow(sum));
 }
 
@@ -113,12 +96,12 @@ void stream(void* out, const void* in, std::size_t bytes) {
 
 // Outputs beyond one plain one: from a buffer that stays in the cache, so that no output is read or is anything
 // special.
-void fold_staged(const FoldJob& job, std::size_t element, FoldBytes fold_bytes) {
+void fold_staged(const FoldJob& job, const Divisor& divisor, std::size_t element, FoldBytes fold_bytes) {
   alignas(kVectorBytes) Byte stage[kStageBytes];
   const std::size_t total = job.count * element;
   for (std::size_t first = 0; first < total; first += kStageBytes) {
     const std::size_t bytes = total - first < kStageBytes ? total - first : kStageBytes;
-    fold_bytes(stage, {job.in, job.inputs, first, job.divisor}, bytes);
+    fold_bytes(stage, {job.in, job.inputs, first, divisor}, bytes);
     for (int k = 0; k < job.outputs; ++k) {
       Byte* to = static_cast<Byte*>(job.out[k]) + first;
       if (job.stores == Stores::streaming) {
@@ -135,18 +118,18 @@ template <class E, class Op, bool kDivide = false>
 void fold(const FoldJob& job) {
   constexpr std::size_t kElement = sizeof(typename E::Stored);
   if (kDivide && job.divisor == 1) return fold<E, Op>(job);
+  const Divisor divisor = kDivide ? Divisor::of<typename E::Value>(job.divisor) : Divisor{};
   if (job.outputs == 1 && job.stores == Stores::plain) {
-    fold_bytes<E, Op, kDivide>(static_cast<Byte*>(job.out[0]), {job.in, job.inputs, 0, job.divisor},
-                               job.count * kElement);
+    fold_bytes<E, Op, kDivide>(static_cast<Byte*>(job.out[0]), {job.in, job.inputs, 0, divisor}, job.count * kElement);
   } else {
-    fold_staged(job, kElement, fold_bytes<E, Op, kDivide>);
+    fold_staged(job, divisor, kElement, fold_bytes<E, Op, kDivide>);
   }
 }
 
 // ---- out = in * factor, out = in / divisor ----
 
 struct MultiplyFloating {
-  double factor;
+  double factor;  // a NaN is the ordinary one: see Bfloat::narrow_result
   template <class Value>
   [[gnu::always_inline]] Value operator()(Value value) const {
     if constexpr (IsVector<Value>) {
@@ -195,7 +178,7 @@ template <class E, class F>
 template <class E>
 void multiply(void* out, const void* in, std::size_t count, double factor) {
   if constexpr (kFloating<typename E::Value>) {
-    map<E>(out, in, count, MultiplyFloating{factor});
+    map<E>(out, in, count, MultiplyFloating{factor != factor ? __builtin_nan("") : factor});
   } else if (is_whole(factor)) {
     using Unsigned = Plain<typename BitsOf<typename E::Value>::Type>;
     map<Unsigned>(out, in, count, MultiplyWhole{static_cast<std::uint64_t>(static_cast<std::int64_t>(factor))});

@@ -116,12 +116,12 @@ struct Small {
   }
   template <int kBytes>
   [[gnu::always_inline]] static void write(Byte* to, const Parts<Vector<float, kBytes>, kParts>& values) {
-    auto words = Format::narrow(values.part[0]);
-    for (int k = 1; k < kParts; ++k) words |= Format::narrow(values.part[k]) << (kBits * k);
+    auto words = Format::narrow_result(values.part[0]);
+    for (int k = 1; k < kParts; ++k) words |= Format::narrow_result(values.part[k]) << (kBits * k);
     store(to, words);
   }
   [[gnu::always_inline]] static float widen(Bits bits) { return Format::widen(std::uint32_t{bits}); }
-  [[gnu::always_inline]] static Bits narrow(float value) { return static_cast<Bits>(Format::narrow(value)); }
+  [[gnu::always_inline]] static Bits narrow(float value) { return static_cast<Bits>(Format::narrow_result(value)); }
 };
 
 using Bf16 = Small<std::uint16_t, Bfloat>;

@@ -2,9 +2,7 @@
 // Every dtype and operator, every instruction set the processor has, against one element at a time in plain C++.
 #include "kernels/reduce.hpp"
 
-#include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -96,7 +94,13 @@ constexpr std::size_t kCounts[] = {0, 1, 7, 8, 9, 511, 512, 513, 1500};
 
 template <class V>
 V divided(V value, int ranks) {
-  return static_cast<V>(value / static_cast<V>(ranks));
+  if constexpr (std::is_same_v<V, std::uint64_t>) {
+    return value / static_cast<V>(ranks);
+  } else if constexpr (std::is_integral_v<V>) {
+    return static_cast<V>(std::int64_t{value} / ranks);
+  } else {
+    return value / static_cast<V>(ranks);
+  }
 }
 
 }  // namespace
@@ -219,22 +223,25 @@ TEST_CASE("integers scale with truncation toward zero and stay in range") {
   CHECK(limited == 0);
 }
 
-TEST_CASE("speed of combine in cache", "[.timing]") {
-  constexpr std::size_t kBytes = 64 * 1024;
-  std::vector<unsigned char> a(kBytes, 1), b(kBytes, 2), out(kBytes);
-  for (const auto* table : tables()) {
-    for (const auto& row : table->rows) {
-      for (const ReduceOp::Kind op : {ReduceOp::sum, ReduceOp::min}) {
-        const std::size_t count = kBytes / rondo::size_of(row.dtype);
-        double best = 1e9;
-        for (int repeat = 0; repeat < 20; ++repeat) {
-          const auto start = std::chrono::steady_clock::now();
-          for (int i = 0; i < 20; ++i) fold_pair(row.fold[op], a.data(), a.data(), b.data(), count);
-          best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 20);
-        }
-        std::printf("%s %s %.1f GB/s\n", rondo::name_of(row.dtype).data(), rondo::name_of(op).data(),
-                    static_cast<double>(kBytes) / best / 1e9);
-      }
+// Every divisor up to 300 ranks, and every byte, or numbers about the places where a quotient changes.
+TEMPLATE_TEST_CASE("average divides integers exactly, truncating toward zero", "", std::int8_t, std::uint8_t,
+                   std::int32_t, std::uint32_t, std::int64_t, std::uint64_t) {
+  using T = TestType;
+  using Limits = std::numeric_limits<T>;
+  std::mt19937_64 random(11);
+  for (int ranks = 1; ranks <= 300; ++ranks) {
+    std::vector<T> in = {0, 1, Limits::max(), Limits::min(), static_cast<T>(Limits::max() - 1), T(Limits::min() + 1)};
+    for (int i = 0; i < 256; ++i) {
+      const T multiple = static_cast<T>(static_cast<T>(random()) / ranks * ranks);
+      in.insert(in.end(), {static_cast<T>(i), multiple, static_cast<T>(multiple - 1), static_cast<T>(multiple + 1)});
+    }
+    for (const auto* table : tables()) {
+      std::vector<T> out(in.size());
+      table->rows[static_cast<int>(rondo::data_type_of<T>)].divide(out.data(), in.data(), in.size(), ranks);
+      int wrong = 0;
+      for (std::size_t i = 0; i < in.size(); ++i) wrong += out[i] != divided(in[i], ranks);
+      INFO(table->name << " by " << ranks);
+      CHECK(wrong == 0);
     }
   }
 }
