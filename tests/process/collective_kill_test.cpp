@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kill -9 of any rank in the middle of any collective, over any transport.
+// kill -9 of any rank in the middle of any collective, over any transport, on one node and on two.
 #include <rondo/collective.hpp>
 
 #include "tests/process/host.hpp"
@@ -12,11 +12,16 @@ using namespace rondo::test;
 using namespace std::chrono_literals;
 
 constexpr int kRanks = 4;
+struct Where {
+  const char *transport, *node;  // the shell knows the node from the rank
+};
+constexpr Where kWhere[] = {{"shm", ""}, {"tcp", ""}, {"", "node$((RANK / 2))"}, {"", "node$((RANK > 0))"}};
 
-void kill_one(const std::string& collective, int victim, const std::string& transport) {
-  CAPTURE(collective, victim, transport);
-  Running job(rondorun({"--nproc-per-node", std::to_string(kRanks), tool("looper"), collective}),
-              {.environment = {"RONDO_TRANSPORT=" + transport}});
+void kill_one(const std::string& collective, int victim, const Where& where) {
+  CAPTURE(collective, victim, where.transport, where.node);
+  const std::string command = "exec " + tool("looper") + " " + collective + " " + where.node;
+  Running job(rondorun({"--nproc-per-node", std::to_string(kRanks), "sh", "-c", command}),
+              {.environment = {"RONDO_TRANSPORT=" + std::string(where.transport)}});
   std::vector<std::string> pids(kRanks);
   for (const auto& line : job.lines("joined ", kRanks)) {
     const auto space = line.find(' ');
@@ -41,8 +46,9 @@ void kill_one(const std::string& collective, int victim, const std::string& tran
 
 TEST_CASE("kill -9 of a rank in any collective: every other rank names it within 100 ms") {
   const auto& table = rondo::collective_table();
-  PairwiseCases cases({rondo::kCollectiveCount, kRanks, 2}, rotating_seed());
+  PairwiseCases cases({rondo::kCollectiveCount, kRanks, std::size(kWhere)}, rotating_seed());
   for (const auto& chosen : cases.all()) {
-    kill_one(std::string(table[static_cast<std::size_t>(chosen[0])].name), chosen[1], chosen[2] == 0 ? "shm" : "tcp");
+    kill_one(std::string(table[static_cast<std::size_t>(chosen[0])].name), chosen[1],
+             kWhere[static_cast<std::size_t>(chosen[2])]);
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a job that calls one collective for ever: looper COLLECTIVE. Says when it has joined, and what ended it.
+// A rank of a job that calls one collective for ever: looper COLLECTIVE [NODE]. Says when it has joined, and what ended
+// it. Ranks that give the same NODE share memory.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -45,9 +46,10 @@ void loop(rondo::Communicator& comm, rondo::Collective collective) {
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int count, char** argv) {
   try {
-    auto comm = rondo::Communicator::from_environment({.timeout = std::chrono::seconds(20)});
+    auto comm =
+        rondo::Communicator::from_environment({.timeout = std::chrono::seconds(20), .node = count > 2 ? argv[2] : ""});
     comm.barrier();
     say(fmt::format("joined {} {}", comm.rank(), ::getpid()));
     for (const auto& row : rondo::collective_table()) {
