@@ -82,6 +82,8 @@ constexpr TuningField kFields[] = {
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},
     {"two_level_chunk_bytes", &Tuning::two_level_chunk_bytes, 4 * K, 1024 * M,
      "several nodes: that a node works on at a time", kOnSeveralNodes},
+    {"two_level_reduce_bytes", &Tuning::two_level_reduce_bytes, 0, kNever,
+     "several nodes: reductions to one rank from here on cross once", kOnSeveralNodes},
     {"two_level_gather_bytes", &Tuning::two_level_gather_bytes, 0, kNever,
      "several nodes: gathers and scatters up to here cross as one message a node", kOnSeveralNodes},
 };

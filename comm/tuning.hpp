@@ -25,8 +25,9 @@ struct Tuning {
   std::uint64_t direct_bytes = 32 << 10;
   std::uint64_t single_copy_bytes = UINT64_MAX;
   // Ranks on several nodes.
-  std::uint64_t two_level_leader_bytes = 16 << 10;
-  std::uint64_t two_level_chunk_bytes = 2 << 20;
+  std::uint64_t two_level_leader_bytes = 256 << 10;
+  std::uint64_t two_level_chunk_bytes = 256 << 10;
+  std::uint64_t two_level_reduce_bytes = 64 << 10;
   std::uint64_t two_level_gather_bytes = 64 << 10;
   // Sockets.
   std::uint64_t stripe_bytes = 1 << 20;

@@ -31,8 +31,15 @@ bool TwoLevel::takes(const Call& call, Determinism determinism, std::string_view
   if (row_of(call.collective).reduces && determinism == Determinism::reproducible) return false;
   if (!wanted.empty()) return wanted == kTwoLevel.name;
   const CallShape shape = shape_of(call, team_.size());
+  if (shape.pattern == Pattern::reduce) return shape.bytes >= tuning_.two_level_reduce_bytes;
   const bool collects = shape.pattern == Pattern::gather || shape.pattern == Pattern::scatter;
   return !collects || shape.bytes <= tuning_.two_level_gather_bytes;
+}
+
+// With many nodes a chunk grows rather than that its messages become too short to be worth their headers.
+std::size_t TwoLevel::piece_of_chunk(std::size_t pieces) const {
+  constexpr std::size_t kMost = 16;
+  return std::max<std::size_t>(tuning_.two_level_chunk_bytes / std::min(pieces, kMost) / element_, 1);
 }
 
 void TwoLevel::run(const Call& call, const Signature& signature, std::chrono::milliseconds timeout) {
@@ -85,7 +92,7 @@ void TwoLevel::barrier() {
 
 void TwoLevel::broadcast() {
   find_gates();
-  const std::size_t step = std::max<std::size_t>(tuning_.two_level_chunk_bytes / element_, 1);
+  const std::size_t step = piece_of_chunk(1);
   for (const Range chunk : kernels::Rounds(call_.count, step)) {
     if (is_gate()) {
       turn_to(gates_, send(chunk.offset), recv(chunk.offset));
@@ -102,7 +109,7 @@ void TwoLevel::broadcast() {
 // A node's sum waits in scratch, which is what its gate sends from: two halves, so that one may still be on its way.
 void TwoLevel::reduce() {
   find_gates();
-  const std::size_t step = std::max<std::size_t>(tuning_.two_level_chunk_bytes / element_, 1);
+  const std::size_t step = piece_of_chunk(1);
   const bool at_root = team_.rank() == call_.root;
   std::byte* sums = is_gate() && !at_root ? scratch(2 * std::min(step, call_.count)) : nullptr;
   bool second = false;

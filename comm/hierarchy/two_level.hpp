@@ -80,6 +80,8 @@ class TwoLevel {
   // The row of the algorithm table that fits a message of so many bytes, among one rank of each node.
   void run_row(kernels::Pattern pattern, std::size_t bytes, int root, std::size_t count);
   std::byte* scratch(std::size_t elements);
+  // Elements of one of so many messages into which a chunk is cut.
+  std::size_t piece_of_chunk(std::size_t pieces) const;
 
   Range block(int rank) const;  // of the larger buffer
   std::size_t longest_block() const;

@@ -30,9 +30,9 @@ void TwoLevel::all_reduce_by_leaders() {
 void TwoLevel::all_reduce_in_parts() {
   const FifoShape shape = team_.segment().shape();
   const std::size_t lag = shape.slots >= 3 ? 1 : 0;  // turns between the stages of a chunk
-  const std::size_t piece = (lag != 0 ? shape.slots / 3 : shape.slices_per_chunk()) * shape.slice_bytes / element_;
+  const std::size_t room = (lag != 0 ? shape.slots / 3 : shape.slices_per_chunk()) * shape.slice_bytes / element_;
   const std::size_t pieces = static_cast<std::size_t>(nodes_.least) * static_cast<std::size_t>(nodes_.count());
-  const std::size_t step = std::min(piece * pieces, std::max(tuning_.two_level_chunk_bytes / element_, pieces));
+  const std::size_t step = pieces * std::min(room, piece_of_chunk(pieces));
   const std::size_t chunks = (call_.count + step - 1) / step;
   const auto chunk = [&](std::size_t k) { return Range{k * step, std::min(step, call_.count - k * step)}; };
   turn_to(peers_, nullptr, recv(0));

@@ -16,7 +16,7 @@ using kernels::output;
 void TwoLevel::all_gather() {
   const std::size_t longest = longest_block();
   turn_to({}, send(0), recv(0));
-  const std::size_t step = links_.chunk_capacity();
+  const std::size_t step = std::min(links_.chunk_capacity(), piece_of_chunk(static_cast<std::size_t>(team_.size())));
   const auto round = [&](std::size_t offset) { return Range{offset, std::min(step, longest - offset)}; };
   moves_.clear();
   send_block(round(0));
@@ -78,8 +78,8 @@ void TwoLevel::set_blocks(int node, std::size_t first, Range round) {
 // the rank whose block it is, which adds up what the nodes have. Scratch has two halves, as in reduce().
 void TwoLevel::reduce_scatter() {
   turn_to({}, nullptr, recv(0));
-  const std::size_t wanted = tuning_.two_level_chunk_bytes / element_ / static_cast<std::size_t>(team_.size());
-  const std::size_t step = std::min({links_.chunk_capacity(), std::max<std::size_t>(wanted, 1), call_.count});
+  const std::size_t piece = piece_of_chunk(static_cast<std::size_t>(team_.size()));
+  const std::size_t step = std::min({links_.chunk_capacity(), piece, call_.count});
   const std::size_t half = sums_per_chunk() * step;
   std::byte* const base = scratch(2 * half);
   std::size_t start = 0;
