@@ -8,11 +8,12 @@ from xml.sax.saxutils import escape
 from comparison import results, tables
 
 PANEL = (300, 240)  # width and height of the axes
-MARGIN = (64, 72, 24, 72)  # left, top, between panels, bottom
+MARGIN = (64, 72, 40, 72)  # left, top, between panels, bottom
 NAMES = {"rondo": "Rondo", "rondo-windows": "Rondo, windows", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo"}
 DRAWN = list(NAMES)
 LIGHT = {"rondo": "#cf222e", "openmpi": "#0969da", "mpich": "#1a7f37", "gloo": "#9a6700"}
 DARK = {"rondo": "#ff7b72", "openmpi": "#58a6ff", "mpich": "#3fb950", "gloo": "#d29922"}
+MOST_MARKS = 7  # on the horizontal axis
 LEAST_WIDTH = 600  # the legend's
 
 
@@ -84,7 +85,7 @@ def panel(left, title, lines, x_range, y_range, with_y):
         parts.append('<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>' % (left, left + width, y.at(mark), y.at(mark)))
         if with_y:
             parts.append('<text x="%d" y="%.1f" text-anchor="end">%s</text>' % (left - 6, y.at(mark) + 4, tick_text(mark)))
-    for mark in x.marks()[::max(1, len(x.marks()) // 6)]:
+    for mark in x.marks()[::-(-len(x.marks()) // MOST_MARKS)]:
         parts.append('<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>' % (x.at(mark), x.at(mark), top, top + height))
         parts.append('<text x="%.1f" y="%d" text-anchor="middle">%s</text>' % (x.at(mark), top + height + 16, size_mark(mark)))
     parts.append('<text x="%d" y="%d" text-anchor="middle">bytes of a rank\'s larger buffer</text>' %
