@@ -26,6 +26,28 @@ std::vector<std::size_t> huge_permutation(std::size_t count, std::mt19937& engin
   return order;
 }
 
+void check_rank(int rank, int world_size) {
+  if (rank >= 0 && rank < world_size) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("DistributedSampler: rank {} is outside a world of {}; pass the communicator's rank() and "
+                          "world_size()",
+                          rank, world_size));
+}
+
+std::size_t share(std::size_t samples, std::size_t rank, std::size_t world_size, Tail tail) {
+  const std::size_t whole = samples / world_size;
+  const std::size_t rest = samples % world_size;
+  switch (tail) {
+    case Tail::pad:
+      return whole + (rest != 0);
+    case Tail::drop:
+      return whole;
+    case Tail::exact:
+      return whole + (rank < rest);
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::vector<std::size_t> random_permutation(std::size_t count, std::uint64_t seed) {
@@ -39,38 +61,35 @@ std::vector<std::size_t> random_permutation(std::size_t count, std::uint64_t see
 
 DistributedSampler::DistributedSampler(std::size_t sample_count, int rank, int world_size, SamplerOptions options)
     : sample_count_(sample_count), options_(options) {
-  if (rank < 0 || rank >= world_size) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("DistributedSampler: rank {} is outside a world of {}; pass the communicator's rank() and "
-                            "world_size()",
-                            rank, world_size));
-  }
+  check_rank(rank, world_size);
   rank_ = static_cast<std::size_t>(rank);
   world_size_ = static_cast<std::size_t>(world_size);
 }
 
-std::size_t DistributedSampler::size() const {
-  const std::size_t whole = sample_count_ / world_size_;
-  const std::size_t rest = sample_count_ % world_size_;
-  switch (options_.tail) {
-    case Tail::pad:
-      return whole + (rest != 0);
-    case Tail::drop:
-      return whole;
-    case Tail::exact:
-      return whole + (rank_ < rest);
-  }
-  return 0;
-}
+std::size_t DistributedSampler::size() const { return share(sample_count_, rank_, world_size_, options_.tail); }
 
 std::vector<std::size_t> DistributedSampler::indices() const {
-  std::vector<std::size_t> order;
-  if (options_.shuffle) order = random_permutation(sample_count_, options_.seed + epoch_);
-  std::vector<std::size_t> mine(size());
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    const std::size_t position = (rank_ + i * world_size_) % sample_count_;  // padding starts over
-    mine[i] = options_.shuffle ? order[position] : position;
+  std::vector<std::size_t> order(sample_count_);
+  if (options_.shuffle) {
+    order = random_permutation(sample_count_, options_.seed + epoch_);
+  } else {
+    std::iota(order.begin(), order.end(), std::size_t{0});
   }
+  return deal(order, static_cast<int>(rank_), static_cast<int>(world_size_), options_.tail);
+}
+
+std::vector<std::size_t> DistributedSampler::next_epoch() {
+  std::vector<std::size_t> mine = indices();
+  ++epoch_;
+  return mine;
+}
+
+std::vector<std::size_t> deal(std::span<const std::size_t> order, int rank, int world_size, Tail tail) {
+  check_rank(rank, world_size);
+  const auto first = static_cast<std::size_t>(rank), stride = static_cast<std::size_t>(world_size);
+  std::vector<std::size_t> mine(share(order.size(), first, stride, tail));
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    mine[i] = order[(first + i * stride) % order.size()];  // pads from the start
   return mine;
 }
 

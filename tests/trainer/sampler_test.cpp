@@ -2,6 +2,8 @@
 #include <rondo/trainer/sampler.hpp>
 
 #include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include <rondo/error.hpp>
@@ -100,6 +102,42 @@ TEST_CASE("the ranks' lists are those of PyTorch's DistributedSampler") {
     pads.set_epoch(1);
     CHECK(pads.indices() == Indices{few[static_cast<std::size_t>(rank)]});
   }
+}
+
+// data/make_sampler_lists.py has made them.
+TEST_CASE("lists of ten kinds, shuffled or not, padded or dropped, are PyTorch's") {
+  std::ifstream in(RONDO_TRAINER_DATA "/sampler_lists.json");
+  REQUIRE(in);
+  const auto rows = nlohmann::json::parse(in);
+  CHECK(rows.size() == 36);
+  for (const auto& row : rows) {
+    for (int rank = 0; rank < row["world_size"]; ++rank) {
+      DistributedSampler sampler(
+          row["samples"], rank, row["world_size"],
+          {.shuffle = row["shuffle"], .seed = row["seed"], .tail = row["drop_last"] ? Tail::drop : Tail::pad});
+      sampler.set_epoch(row["epoch"]);
+      INFO(row["samples"] << " samples, rank " << rank << " of " << row["world_size"] << ", seed " << row["seed"]);
+      CHECK(sampler.indices() == row["ranks"][static_cast<std::size_t>(rank)].get<Indices>());
+    }
+  }
+}
+
+TEST_CASE("next_epoch goes through the epochs by itself") {
+  DistributedSampler by_itself(50, 1, 3, {.seed = 9}), by_hand = by_itself;
+  by_itself.set_epoch(4);
+  for (std::uint64_t epoch = 4; epoch < 8; ++epoch) {
+    by_hand.set_epoch(epoch);
+    CHECK(by_itself.next_epoch() == by_hand.indices());
+  }
+}
+
+TEST_CASE("an order of one's own is dealt out like the sampler's") {
+  const Indices order = {7, 7, 3, 9, 1};
+  CHECK(rondo::trainer::deal(order, 0, 2) == Indices{7, 3, 1});
+  CHECK(rondo::trainer::deal(order, 1, 2) == Indices{7, 9, 7});
+  CHECK(rondo::trainer::deal(order, 1, 2, Tail::exact) == Indices{7, 9});
+  CHECK(rondo::trainer::deal(order, 0, 2, Tail::drop) == Indices{7, 3});
+  CHECK_THROWS_AS(rondo::trainer::deal(order, 2, 2), rondo::Error);
 }
 
 TEST_CASE("set_epoch gives another shuffle, which seed + epoch decides") {

@@ -49,7 +49,7 @@ inline const std::vector<Library>& libraries() {
        {"kernels/cuda/declarations.hpp", "kernels/cuda/libcudart.cpp", "kernels/device/", "tests/kernels/cuda/"}},
       {"fmt/", {"comm/", "rendezvous/", "runtime/", "trainer/", "tools/", "bench/", "examples/", "tests/"}},
       {"google/protobuf/", {"rendezvous/", "tests/"}},
-      {"nlohmann/", {"tools/", "bench/", "tests/"}},
+      {"nlohmann/", {"trainer/", "tools/", "bench/", "tests/"}},
       {"openssl/", {"rendezvous/", "tests/"}},
       {"spdlog/", {"comm/base/log.cpp"}},
   };

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <rondo/export.hpp>
@@ -28,9 +29,10 @@ class RONDO_API DistributedSampler {
   // Error(invalid_argument) unless 0 <= rank < world_size.
   DistributedSampler(std::size_t sample_count, int rank, int world_size, SamplerOptions options = {});
 
-  void set_epoch(std::uint64_t epoch) { epoch_ = epoch; }  // before each epoch, or all see the same shuffle
-  std::size_t size() const;                                // samples of this rank per epoch
-  std::vector<std::size_t> indices() const;                // of this rank in this epoch
+  void set_epoch(std::uint64_t epoch) { epoch_ = epoch; }
+  std::size_t size() const;                  // samples of this rank per epoch
+  std::vector<std::size_t> indices() const;  // of this rank in this epoch; the same until set_epoch()
+  std::vector<std::size_t> next_epoch();     // indices(), and the next call gives the next epoch's: nothing to forget
 
  private:
   std::size_t sample_count_;
@@ -39,6 +41,10 @@ class RONDO_API DistributedSampler {
   SamplerOptions options_;
   std::uint64_t epoch_ = 0;
 };
+
+// The same dealing for an order of one's own (weighted, by length, of a part of the samples), equal on every rank.
+RONDO_API std::vector<std::size_t> deal(std::span<const std::size_t> order, int rank, int world_size,
+                                        Tail tail = Tail::pad);
 
 // torch.randperm(count) of a CPU generator with this seed: Mersenne Twister, modulo, swap with a later one.
 RONDO_API std::vector<std::size_t> random_permutation(std::size_t count, std::uint64_t seed);

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drift check, statistics and timeline.
+#include <unistd.h>
+#include <rondo/trainer/drift.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include <rondo/device.hpp>
+#include <rondo/trainer/gradient_synchronizer.hpp>
+#include <rondo/trainer/timeline.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/trainer/worlds.hpp"
+
+namespace {
+
+using rondo::Communicator;
+using rondo::test::each_rank;
+using rondo::test::no_errors;
+using rondo::trainer::DriftCheck;
+using rondo::trainer::Parameter;
+
+void expect(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+}  // namespace
+
+TEST_CASE("one flipped bit anywhere is found, at the next check, with the tensor and the rank") {
+  for (const std::size_t at : {0U, 31U, 32U, 100U, 402U}) {
+    const auto errors = each_rank(3, [at](Communicator& comm) {
+      std::vector<std::uint8_t> first(10), second(403, 7), third(10);
+      const std::vector<Parameter> all = {{"first", first.data(), nullptr, 10, rondo::DataType::u8, {}},
+                                          {"second", second.data(), nullptr, 403, rondo::DataType::u8, {}},
+                                          {"third", third.data(), nullptr, 10, rondo::DataType::u8, {}}};
+      DriftCheck drift(comm, 3);
+      for (int step = 1; step <= 6; ++step) {
+        if (step == 4 && comm.rank() == 2) second[at] = static_cast<std::uint8_t>(second[at] ^ 16U), third[0] = 1;
+        if (step == 6) comm.barrier();  // so far nobody has thrown
+        drift.after_step(all);
+      }
+    });
+    for (const std::string& error : errors) {
+      INFO(error);
+      CHECK(error.find("after 6 steps 'second' has other bits on the ranks 2 than on rank 0") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("equal replicas pass the drift check; values in device memory are hashed too") {
+  CHECK(each_rank(2, [](Communicator& comm) {
+          std::vector<double> values(1000, 0.1);
+          DriftCheck(comm, 1).after_step(std::vector<Parameter>{rondo::trainer::parameter("p", std::span(values))});
+        }) == no_errors(2));
+  const auto errors = rondo::test::run_ranks(
+      2, {.device = rondo::Device::sim(), .timeout = rondo::test::kDeadline}, [](Communicator& comm) {
+        rondo::DeviceArray<float> same(comm.device(), std::vector<float>(70, 2.0F));
+        rondo::DeviceArray<float> other(comm.device(), std::vector<float>(70, static_cast<float>(comm.rank())));
+        DriftCheck drift(comm, 1);
+        drift.check(std::vector<Parameter>{rondo::trainer::parameter("same", same.span())});
+        drift.check(std::vector<Parameter>{rondo::trainer::parameter("same", same.span()),
+                                           rondo::trainer::parameter("other", other.span())});
+      });
+  for (const auto& error : errors) CHECK(rondo::test::sentence_of(error).find("'other'") != std::string::npos);
+}
+
+TEST_CASE("a step's parts follow one another, and buckets count every byte") {
+  const auto path = std::filesystem::temp_directory_path() / ("rondo-timeline-" + std::to_string(::getpid()));
+  const auto errors = each_rank(2, [&](Communicator& comm) {
+    std::vector<float> a(3000, 1.0F), b(2000, 1.0F);
+    rondo::trainer::GradientSynchronizer synchronizer(
+        comm, {{"a", nullptr, a.data(), a.size()}, {"b", nullptr, b.data(), b.size()}},
+        {.first_bucket_bytes = 4000, .bucket_bytes = 8000});
+    rondo::trainer::Timeline timeline;
+    for (int step = 0; step < 3; ++step) {
+      synchronizer.begin_forward();
+      synchronizer.begin_backward();
+      synchronizer.ready(1);
+      synchronizer.ready(0);
+      synchronizer.finish();
+      const auto& record = synchronizer.last_step();
+      timeline.add(record);
+      expect(record.step == static_cast<std::size_t>(step), "step");
+      expect(record.forward <= record.backward && record.backward <= record.finish && record.finish <= record.end,
+             "order");
+      expect(record.buckets.size() == 4, "buckets");
+      expect(record.bytes() >= 5000 * sizeof(float) && record.bytes() < 5100 * sizeof(float), "bytes");
+      for (const auto& bucket : record.buckets)
+        expect(record.backward <= bucket.submitted && bucket.submitted <= bucket.finished &&
+                   bucket.started < bucket.finished && bucket.finished <= record.end,
+               "a bucket outside its step");
+    }
+    const auto& sums = synchronizer.statistics();
+    expect(sums.steps == 3 && sums.buckets == 12 && sums.bytes > 3 * 5000 * sizeof(float), "sums");
+    expect(sums.communication_seconds > 0 && sums.exposed_seconds > 0, "times");
+    timeline.write(comm, path);
+    const auto alone = nlohmann::json::parse(timeline.json(comm.rank()));
+    expect(alone["traceEvents"].size() == 3 + 3 * (3 + 4), "events");
+  });
+  CHECK(errors == no_errors(2));
+  // What Perfetto asks of a file: an object with traceEvents, each with ph, pid, tid, name, and times in microseconds.
+  std::ifstream in(path);
+  const auto trace = nlohmann::json::parse(in);
+  std::filesystem::remove(path);
+  std::size_t buckets = 0;
+  for (const auto& event : trace["traceEvents"]) {
+    CHECK((event["pid"] == 0 || event["pid"] == 1));
+    CHECK((event["ph"] == "X" || event["ph"] == "M"));
+    if (event["ph"] == "M") continue;
+    CHECK(event["ts"].get<double>() > -1e9);
+    CHECK(event["dur"].get<double>() >= 0);
+    buckets += event["name"].get<std::string>().starts_with("bucket");
+  }
+  CHECK(buckets == 2 * 3 * 4);
+}
+
+TEST_CASE("a timeline that cannot be written is everybody's error") {
+  for (const std::string& error :
+       each_rank(2, [](Communicator& comm) { rondo::trainer::Timeline().write(comm, "/nowhere/at/all.json"); }))
+    CHECK(error.find("cannot open /nowhere/at/all.json") != std::string::npos);
+}

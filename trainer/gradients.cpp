@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rondo/trainer/gradients.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace rondo::trainer {
+namespace {
+
+template <class Visit>
+void for_gradient(const Parameter& p, Visit&& visit) {
+  const auto as = [&](auto* typed) { visit(std::span(typed, p.count)); };
+  switch (p.dtype) {
+    case DataType::f32:
+      return as(static_cast<float*>(p.gradient));
+    case DataType::f64:
+      return as(static_cast<double*>(p.gradient));
+    case DataType::f16:
+      return as(static_cast<float16*>(p.gradient));
+    case DataType::bf16:
+      return as(static_cast<bfloat16*>(p.gradient));
+    default:
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("the gradient of '{}' is {}; f64, f32, f16 and bf16 can be scaled", p.name, name_of(p.dtype)));
+  }
+}
+
+template <class T>
+double number(T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<double>(value);
+  } else {
+    return static_cast<double>(static_cast<float>(value));
+  }
+}
+template <class T>
+T stored(double value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    return T(static_cast<float>(value));
+  }
+}
+
+// The sum of squares tells whether anything was not finite; an overflow of doubles takes gradients beyond 1e150.
+double scale_all(std::span<const Parameter> parameters, double factor) {
+  double squares = 0;
+  for (const Parameter& p : parameters) {
+    for_gradient(p, [&]<class T>(std::span<T> gradient) {
+      for (T& element : gradient) {
+        const double before = number(element);
+        squares += before * before;
+        element = stored<T>(before * factor);
+      }
+    });
+  }
+  return squares;
+}
+
+}  // namespace
+
+double gradient_norm(std::span<const Parameter> parameters) {
+  double squares = 0;
+  for (const Parameter& p : parameters) {
+    for_gradient(p, [&]<class T>(std::span<T> gradient) {
+      for (const T element : gradient) squares += number(element) * number(element);
+    });
+  }
+  return std::sqrt(squares);
+}
+
+double clip_gradients(std::span<const Parameter> parameters, double maximum) {
+  const double norm = gradient_norm(parameters);
+  if (std::isfinite(norm) && norm > maximum) scale_all(parameters, maximum / norm);
+  return norm;
+}
+
+LossScaler::LossScaler(ScalerOptions options) : options_(options), scale_(options.scale) {}
+
+void LossScaler::restore(double scale, std::size_t good_steps) {
+  scale_ = scale;
+  good_steps_ = good_steps;
+}
+
+bool LossScaler::unscale(std::span<const Parameter> parameters, Communicator* communicator) {
+  bool finite = std::isfinite(scale_all(parameters, 1 / scale_));
+  if (communicator != nullptr) {
+    const std::byte mine{finite};
+    const auto all = communicator->all_gather_bytes(std::span(&mine, 1));
+    finite = std::all_of(all.begin(), all.end(), [](const auto& one) { return one.front() != std::byte{0}; });
+  }
+  if (!finite) {
+    ++skipped_;
+    good_steps_ = 0;
+    scale_ = std::max(options_.minimum, scale_ * options_.backoff);
+  } else if (++good_steps_ == options_.interval) {
+    good_steps_ = 0;
+    scale_ = std::min(options_.maximum, scale_ * options_.growth);
+  }
+  return finite;
+}
+
+}  // namespace rondo::trainer

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Are the replicas still the same bits? Asked every so many steps; a difference is an error that names the tensor.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include <rondo/trainer/parameter.hpp>
+
+namespace rondo::trainer {
+
+class RONDO_API DriftCheck {
+ public:
+  // `communicator` outlives it. every: steps from one check to the next.
+  DriftCheck(Communicator& communicator, std::size_t every) : communicator_(communicator), every_(every) {}
+
+  // Collective; once per step, after the optimizer. Hashes all values, on a device too, and exchanges 8 bytes.
+  // Error(mismatch), on every rank, naming the first tensor that differs and the ranks that hold other bits than rank
+  // 0.
+  void after_step(std::span<const Parameter> parameters);
+  void check(std::span<const Parameter> parameters);  // now
+
+ private:
+  Communicator& communicator_;
+  std::size_t every_;
+  std::size_t steps_ = 0;
+};
+
+// Of the values' bytes; not cryptographic. Copied to the host first where they are on a device.
+RONDO_API std::uint64_t hash_values(const Parameter& parameter, Device device = {});
+
+}  // namespace rondo::trainer

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is done with averaged gradients before the optimizer: clipping by the global norm, and dynamic loss scaling for
+// gradients of 16 bits. In the memory of the CPU. All ranks hold the same bits after finish(), so they decide the same
+// without asking; gradients that are not averaged (sharded ones) need the communicator.
+#pragma once
+#include <span>
+
+#include <rondo/trainer/parameter.hpp>
+
+namespace rondo::trainer {
+
+// The square root of the sum of all squares, summed in double; unused parameters' gradients count too.
+RONDO_API double gradient_norm(std::span<const Parameter> parameters);
+
+// Scales all gradients so that their norm is at most `maximum`; returns the norm they had. Norms that are not finite
+// leave them alone.
+RONDO_API double clip_gradients(std::span<const Parameter> parameters, double maximum);
+
+struct ScalerOptions {
+  double scale = 65536;
+  double growth = 2;     // after `interval` good steps in a row
+  double backoff = 0.5;  // after a step with an infinity or a NaN
+  std::size_t interval = 2000;
+  double minimum = 1, maximum = 16777216;
+};
+
+// loss * scaler.scale() is differentiated; after finish(): if (scaler.unscale(parameters)) optimizer.step();
+class RONDO_API LossScaler {
+ public:
+  explicit LossScaler(ScalerOptions options = {});
+  double scale() const { return scale_; }
+  // Divides all gradients by the scale and says whether all were finite; chooses the next scale. An infinity or a NaN
+  // of one rank is in everybody's average, so that all ranks skip the same steps. With a communicator it is collective:
+  // true when gradients of all ranks were finite.
+  bool unscale(std::span<const Parameter> parameters, Communicator* communicator = nullptr);
+  std::size_t skipped() const { return skipped_; }
+  // For checkpoints.
+  std::size_t good_steps() const { return good_steps_; }
+  void restore(double scale, std::size_t good_steps);
+
+ private:
+  ScalerOptions options_;
+  double scale_;
+  std::size_t good_steps_ = 0, skipped_ = 0;
+};
+
+}  // namespace rondo::trainer

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// ZeRO stage 1: each rank keeps the optimizer's state of its share of the parameters alone, updates that share, and
+// sends the values to the others. In the memory of the CPU.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <rondo/trainer/parameter.hpp>
+
+namespace rondo::trainer {
+
+// Elements [first, first + count) of a parameter, and their state: `states` arrays of `count` elements of the
+// parameter's dtype, zero at first, this rank's alone.
+struct Shard {
+  std::size_t parameter = 0;
+  std::size_t first = 0, count = 0;
+  DataType dtype = DataType::f32;
+  void* values = nullptr;
+  const void* gradient = nullptr;
+  std::vector<std::byte*> states{};
+
+  template <class T>
+  std::span<T> value_span() const {
+    return {static_cast<T*>(values), count};
+  }
+  template <class T>
+  std::span<const T> gradient_span() const {
+    return {static_cast<const T*>(gradient), count};
+  }
+  template <class T>
+  std::span<T> state(std::size_t index) const {
+    return {reinterpret_cast<T*>(states[index]), count};
+  }
+};
+
+class RONDO_API ShardedOptimizer {
+ public:
+  // Collective. Every rank gets elements of nearly equal number of each dtype, whatever the sizes of the parameters.
+  // `states_per_element`: SGD with momentum 1, Adam 2.
+  ShardedOptimizer(Communicator& communicator, std::vector<Parameter> parameters, std::size_t states_per_element);
+  ~ShardedOptimizer();
+
+  // Collective, after finish(): `update` changes values of each of this rank's shards, then all ranks get all values.
+  void step(const std::function<void(const Shard&)>& update);
+  const std::vector<Shard>& shards() const;  // this rank's
+  std::size_t state_bytes() const;           // of this rank
+  // Collective: the states of all ranks put together, as tensors named "<parameter>.state<i>", on every rank; and back
+  // from there, whatever the world size was.
+  std::vector<std::vector<std::byte>> gather_states(std::size_t index);  // by parameter
+  void scatter_states(std::size_t index, const std::vector<std::vector<std::byte>>& full);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rondo::trainer

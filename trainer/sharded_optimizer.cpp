@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rondo/trainer/sharded_optimizer.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace rondo::trainer {
+namespace {
+
+// All elements of one type, one parameter behind the other, cut into as many equal parts as there are ranks.
+struct Flat {
+  DataType dtype = DataType::f32;
+  std::size_t part = 0;        // elements of a rank; the last ranks' may be fewer
+  Window<std::byte> memory{};  // world_size parts
+};
+
+struct Stretch {  // of a parameter, which lies in one rank's part
+  std::size_t rank, parameter, first, count, offset;
+};
+
+std::vector<Stretch> cut(const std::vector<Parameter>& parameters, DataType dtype, std::size_t part) {
+  std::vector<Stretch> all;
+  std::size_t at = 0;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (parameters[p].dtype != dtype) continue;
+    for (std::size_t first = 0; first < parameters[p].count;) {
+      const std::size_t count = std::min(parameters[p].count - first, part - at % part);
+      all.push_back({at / part, p, first, count, at});
+      first += count;
+      at += count;
+    }
+  }
+  return all;
+}
+
+// Where a shard of its parameter begins, in whole parameters.
+template <class Full>
+auto* place(Full& full, const Shard& s) {
+  return full[s.parameter].data() + s.first * size_of(s.dtype);
+}
+
+}  // namespace
+
+class ShardedOptimizer::Impl {
+ public:
+  Impl(Communicator& communicator, std::vector<Parameter> parameters, std::size_t states)
+      : communicator_(communicator), parameters_(std::move(parameters)), states_(states) {
+    if (communicator_.device().kind != Device::Kind::cpu) {
+      throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: parameters have to be in the memory of the CPU");
+    }
+    for (int type = 0; type < kDataTypeCount; ++type) add(static_cast<DataType>(type));
+    make_shards();
+  }
+
+  void step(const std::function<void(const Shard&)>& update) {
+    for (const Shard& shard : shards_) update(shard);
+    exchange([&](const Stretch& s) { return static_cast<std::byte*>(parameters_[s.parameter].values); });
+  }
+  // `base`: where the whole parameter lies. Each rank's stretches are sent from there, the others' come there.
+  template <class Base>
+  void exchange(Base base) {
+    for (std::size_t f = 0; f < flats_.size(); ++f) {
+      Flat& flat = flats_[f];
+      const std::size_t size = size_of(flat.dtype);
+      const std::size_t part = flat.part * size;
+      const auto each = [&](bool mine, auto&& copy) {
+        for (const Stretch& s : stretches_[f]) {
+          if ((s.rank == me()) == mine)
+            copy(flat.memory.data() + s.offset * size, base(s) + s.first * size, s.count * size);
+        }
+      };
+      each(true, [](std::byte* packed, const std::byte* here, std::size_t n) { std::memcpy(packed, here, n); });
+      communicator_.all_gather(flat.memory.data() + me() * part, flat.memory.data(), part, DataType::u8);
+      each(false, [](const std::byte* packed, std::byte* here, std::size_t n) { std::memcpy(here, packed, n); });
+    }
+  }
+
+  std::vector<std::vector<std::byte>> gather_states(std::size_t index) {
+    std::vector<std::vector<std::byte>> full;
+    for (const Parameter& p : parameters_) full.emplace_back(p.count * size_of(p.dtype));
+    for (const Shard& s : shards_) std::memcpy(place(full, s), s.states.at(index), s.count * size_of(s.dtype));
+    exchange([&](const Stretch& s) { return full[s.parameter].data(); });
+    return full;
+  }
+  void scatter_states(std::size_t index, const std::vector<std::vector<std::byte>>& full) {
+    for (std::size_t p = 0; p < parameters_.size(); ++p) {
+      if (p >= full.size() || full[p].size() != parameters_[p].count * size_of(parameters_[p].dtype)) {
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("ShardedOptimizer: the state of '{}' is missing or has another size", parameters_[p].name));
+      }
+    }
+    for (const Shard& s : shards_) std::memcpy(s.states.at(index), place(full, s), s.count * size_of(s.dtype));
+  }
+
+  std::vector<Shard> shards_;
+  std::vector<std::vector<std::byte>> memory_;  // of the states
+
+ private:
+  std::size_t me() const { return static_cast<std::size_t>(communicator_.rank()); }
+
+  void add(DataType dtype) {
+    std::size_t count = 0;
+    for (const Parameter& p : parameters_) count += p.dtype == dtype ? p.count : 0;
+    if (count == 0) return;
+    const auto world = static_cast<std::size_t>(communicator_.world_size());
+    const std::size_t part = (count + world - 1) / world;
+    flats_.push_back({dtype, part, communicator_.allocate<std::byte>(part * world * size_of(dtype))});
+    stretches_.push_back(cut(parameters_, dtype, part));
+  }
+  void make_shards() {
+    for (std::size_t f = 0; f < flats_.size(); ++f) {
+      for (const Stretch& s : stretches_[f]) {
+        if (s.rank != me()) continue;
+        const Parameter& p = parameters_[s.parameter];
+        const std::size_t size = size_of(p.dtype);
+        Shard shard{s.parameter,
+                    s.first,
+                    s.count,
+                    p.dtype,
+                    static_cast<std::byte*>(p.values) + s.first * size,
+                    static_cast<const std::byte*>(p.gradient) + s.first * size};
+        for (std::size_t i = 0; i < states_; ++i) shard.states.push_back(memory_.emplace_back(s.count * size).data());
+        shards_.push_back(std::move(shard));
+      }
+    }
+  }
+
+  Communicator& communicator_;
+  std::vector<Parameter> parameters_;
+  std::size_t states_;
+  std::vector<Flat> flats_;
+  std::vector<std::vector<Stretch>> stretches_;
+};
+
+ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::vector<Parameter> parameters,
+                                   std::size_t states_per_element)
+    : impl_(std::make_unique<Impl>(communicator, std::move(parameters), states_per_element)) {}
+ShardedOptimizer::~ShardedOptimizer() = default;
+void ShardedOptimizer::step(const std::function<void(const Shard&)>& update) { impl_->step(update); }
+const std::vector<Shard>& ShardedOptimizer::shards() const { return impl_->shards_; }
+std::size_t ShardedOptimizer::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& memory : impl_->memory_) bytes += memory.size();
+  return bytes;
+}
+std::vector<std::vector<std::byte>> ShardedOptimizer::gather_states(std::size_t index) {
+  return impl_->gather_states(index);
+}
+void ShardedOptimizer::scatter_states(std::size_t index, const std::vector<std::vector<std::byte>>& full) {
+  impl_->scatter_states(index, full);
+}
+
+}  // namespace rondo::trainer

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rondo/trainer/timeline.hpp>
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "trainer/file.hpp"
+
+namespace rondo::trainer {
+namespace {
+
+using Clock = StepRecord::Clock;
+enum Row : int { kModel = 1, kCommunication = 2 };
+
+std::string event(int rank, Row row, const std::string& name, Clock::time_point begin, Clock::time_point end,
+                  Clock::time_point zero, const std::string& arguments) {
+  const auto microseconds = [](Clock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); };
+  return fmt::format(R"({{"ph":"X","pid":{},"tid":{},"name":"{}","ts":{:.3f},"dur":{:.3f},"args":{{{}}}}},)"
+                     "\n",
+                     rank, static_cast<int>(row), name, microseconds(begin - zero), microseconds(end - begin),
+                     arguments);
+}
+std::string label(int rank, Row row, const char* kind, const std::string& name) {
+  return fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"name":"{}"}}}},)"
+                     "\n",
+                     rank, static_cast<int>(row), kind, name);
+}
+
+std::string document(std::string events) {
+  if (!events.empty()) events.resize(events.size() - 2);  // the last comma
+  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + events + "\n]}\n";
+}
+
+}  // namespace
+
+std::string Timeline::events(int rank, Clock::time_point zero) const {
+  std::string all = label(rank, kModel, "process_name", fmt::format("rank {}", rank));
+  all += label(rank, kModel, "thread_name", "model") + label(rank, kCommunication, "thread_name", "communication");
+  for (const StepRecord& r : records_) {
+    const std::string step = fmt::format("\"step\":{}", r.step);
+    all += event(rank, kModel, "forward", r.forward, r.backward, zero, step);
+    all += event(rank, kModel, "backward", r.backward, r.finish, zero, step);
+    all += event(rank, kModel, "exposed communication", r.finish, r.end, zero, step);
+    for (const BucketRecord& b : r.buckets) {
+      if (b.started == b.finished) continue;
+      all += event(rank, kCommunication, fmt::format("bucket {}", b.index), b.started, b.finished, zero,
+                   fmt::format("{},\"bytes\":{},\"submitted\":{:.3f}", step, b.bytes,
+                               std::chrono::duration<double, std::micro>(b.submitted - zero).count()));
+    }
+  }
+  return all;
+}
+
+std::string Timeline::json(int rank) const {
+  return document(events(rank, records_.empty() ? Clock::time_point{} : records_.front().forward));
+}
+
+void Timeline::write(Communicator& communicator, const std::string& path) const {
+  // The clock of a node starts when it boots: what is common to a node's ranks is rank 0's, or its first rank's, zero.
+  struct Origin {
+    std::int64_t zero;
+    std::int32_t node;
+  };
+  const Origin mine{records_.empty() ? 0 : records_.front().forward.time_since_epoch().count(), communicator.node()};
+  const auto origins = communicator.all_gather_bytes(std::as_bytes(std::span(&mine, 1)));
+  Clock::time_point zero{};
+  for (const auto& bytes : origins) {
+    Origin one{};
+    std::memcpy(&one, bytes.data(), sizeof one);
+    if (one.node != mine.node) continue;
+    zero = Clock::time_point(Clock::duration(one.zero));
+    break;
+  }
+  const std::string mine_alone = events(communicator.rank(), zero);
+  std::string all;
+  for (const auto& bytes : communicator.all_gather_bytes(std::as_bytes(std::span(mine_alone))))
+    all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  on_rank_zero(communicator, [&] {
+    const std::string text = document(std::move(all));
+    replace_file(path, std::as_bytes(std::span(text)));
+  });
+}
+
+}  // namespace rondo::trainer
