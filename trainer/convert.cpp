@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/convert.hpp"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <bit>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace rondo::trainer::convert {
 namespace {
@@ -27,6 +29,7 @@ void widen_bf16(const std::uint16_t* from, float* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
 }
 
+#if defined(__x86_64__)
 [[gnu::target("avx,f16c")]] void narrow_f16c(const float* from, std::uint16_t* to, std::size_t count, float scale) {
   const __m256 factor = _mm256_set1_ps(scale);
   std::size_t i = 0;
@@ -45,11 +48,16 @@ void widen_bf16(const std::uint16_t* from, float* to, std::size_t count) {
     to[i] = static_cast<float>(one);
   }
 }
-
+// No processor has AVX2 without F16C, whose name not every compiler knows.
 bool has_f16c() {
-  static const bool has = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
+  static const bool has = __builtin_cpu_supports("avx2");
   return has;
 }
+#else
+bool has_f16c() { return false; }
+void narrow_f16c(const float*, std::uint16_t*, std::size_t, float) {}
+void widen_f16c(const std::uint16_t*, float*, std::size_t) {}
+#endif
 
 void narrow_f16(const float* from, std::uint16_t* to, std::size_t count, float scale) {
   if (has_f16c()) return narrow_f16c(from, to, count, scale);
