@@ -33,7 +33,7 @@ TEST_CASE("stores go past the caches where that is much faster, for chunks of th
 
 TEST_CASE("stores stay in the caches where both take about as long, and for a few bytes") {
   StoreChoice choice;
-  write(choice, 20, 25'000, 20'000);  // what is read takes longer then
+  write(choice, 20, 50'000, 20'000);  // what is read takes longer then
   CHECK(write(choice, 100, 0, 0) == 0);
   CHECK(write(choice, 100, 100'000, 1'000, 512) == 0);
 }
