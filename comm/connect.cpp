@@ -31,7 +31,7 @@ struct Card {  // what a rank tells all others about itself
   std::int32_t pid = 0;
   Determinism determinism{};
   std::uint64_t slice_bytes = 0, slots = 0, segment_bytes = 0;
-  Bytes mesh, meeting;
+  Bytes cores, mesh, meeting;
 
   Bytes encode() const {
     return ByteWriter()
@@ -48,6 +48,7 @@ struct Card {  // what a rank tells all others about itself
         .number(slice_bytes)
         .number(slots)
         .number(segment_bytes)
+        .bytes(cores)
         .bytes(mesh)
         .bytes(meeting)
         .take();
@@ -64,6 +65,7 @@ struct Card {  // what a rank tells all others about itself
     card.determinism = in.number<Determinism>();
     for (std::uint64_t* number : {&card.slice_bytes, &card.slots, &card.segment_bytes})
       *number = in.number<std::uint64_t>();
+    card.cores = in.bytes();
     card.mesh = in.bytes();
     card.meeting = in.bytes();
     return card;
@@ -102,6 +104,7 @@ class Connecting {
     agree();
     place();
     share_memory();
+    mind_crowds();
     auto team = std::make_unique<Team>(parts());
     connect_sockets(*team);
     watch_node(*team);
@@ -135,6 +138,7 @@ class Connecting {
              .slice_bytes = config_.slice_bytes,
              .slots = config_.slots,
              .segment_bytes = config_.segment_bytes,
+             .cores = usable_core_mask(),
              .mesh = mesh_.advertisement(),
              .meeting = meeting_.advertisement()};
     for (const Bytes& bytes : exchange("cards", own.encode())) cards_.push_back(Card::decode(bytes));
@@ -181,7 +185,7 @@ class Connecting {
     for (int r = 0; r < size(); ++r) {
       if (placement(r).node == placement(bootstrap_.rank).node) neighbours_.push_back(r);
     }
-    cores_suffice_ = static_cast<int>(neighbours_.size()) <= usable_cores();
+    cores_suffice_ = cores_suffice(placement(bootstrap_.rank).node);
   }
 
   // The node's ranks meet, and everybody learns whether they did: a node where one could not falls back to sockets.
@@ -207,6 +211,24 @@ class Connecting {
     if (placement(bootstrap_.rank).shares_memory) return;
     neighbours_ = {bootstrap_.rank};
     descriptors_ = meet_alone();
+  }
+
+  // Whether there are as many cores as ranks; ranks may be bound to one core each.
+  bool cores_suffice(int node) const {
+    std::vector<Bytes> masks;
+    for (int r = 0; r < size(); ++r) {
+      if (placement_[static_cast<std::size_t>(r)].node == node) masks.push_back(card(r).cores);
+    }
+    return static_cast<int>(masks.size()) <= count_cores(masks);
+  }
+
+  // Every rank comes to the same rows: the file's first, then those for crowds, then the built-in ones.
+  void mind_crowds() {
+    const auto crowded = std::find_if(placement_.begin(), placement_.end(),
+                                      [&](const Placement& p) { return !p.shares_memory && !cores_suffice(p.node); });
+    if (crowded == placement_.end()) return;
+    auto& rows = config_.tuning.links;
+    rows.insert(rows.end(), std::begin(kernels::kCrowdedTuner), std::end(kernels::kCrowdedTuner));
   }
 
   std::string meet(const std::vector<int>& ranks) {

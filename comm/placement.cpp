@@ -3,6 +3,9 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <cstring>
+
 namespace rondo::comm {
 
 constexpr std::uint64_t kLeastRing = 16 << 10;
@@ -16,6 +19,26 @@ int usable_cores() {
   CPU_ZERO(&set);
   // More cores than a cpu_set_t holds: then there are plenty.
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : CPU_SETSIZE;
+}
+
+std::vector<std::byte> usable_core_mask() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) std::memset(&set, 0xff, sizeof set);
+  std::vector<std::byte> mask(sizeof set);
+  std::memcpy(mask.data(), &set, sizeof set);
+  return mask;
+}
+
+int count_cores(std::span<const std::vector<std::byte>> masks) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (const auto& mask : masks) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    std::memcpy(&one, mask.data(), std::min(mask.size(), sizeof one));
+    CPU_OR(&all, &all, &one);
+  }
+  return CPU_COUNT(&all);
 }
 
 FifoShape fit_fifos(const Config& config, int local_size) {

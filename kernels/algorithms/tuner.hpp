@@ -22,6 +22,8 @@ inline constexpr int kAnyWorld = INT32_MAX;
 inline constexpr std::size_t kKiB = 1024;
 
 inline constexpr TunerRow kTuner[] = {
+    {Pattern::all_reduce, kAnyOrder, 32 * kKiB, 2, "recursive_doubling"},
+    {Pattern::all_reduce, kAnyOrder, kAnyBytes, 2, "halving_doubling"},
     {Pattern::all_reduce, kAnyOrder, 16 * kKiB, kAnyWorld, "recursive_doubling"},
     {Pattern::all_reduce, kAnyOrder, 256 * kKiB, kAnyWorld, "halving_doubling"},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, kAnyWorld, "ring"},
@@ -41,6 +43,14 @@ inline constexpr TunerRow kTuner[] = {
     {Pattern::gather, kCanonical, kAnyBytes, kAnyWorld, "direct"},
     {Pattern::scatter, kCanonical, kAnyBytes, kAnyWorld, "direct"},
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, "dissemination"},
+};
+
+// Tried before kTuner where ranks outnumber their cores and meet over sockets: there a message costs less by its bytes
+// than by the rank that must be woken for it, so few messages count for more than short paths.
+inline constexpr TunerRow kCrowdedTuner[] = {
+    {Pattern::all_reduce, kAnyOrder, 128 * kKiB, kAnyWorld, "tree"},
+    {Pattern::all_reduce, kAnyOrder, kAnyBytes, 4, "halving_doubling"},
+    {Pattern::all_reduce, kAnyOrder, 1024 * kKiB, kAnyWorld, "tree"},
 };
 
 // The id of the algorithm to run. Its row keeps canonical_order where `canonical` asks for it.

@@ -2,13 +2,16 @@
 // Communicators that meet through a store as processes do, here from threads of one: memfds, Unix and TCP sockets,
 // monitors, all real.
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include <array>
 #include <condition_variable>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -37,14 +40,17 @@ class Setting {  // of the environment, for one test
   const char* name_;
 };
 
+// `before`: in each rank's thread, before it meets the others.
 template <class Body>
-std::vector<std::exception_ptr> meet(int world_size, const Options& options, Body body) {
+std::vector<std::exception_ptr> meet(
+    int world_size, const Options& options, Body body, const std::function<void(int)>& before = [](int) {}) {
   auto store = std::make_shared<LocalStore>();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(world_size));
   std::vector<std::thread> threads;
   for (int r = 0; r < world_size; ++r) {
     threads.emplace_back([&, r] {
       try {
+        before(r);
         Options own = options;
         if (options.node == "each") own.node = fmt::format("node{}", r);
         if (options.node == "pairs") own.node = fmt::format("node{}", r / 2);
@@ -154,6 +160,39 @@ TEST_CASE("every algorithm by name gives the same sums") {
     CAPTURE(algorithm, transport, sentence_of(error));
     CHECK_FALSE(error);
   }
+}
+
+// Of a small all_reduce, when the two ranks are bound to those of this process' cores.
+std::string algorithm_on(const std::array<int, 2>& cores, const std::string& transport) {
+  const Setting over("RONDO_TRANSPORT", transport);
+  std::string chosen;
+  const auto errors = meet(
+      2, {},
+      [&](Communicator& comm) {
+        all_reduce_once(comm, 10);
+        const auto record = nlohmann::json::parse(comm.flight_record());
+        if (comm.rank() == 0) chosen = record["calls"][0]["algorithm"];
+      },
+      [&](int rank) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cores[static_cast<std::size_t>(rank)], &one);
+        expect(::sched_setaffinity(0, sizeof one, &one) == 0, "cannot bind a thread to a core");
+      });
+  for (const auto& error : errors) CHECK(sentence_of(error) == "");
+  return chosen;
+}
+
+TEST_CASE("ranks that outnumber their cores and have only sockets reduce in few messages") {
+  cpu_set_t set;
+  REQUIRE(::sched_getaffinity(0, sizeof set, &set) == 0);
+  std::vector<int> usable;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) usable.push_back(core);
+  }
+  CHECK(algorithm_on({usable[0], usable[0]}, "tcp") == "tree");
+  CHECK(algorithm_on({usable[0], usable[0]}, "shm") == "board");
+  if (usable.size() > 1) CHECK(algorithm_on({usable[0], usable[1]}, "tcp") == "recursive_doubling");
 }
 
 TEST_CASE("a waiting rank leaves its core to others") {
