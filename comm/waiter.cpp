@@ -20,6 +20,7 @@ constexpr auto kInspectEvery = 100ms;
 constexpr auto kAnnounceAtMost = 1000ms;
 constexpr auto kReportAfter = 2s;
 constexpr std::uint64_t kSpinsPerYield = 64;
+constexpr std::uint64_t kSocketSpinsPerYield = 16;  // to look at a socket is a system call: as long as many pauses
 
 }  // namespace
 
@@ -47,7 +48,8 @@ void Waiter::idle(std::span<const Blocked> blocked) {
   team_.failure().check();
   ++round_;
   // Even with a core for everybody two ranks may have landed on one: then only a yield lets the other one run.
-  if (round_ <= spins_ && round_ % kSpinsPerYield != 0) return pause_cpu();
+  const bool socket = !blocked.empty() && blocked.front().target.fd >= 0;
+  if (round_ <= spins_ && round_ % (socket ? kSocketSpinsPerYield : kSpinsPerYield) != 0) return pause_cpu();
   if (round_ <= spins_ + yields_) {
     sched_yield();
     return;

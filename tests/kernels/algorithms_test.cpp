@@ -159,7 +159,8 @@ TEST_CASE("names find algorithms, and the tuner always has one") {
     }
   }
   // A row's promise and the tuner's column are the same thing.
-  for (const std::span<const TunerRow> rows : {std::span<const TunerRow>(kTuner), std::span(kCrowdedTuner)}) {
+  for (const std::span<const TunerRow> rows :
+       {std::span<const TunerRow>(kTuner), std::span<const TunerRow>(kCrowdedTuner)}) {
     for (const TunerRow& row : rows) {
       const int id = find_algorithm(row.pattern, row.algorithm);
       REQUIRE(id != kNoAlgorithm);
