@@ -44,9 +44,9 @@ struct Divisor {  // 2 or more, if of integers
     if constexpr (kFloating<V>) {
       return number / static_cast<Lane<V>>(value);
     } else if constexpr (Lane<V>(-1) < Lane<V>(0)) {
-      const V sign = number >> (8 * sizeof(Lane<V>) - 1);
-      const V magnitude = (V)divide_unsigned((typename BitsOf<V>::Type)((number ^ sign) - sign));
-      return (magnitude ^ sign) - sign;
+      using Bits = typename BitsOf<V>::Type;
+      const auto sign = (Bits)(number >> (8 * sizeof(Lane<V>) - 1));  // all ones where negative
+      return (V)((divide_unsigned(((Bits)number ^ sign) - sign) ^ sign) - sign);
     } else {
       return divide_unsigned(number);
     }
