@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "comm/board/host_window.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/create.hpp"
 #include "comm/device/window_memory.hpp"
@@ -16,11 +17,8 @@ struct Group::Recorded {
 };
 
 struct detail::WindowState {
-  struct Free {
-    void operator()(void* data) const { std::free(data); }
-  };
-  std::unique_ptr<void, Free> memory;    // on the CPU
-  comm::device::WindowMemory on_device;  // elsewhere
+  comm::HostWindow on_host;
+  comm::device::WindowMemory on_device;  // where the communicator is on one
 };
 
 namespace {
@@ -95,7 +93,6 @@ std::vector<Communicator> Communicator::local(int world_size, Options options) {
 
 // Symmetric by agreement: ranks that ask for different sizes learn of it here.
 std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t bytes) {
-  constexpr std::size_t kAlignment = 64;
   const auto sizes = all_gather_bytes(std::as_bytes(std::span(&bytes, 1)));
   for (std::size_t peer = 0; peer < sizes.size(); ++peer) {
     std::size_t theirs = 0;
@@ -112,14 +109,11 @@ std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t by
     state->on_device = comm::device::allocate(*device, bytes);
     return state;
   }
-  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  state->memory.reset(std::aligned_alloc(kAlignment, rounded));
-  if (!state->memory) throw Error(ErrorCode::system, fmt::format("cannot allocate {} bytes", bytes));
-  std::memset(state->memory.get(), 0, rounded);
+  state->on_host = comm::allocate_on_host(member(impl_), bytes);
   return state;
 }
 void* Communicator::window_data(const detail::WindowState& state) {
-  return state.memory ? state.memory.get() : state.on_device.data();
+  return state.on_host.data() != nullptr ? state.on_host.data() : state.on_device.data();
 }
 Registration Communicator::register_memory(void* data, std::size_t bytes) {
   auto* device = member(impl_).device();

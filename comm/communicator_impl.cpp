@@ -71,7 +71,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       options_(std::move(options)),
       config_(std::move(config)),
       primitives_(*team_, config_),
-      board_(*team_, config_),
+      board_(*team_, config_, *windows_),
       two_level_(*team_, board_, primitives_, config_),
       sent_(static_cast<std::size_t>(team_->size())),
       received_(static_cast<std::size_t>(team_->size())) {}
@@ -163,8 +163,13 @@ void CommunicatorImpl::run_collective(const Call& call) {
   const comm::Chosen chosen = board       ? comm::kBoard
                               : two_level ? comm::kTwoLevel
                                           : comm::choose_algorithm(call, *team_, options_.determinism, config_);
-  recorder_.begin(signature, chosen.name);
+  const bool direct = config_.algorithm.empty() && board_.may_go_direct(call);
+  recorder_.begin(signature, direct ? comm::DirectCollectives::kName : chosen.name);
   comm::write_history(team_->own_line(), signature);
+  if (direct) {
+    if (board_.run_direct(call, options_.timeout)) return recorder_.end();
+    recorder_.amend(chosen.name);
+  }
   if (board) {
     board_.run(call, options_.timeout);
   } else if (two_level) {

@@ -12,6 +12,7 @@
 #include <rondo/communicator.hpp>
 
 #include "comm/board/board_collectives.hpp"
+#include "comm/board/windows.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/config.hpp"
 #include "comm/device/device_engine.hpp"
@@ -49,7 +50,8 @@ class CommunicatorImpl {
   const Options& options() const { return options_; }
   const comm::Config& config() const { return config_; }
   int next_child() { return children_++; }
-  comm::device::DeviceEngine* device() const { return device_.get(); }  // null: the CPU
+  const std::shared_ptr<comm::Windows>& windows() const { return windows_; }  // on the CPU
+  comm::device::DeviceEngine* device() const { return device_.get(); }        // null: the CPU
   // Collective, once, before the first call: on Device::cpu it does nothing. `api`: see make_local.
   void attach_device(const cuda::Api* api = nullptr);
 
@@ -79,6 +81,7 @@ class CommunicatorImpl {
   Options options_;
   comm::Config config_;
   comm::HostPrimitives primitives_;
+  std::shared_ptr<comm::Windows> windows_ = std::make_shared<comm::Windows>();
   comm::BoardCollectives board_;
   comm::TwoLevel two_level_;
   comm::FlightRecorder recorder_;

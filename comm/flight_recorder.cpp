@@ -25,16 +25,26 @@ std::string escaped(std::string_view text) {
 }
 }  // namespace
 
-// Words one by one: release on each, so that no reader sees a new word under the old number.
 void FlightRecorder::begin(const Signature& signature, std::string_view algorithm, std::string_view kernel) {
-  const Record record{signature, algorithm, kernel, read_ticks(), 0};
-  const auto words = std::bit_cast<std::array<std::uint64_t, kWords>>(record);
   const std::uint64_t call = calls_.load(std::memory_order_relaxed) + 1;
+  write(call, {signature, algorithm, kernel, read_ticks(), 0});
+  calls_.store(call, std::memory_order_release);
+}
+
+void FlightRecorder::amend(std::string_view algorithm) {
+  const std::uint64_t call = calls_.load(std::memory_order_relaxed);
+  auto record = read(call);
+  record->algorithm = algorithm;
+  write(call, *record);
+}
+
+// Words one by one: release on each, so that no reader sees a new word under the old number.
+void FlightRecorder::write(std::uint64_t call, const Record& record) {
+  const auto words = std::bit_cast<std::array<std::uint64_t, kWords>>(record);
   Entry& into = entry(call);
   into.call.store(0, std::memory_order_relaxed);
   for (std::size_t i = 0; i < kWords; ++i) into.words[i].store(words[i], std::memory_order_release);
   into.call.store(call, std::memory_order_release);
-  calls_.store(call, std::memory_order_release);
 }
 
 void FlightRecorder::end() {

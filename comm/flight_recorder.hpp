@@ -17,7 +17,8 @@ class FlightRecorder {
  public:
   // `algorithm` and `kernel` (on devices: which one ran it): text that is always there.
   void begin(const Signature& signature, std::string_view algorithm, std::string_view kernel = {});
-  void end();  // of the latest begin()
+  void amend(std::string_view algorithm);  // of the latest begin(): another one than it said
+  void end();                              // of the latest begin()
   std::string json(int rank, int world_size, std::string_view failure) const;
 
  private:
@@ -32,6 +33,7 @@ class FlightRecorder {
     std::atomic<std::uint64_t> call{0};  // which, from 1; 0 while being rewritten
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
+  void write(std::uint64_t call, const Record& record);
   Entry& entry(std::uint64_t call) { return entries_[call % kCalls]; }
   std::optional<Record> read(std::uint64_t call) const;
 

@@ -35,6 +35,7 @@ struct RankLine {
   std::atomic<std::uint32_t> departed;                 // the rank, once: it has destroyed its communicator
   std::atomic<std::uint32_t> lost;                     // any monitor, once: its process is gone
   std::atomic<std::uint32_t> unmapped;                 // the rank, once: it maps no peer's device memory any more
+  std::atomic<std::uint32_t> touching;                 // the rank: 1 while it reads or writes its peers' own buffers
   alignas(kLine) std::atomic<std::uint64_t> arrived;   // the rank: sequence of the latest collective it has entered
   std::array<HistoryEntry, kHistory> history;
 };

@@ -22,9 +22,10 @@ void lay_out(std::span<const std::size_t> counts, std::vector<std::size_t>& offs
 
 }  // namespace
 
-BoardCollectives::BoardCollectives(Team& team, const Config& config)
+BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& windows)
     : team_(team),
       board_(team, config),
+      direct_(team, config, board_, windows),
       flow_(team, board_, config.tuning.ahead_bytes),
       tuning_(config.tuning),
       chunk_bytes_(std::max<std::size_t>(config.tuning.chunk_bytes / as_size(board_.size()), kLeastChunk)),
@@ -42,6 +43,11 @@ bool BoardCollectives::fits(int ranks) const { return flow_.most_place_bytes() >
 void BoardCollectives::note(const Signature& signature) {
   signature_ = signature;
   board_.note(signature);
+}
+
+bool BoardCollectives::run_direct(const Call& call, std::chrono::milliseconds timeout) {
+  board_.begin(timeout);
+  return direct_.run(call);
 }
 
 void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {

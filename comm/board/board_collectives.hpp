@@ -11,6 +11,7 @@
 #include <rondo/collective.hpp>
 
 #include "comm/board/board.hpp"
+#include "comm/board/direct_collectives.hpp"
 #include "comm/board/flow.hpp"
 #include "comm/board/store_choice.hpp"
 #include "comm/config.hpp"
@@ -21,7 +22,7 @@ namespace rondo::comm {
 
 class BoardCollectives {
  public:
-  BoardCollectives(Team& team, const Config& config);
+  BoardCollectives(Team& team, const Config& config, Windows& windows);
 
   static constexpr std::string_view kName = "board";
   // All ranks of the team share the segment. They agree on the answer. Messages are not collectives.
@@ -36,6 +37,9 @@ class BoardCollectives {
   bool fits(int ranks) const;  // of a node
   void begin(std::chrono::milliseconds timeout) { board_.begin(timeout); }
   void run(const Call& call, std::span<const kernels::Range> blocks = {});
+  // See DirectCollectives.
+  bool may_go_direct(const Call& call) { return takes(call) && direct_.may_take(call); }
+  bool run_direct(const Call& call, std::chrono::milliseconds timeout);
 
  private:
   using Range = kernels::Range;
@@ -82,6 +86,7 @@ class BoardCollectives {
 
   Team& team_;
   Board board_;
+  DirectCollectives direct_;
   Flow flow_;
   StoreChoice ring_stores_;
   const Tuning& tuning_;

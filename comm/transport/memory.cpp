@@ -13,11 +13,24 @@
 namespace rondo {
 namespace {
 
-Mapping map_shared(int fd, std::size_t bytes, int flags) {
-  if (bytes == 0) return {};
-  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+std::byte* map_at(void* place, std::size_t bytes, int protection, int flags, int fd) {
+  void* const data = ::mmap(place, bytes, protection, flags, fd, 0);
   if (data == MAP_FAILED) throw_errno(fmt::format("cannot map {} bytes of shared memory", bytes));
-  return {static_cast<std::byte*>(data), bytes};
+  return static_cast<std::byte*>(data);
+}
+
+Mapping map_shared(int fd, std::size_t bytes, int flags, std::size_t alignment) {
+  if (bytes == 0) return {};
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  if (alignment == 0) return {map_at(nullptr, bytes, kAccess, MAP_SHARED | flags, fd), bytes};
+  // Addresses enough for an aligned start among them; what is left over on both sides goes back.
+  const std::size_t reserved = bytes + alignment;
+  std::byte* const start = map_at(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  Mapping whole(start, reserved);
+  const std::size_t before = (alignment - reinterpret_cast<std::uintptr_t>(start) % alignment) % alignment;
+  std::byte* const data = map_at(start + before, bytes, kAccess, MAP_SHARED | MAP_FIXED | flags, fd);
+  whole.keep(data, bytes);
+  return whole;
 }
 
 }  // namespace
@@ -49,7 +62,18 @@ Fd make_sealed_memfd(const std::string& name, std::size_t bytes) {
   return fd;
 }
 
-Mapping map(const Fd& fd, std::size_t bytes) {
+// The kernel cuts at pages, so what is kept must end where the rest begins.
+void Mapping::keep(std::byte* data, std::size_t bytes) noexcept {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::byte* const end = data + (bytes + page - 1) / page * page;
+  std::byte* const whole_end = data_ + (bytes_ + page - 1) / page * page;
+  if (data != data_) ::munmap(data_, static_cast<std::size_t>(data - data_));
+  if (end != whole_end) ::munmap(end, static_cast<std::size_t>(whole_end - end));
+  data_ = data;
+  bytes_ = bytes;
+}
+
+Mapping map(const Fd& fd, std::size_t bytes, std::size_t alignment) {
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     throw Error(ErrorCode::corrupt_message, "the descriptor received for shared memory is not a sealed memfd");
@@ -61,9 +85,11 @@ Mapping map(const Fd& fd, std::size_t bytes) {
     throw Error(ErrorCode::corrupt_message,
                 fmt::format("the shared memory received holds {} bytes where {} were agreed on", present, bytes));
   }
-  return map_shared(fd.get(), bytes, 0);
+  return map_shared(fd.get(), bytes, 0, alignment);
 }
 
-Mapping map_anonymous(std::size_t bytes) { return map_shared(-1, bytes, MAP_ANONYMOUS); }
+Mapping map_anonymous(std::size_t bytes, std::size_t alignment) {
+  return map_shared(-1, bytes, MAP_ANONYMOUS, alignment);
+}
 
 }  // namespace rondo

@@ -21,6 +21,7 @@ class Mapping {
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping() { reset(); }
   void reset() noexcept;
+  void keep(std::byte* data, std::size_t bytes) noexcept;  // a part of it, from a page on; the rest is unmapped
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
@@ -34,9 +35,10 @@ class Mapping {
 
 // Zeroed memory of exactly `bytes` that can neither shrink nor grow; `name` shows in /proc/PID/maps alone.
 Fd make_sealed_memfd(const std::string& name, std::size_t bytes);
-// Shared, readable and writable. corrupt_message when `fd` is not a sealed memfd of at least `bytes`.
-Mapping map(const Fd& fd, std::size_t bytes);
+// Shared, readable and writable. corrupt_message when `fd` is not a sealed memfd of at least `bytes`. `alignment` of
+// its start: a power of two; 0 is a page's.
+Mapping map(const Fd& fd, std::size_t bytes, std::size_t alignment = 0);
 // Shared with forked children and threads only; zeroed.
-Mapping map_anonymous(std::size_t bytes);
+Mapping map_anonymous(std::size_t bytes, std::size_t alignment = 0);
 
 }  // namespace rondo

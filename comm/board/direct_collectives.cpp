@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/board/direct_collectives.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+namespace rondo::comm {
+namespace {
+
+constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
+constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
+
+std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
+std::span<const std::size_t> counts_of(const Call& call) {
+  return call.send_counts.empty() ? call.recv_counts : call.send_counts;
+}
+
+}  // namespace
+
+DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& board, Windows& windows)
+    : team_(team),
+      board_(board),
+      reach_(team, windows),
+      tuning_(config.tuning),
+      rank_(board.index()),
+      size_(board.size()),
+      send_(as_size(size_)),
+      recv_(as_size(size_)),
+      factors_(as_size(size_)) {}
+
+bool DirectCollectives::may_take(const Call& call) {
+  if (!reach_.possible()) return false;
+  load(call);
+  if (total() * element_ < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return false;
+  std::uint8_t& skip = outlook().skip;
+  if (skip != 0) --skip;
+  return skip == 0;
+}
+
+bool DirectCollectives::run(const Call& call) {
+  load(call);
+  const Windows::Use use(reach_.windows());
+  try {
+    const std::uint64_t meeting = board_.take_line(sizeof(Line));
+    announce(meeting);
+    board_.meet();
+    read_lines(meeting);
+    if (!move()) {
+      outlook().missed();
+      return false;
+    }
+    let_go();
+    board_.meet();
+  } catch (const std::exception& error) {
+    retreat(error);
+    throw;
+  }
+  outlook() = {};
+  return true;
+}
+
+void DirectCollectives::load(const Call& call) {
+  call_ = call;
+  element_ = size_of(call.dtype);
+  scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
+  const auto counts = counts_of(call_);
+  offsets_.resize(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), offsets_.begin(), std::size_t{0});
+  stores_ = total() * element_ >= tuning_.streaming_bytes ? kernels::Stores::streaming : kernels::Stores::plain;
+}
+
+DirectCollectives::Outlook& DirectCollectives::outlook() {
+  const std::uint64_t key = (total() * element_ + static_cast<std::uint64_t>(call_.collective)) * 0x9e3779b97f4a7c15;
+  return outlooks_[key >> 58];
+}
+
+void DirectCollectives::announce(std::uint64_t meeting) {
+  const Line line{.send = reach_.describe(call_.send, send_bytes(rank_)),
+                  .recv = reach_.describe(call_.recv, recv_bytes(rank_)),
+                  .factor = scales_ ? call_.op.factor() : 1};
+  std::memcpy(board_.payload(rank_, meeting), &line, sizeof line);
+}
+
+// An empty buffer is within everybody's reach.
+void DirectCollectives::read_lines(std::uint64_t meeting) {
+  for (int i = 0; i < size_; ++i) {
+    Line line;
+    std::memcpy(&line, board_.payload(i, meeting), sizeof line);
+    static std::byte nothing{};
+    const auto find = [&](const Spot& spot, std::size_t bytes) {
+      return bytes == 0 ? &nothing : reach_.find(i, spot, bytes);
+    };
+    send_[as_size(i)] = find(line.send, send_bytes(i));
+    recv_[as_size(i)] = find(line.recv, recv_bytes(i));
+    factors_[as_size(i)] = line.factor;
+  }
+}
+
+bool DirectCollectives::move() {
+  switch (call_.collective) {
+    case Collective::all_reduce:
+      return all_reduce();
+    case Collective::reduce:
+      return reduce();
+    case Collective::reduce_scatter:
+      return reduce_scatter();
+    case Collective::broadcast:
+      return broadcast();
+    case Collective::all_gather:
+    case Collective::all_gather_v:
+      return all_gather();
+    case Collective::gather:
+    case Collective::gather_v:
+      return gather();
+    case Collective::scatter:
+    case Collective::scatter_v:
+      return scatter();
+    case Collective::all_to_all:
+      return all_to_all();
+    default:
+      return false;
+  }
+}
+
+bool DirectCollectives::all_reduce() {
+  if (!reaches_all(send_) || !reaches_all(recv_)) return false;
+  touch();
+  const Range mine = kernels::part({0, call_.count}, size_, rank_);
+  for (int i = 0; i < size_; ++i) {
+    in_.push_back(of(send_, i, mine.offset));
+    out_.push_back(of(recv_, (rank_ + i) % size_, mine.offset));
+  }
+  fold(mine.count);
+  return true;
+}
+
+bool DirectCollectives::reduce() {
+  if (!reaches_all(send_) || recv_[as_size(call_.root)] == nullptr) return false;
+  touch();
+  const Range mine = kernels::part({0, call_.count}, size_, rank_);
+  for (int i = 0; i < size_; ++i) in_.push_back(of(send_, i, mine.offset));
+  out_.push_back(of(recv_, call_.root, mine.offset));
+  fold(mine.count);
+  return true;
+}
+
+bool DirectCollectives::reduce_scatter() {
+  if (!reaches_all(send_)) return false;
+  touch();
+  for (int i = 0; i < size_; ++i) in_.push_back(of(send_, i, block(rank_).offset));
+  out_.push_back(call_.recv);
+  fold(call_.count);
+  return true;
+}
+
+// In parts, so that the root works too, where it reaches the others.
+bool DirectCollectives::broadcast() {
+  const bool roots = rank_ == call_.root;
+  if (send_[as_size(call_.root)] == nullptr) return false;
+  recv_[as_size(call_.root)] = send_[as_size(call_.root)];  // its own copy, if it wants one, is its own affair
+  touch();
+  if (reaches_all(recv_)) {
+    const Range mine = kernels::part({0, call_.count}, size_, rank_);
+    in_.push_back(of(send_, call_.root, mine.offset));
+    for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (rank_ + i) % size_, mine.offset));
+    spread(mine.count);
+  } else if (!roots) {
+    copy(static_cast<std::byte*>(call_.recv), of(send_, call_.root, 0), call_.count);
+  }
+  if (roots) copy(static_cast<std::byte*>(call_.recv), static_cast<const std::byte*>(call_.send), call_.count);
+  return true;
+}
+
+// Its own block to everybody, which reads it once; or everybody's block from them.
+bool DirectCollectives::all_gather() {
+  if (reaches_all(recv_)) {
+    touch();
+    in_.push_back(call_.send);
+    for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (rank_ + i) % size_, block(rank_).offset));
+    spread(block(rank_).count);
+    return true;
+  }
+  if (!reaches_all(send_)) return false;
+  touch();
+  for (int i = 0; i < size_; ++i) {
+    const int from = (rank_ + i) % size_;
+    const Range theirs = block(from);
+    copy(static_cast<std::byte*>(call_.recv) + theirs.offset * element_, of(send_, from, 0), theirs.count);
+  }
+  return true;
+}
+
+bool DirectCollectives::gather() {
+  const bool pushes = recv_[as_size(call_.root)] != nullptr;
+  if (!pushes && !reaches_all(send_)) return false;
+  touch();
+  if (pushes) {
+    const auto* own = static_cast<const std::byte*>(call_.send);
+    copy(of(recv_, call_.root, block(rank_).offset), own, block(rank_).count);
+    return true;
+  }
+  for (int i = 0; i < size_ && rank_ == call_.root; ++i) {
+    const Range theirs = block(i);
+    copy(static_cast<std::byte*>(call_.recv) + theirs.offset * element_, of(send_, i, 0), theirs.count);
+  }
+  return true;
+}
+
+bool DirectCollectives::scatter() {
+  if (send_[as_size(call_.root)] == nullptr) return false;
+  touch();
+  copy(static_cast<std::byte*>(call_.recv), of(send_, call_.root, block(rank_).offset), block(rank_).count);
+  return true;
+}
+
+bool DirectCollectives::all_to_all() {
+  const bool pulls = reaches_all(send_);
+  if (!pulls && !reaches_all(recv_)) return false;
+  touch();
+  for (int i = 0; i < size_; ++i) {
+    const int peer = (rank_ + i) % size_;
+    const Range mine = block(rank_), theirs = block(peer);
+    if (pulls) {
+      copy(static_cast<std::byte*>(call_.recv) + theirs.offset * element_, of(send_, peer, mine.offset), mine.count);
+    } else {
+      const std::byte* from = static_cast<const std::byte*>(call_.send) + theirs.offset * element_;
+      copy(of(recv_, peer, mine.offset), from, theirs.count);
+    }
+  }
+  return true;
+}
+
+void DirectCollectives::fold(std::size_t count) {
+  const double divisor = call_.op == ReduceOp::average ? size_ : 1.0;
+  const std::size_t step = (scales_ ? kScratchBytes : kStepBytes) / element_;
+  for (const Range now : kernels::Rounds(count, step)) {
+    team_.failure().check();
+    const kernels::FoldJob job{.out = out_.data(),
+                               .outputs = static_cast<int>(out_.size()),
+                               .in = in_.data(),
+                               .inputs = size_,
+                               .count = now.count,
+                               .divisor = divisor,
+                               .stores = stores_};
+    scales_ ? fold_scaled(job) : kernels::fold(call_.dtype, call_.op, job);
+    for (const void*& in : in_) in = static_cast<const std::byte*>(in) + now.count * element_;
+    for (void*& out : out_) out = static_cast<std::byte*>(out) + now.count * element_;
+  }
+}
+
+// As if every rank had published its products: rounded to the type, then added.
+void DirectCollectives::fold_scaled(const kernels::FoldJob& job) {
+  scratch_.resize(as_size(size_) * kScratchBytes);
+  std::vector<const void*> products;
+  for (int i = 0; i < size_; ++i) {
+    std::byte* product = scratch_.data() + as_size(i) * kScratchBytes;
+    kernels::find_multiply(call_.dtype)(product, job.in[i], job.count, factors_[as_size(i)]);
+    products.push_back(product);
+  }
+  kernels::FoldJob sum = job;
+  sum.in = products.data();
+  kernels::fold(call_.dtype, call_.op, sum);
+}
+
+void DirectCollectives::spread(std::size_t count) {
+  const auto* const from = static_cast<const std::byte*>(in_.front());
+  for (const Range now : kernels::Rounds(count * element_, kStepBytes)) {
+    team_.failure().check();
+    for (void* out : out_) {
+      if (out != from) kernels::copy(static_cast<std::byte*>(out) + now.offset, from + now.offset, now.count, stores_);
+    }
+  }
+}
+
+void DirectCollectives::copy(std::byte* into, const std::byte* from, std::size_t count) {
+  if (into == from) return;
+  for (const Range now : kernels::Rounds(count * element_, kStepBytes)) {
+    team_.failure().check();
+    kernels::copy(into + now.offset, from + now.offset, now.count, stores_);
+  }
+}
+
+// A rank that fails says so before it looks at this word, and this rank sets it before it looks for a failure: one of
+// the two sees the other, so nobody uses buffers that a failed call has given back.
+void DirectCollectives::touch() {
+  in_.clear();
+  out_.clear();
+  team_.own_line().touching.store(1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  team_.failure().check();
+}
+
+// Waits until peers are through with what they do with this rank's buffers: a step or two. A stopped process may never
+// be; its own mapping keeps it from harming more than the contents of a window.
+void DirectCollectives::retreat(const std::exception& error) {
+  constexpr std::chrono::seconds kPatience{5};
+  let_go();
+  if (!team_.failure().raised()) {
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    const int culprit = known != nullptr ? known->culprit() : team_.rank();
+    if (known != nullptr && known->error_code() == ErrorCode::peer_lost && culprit >= 0) team_.await_verdict(culprit);
+    team_.fail(known != nullptr ? known->error_code() : ErrorCode::system, culprit, error.what());
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  for (int i = 0; i < size_; ++i) {
+    const RankLine& line = team_.segment().line(i);
+    while (line.touching.load(std::memory_order_acquire) != 0 && line.lost.load(std::memory_order_acquire) == 0 &&
+           std::chrono::steady_clock::now() < until) {
+      sched_yield();
+    }
+  }
+}
+
+bool DirectCollectives::reaches_all(const std::vector<std::byte*>& buffers) const {
+  return std::find(buffers.begin(), buffers.end(), nullptr) == buffers.end();
+}
+
+std::size_t DirectCollectives::bytes_of(Extent extent, int index) const {
+  switch (extent) {
+    case Extent::none:
+      return 0;
+    case Extent::one:
+      return (counts_of(call_).empty() ? call_.count : block(index).count) * element_;
+    case Extent::world:
+      return call_.count * as_size(size_) * element_;
+    case Extent::counts:
+      return total() * element_;
+  }
+  return 0;
+}
+
+std::size_t DirectCollectives::send_bytes(int index) const {
+  const CollectiveRow& row = row_of(call_.collective);
+  return row.send_at_root && index != call_.root ? 0 : bytes_of(row.send, index);
+}
+std::size_t DirectCollectives::recv_bytes(int index) const {
+  const CollectiveRow& row = row_of(call_.collective);
+  return row.recv_at_root && index != call_.root ? 0 : bytes_of(row.recv, index);
+}
+
+kernels::Range DirectCollectives::block(int index) const {
+  if (counts_of(call_).empty()) return {as_size(index) * call_.count, call_.count};
+  return {offsets_[as_size(index)], counts_of(call_)[as_size(index)]};
+}
+
+// Of a rank's larger buffer.
+std::size_t DirectCollectives::total() const {
+  const auto counts = counts_of(call_);
+  if (!counts.empty()) return offsets_.back() + counts.back();
+  const CollectiveRow& row = row_of(call_.collective);
+  return row.send == Extent::world || row.recv == Extent::world ? call_.count * as_size(size_) : call_.count;
+}
+
+}  // namespace rondo::comm

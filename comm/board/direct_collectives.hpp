@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives over buffers that peers can reach: all meet and say where their buffers lie, each rank moves its
+// share straight between them, and all meet again. Nothing is published. Rank r folds part r of all inputs, in rank
+// order, into every output at once: each byte of an input is read once, and each byte of an output written once.
+// Roots, blocks and counts are those of the ranks that share the segment, by their index there (see Board).
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <rondo/collective.hpp>
+
+#include "comm/board/board.hpp"
+#include "comm/board/reach.hpp"
+#include "comm/config.hpp"
+#include "kernels/algorithms/ranges.hpp"
+#include "kernels/reduce.hpp"
+
+namespace rondo::comm {
+
+class DirectCollectives {
+ public:
+  // All must outlive it.
+  DirectCollectives(Team& team, const Config& config, Board& board, Windows& windows);
+
+  static constexpr std::string_view kName = "direct";
+  // Whether the call should meet to find out. All ranks agree on the answer; ask once per call.
+  bool may_take(const Call& call);
+  // After Board::begin(). False: not everything needed lies where peers reach it, and all ranks have found so; the
+  // buffers are untouched, and the call takes another way.
+  bool run(const Call& call);
+
+ private:
+  using Range = kernels::Range;
+  struct Line {  // what a rank says in its arrival line
+    Spot send, recv;
+    double factor = 1;
+  };
+  static_assert(sizeof(Line) == 40);  // in the arrival line's first cache line
+  // A kind of call that could not go direct is tried again at the 2nd, 4th, 8th … of its kind. All ranks count alike.
+  struct Outlook {
+    std::uint8_t misses = 0, skip = 0;
+    void missed() {
+      if (misses < 6) ++misses;
+      skip = static_cast<std::uint8_t>(1 << misses);
+    }
+  };
+
+  void load(const Call& call);
+  Outlook& outlook();
+  void announce(std::uint64_t meeting);
+  void read_lines(std::uint64_t meeting);
+  bool move();
+  bool all_reduce();
+  bool reduce();
+  bool reduce_scatter();
+  bool broadcast();
+  bool all_gather();
+  bool gather();
+  bool scatter();
+  bool all_to_all();
+
+  // in_ and out_ are where the first element lies.
+  void fold(std::size_t count);
+  void fold_scaled(const kernels::FoldJob& job);
+  void spread(std::size_t count);  // in_[0] into all of out_ that it is not itself
+  void copy(std::byte* into, const std::byte* from, std::size_t count);
+
+  void touch();  // from here on peers' buffers are used
+  void let_go() { team_.own_line().touching.store(0, std::memory_order_release); }
+  void retreat(const std::exception& error);
+  bool reaches_all(const std::vector<std::byte*>& buffers) const;
+
+  std::size_t send_bytes(int index) const;
+  std::size_t recv_bytes(int index) const;
+  std::size_t bytes_of(Extent extent, int index) const;
+  Range block(int index) const;
+  std::size_t total() const;  // elements of all blocks
+  std::byte* of(const std::vector<std::byte*>& buffers, int index, std::size_t element) const {
+    return buffers[static_cast<std::size_t>(index)] + element * element_;
+  }
+
+  Team& team_;
+  Board& board_;
+  Reach reach_;
+  const Tuning tuning_;
+  const int rank_, size_;  // index and number in the segment
+  Call call_{};
+  std::size_t element_ = 1;
+  kernels::Stores stores_{};
+  bool scales_ = false;                  // inputs are multiplied by their rank's factor
+  std::vector<std::byte*> send_, recv_;  // by index, null: unreachable
+  std::vector<double> factors_;
+  std::vector<std::size_t> offsets_;  // of blocks of variable length
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+  std::vector<std::byte> scratch_;
+  std::array<Outlook, 64> outlooks_{};
+};
+
+}  // namespace rondo::comm

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which buffers of other ranks this rank can use where they lie. A rank describes its own by a Spot, and every rank
+// draws the same conclusion from the same Spot: memory of a window, or, among threads, any.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/board/windows.hpp"
+#include "comm/team.hpp"
+
+namespace rondo::comm {
+
+struct Spot {
+  enum class Kind : std::uint32_t { unreachable, window, address };
+  Kind kind = Kind::unreachable;
+  std::uint32_t window = 0;
+  std::uint64_t at = 0;  // bytes into the rank's block of the window; or the address itself
+};
+
+class Reach {
+ public:
+  Reach(const Team& team, Windows& windows) : windows_(windows), threads_(team.monitor() == nullptr) {}
+
+  bool possible() const { return threads_ || windows_.any(); }  // at all, for any buffer; the same on all ranks
+  Spot describe(const void* data, std::size_t bytes) const;
+  // Where this rank finds the buffer of the rank with that index; null: unreachable, or no such place.
+  std::byte* find(int index, const Spot& spot, std::size_t bytes) const;
+  Windows& windows() const { return windows_; }
+
+ private:
+  Windows& windows_;
+  const bool threads_;  // all ranks are threads of this process
+};
+
+}  // namespace rondo::comm

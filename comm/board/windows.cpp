@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/board/windows.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "comm/segment.hpp"
+
+namespace rondo::comm {
+namespace {
+
+constexpr std::size_t kHugePage = 2 << 20;
+
+std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+std::size_t stride_of(std::size_t bytes) {
+  return round_up(std::max<std::size_t>(bytes, 1), NodeWindow::alignment(bytes));
+}
+
+}  // namespace
+
+NodeWindow::NodeWindow(Mapping memory, int blocks, int own, std::size_t bytes)
+    : memory_(std::move(memory)), blocks_(blocks), own_(own), bytes_(bytes), stride_(stride_of(bytes)) {
+#if defined(MADV_HUGEPAGE)
+  if (alignment(bytes) == kHugePage) {  // only advice
+    static_cast<void>(::madvise(memory_.data(), static_cast<std::size_t>(blocks_) * stride_, MADV_HUGEPAGE));
+  }
+#endif
+}
+
+std::size_t NodeWindow::alignment(std::size_t bytes) { return bytes >= kHugePage ? kHugePage : page_bytes(); }
+
+std::size_t NodeWindow::total_bytes(int blocks, std::size_t bytes) {
+  return static_cast<std::size_t>(blocks) * stride_of(bytes) + kLine;
+}
+
+bool NodeWindow::populate(int index) const {
+#if defined(MADV_POPULATE_WRITE)
+  if (::madvise(block(index), stride_, index == own_ ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) return true;
+  if (errno != EINVAL) return false;
+#endif
+  if (index == own_) std::memset(block(index), 0, bytes_);  // a kernel without it: touched one by one
+  return true;
+}
+
+std::atomic<int>& NodeWindow::released() const { return *reinterpret_cast<std::atomic<int>*>(block(blocks_)); }
+
+// Mappings go one by one, as ranks come round to it; the pages go now.
+void NodeWindow::release() {
+  if (released().fetch_add(1, std::memory_order_acq_rel) + 1 != blocks_) return;
+#if defined(MADV_REMOVE)
+  static_cast<void>(::madvise(memory_.data(), static_cast<std::size_t>(blocks_) * stride_, MADV_REMOVE));
+#endif
+}
+
+std::uint32_t Windows::add(std::shared_ptr<NodeWindow> window) {
+  const std::lock_guard lock(mutex_);
+  sweep();
+  entries_.push_back({next_, std::move(window)});
+  any_.store(true, std::memory_order_relaxed);
+  return next_++;
+}
+
+void Windows::release(std::uint32_t window) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.id == window; });
+  if (found != entries_.end()) found->window->release();
+  sweep();
+}
+
+void Windows::enter() {
+  const std::lock_guard lock(mutex_);
+  sweep();
+  ++uses_;
+}
+
+void Windows::leave() {
+  const std::lock_guard lock(mutex_);
+  --uses_;
+}
+
+void Windows::sweep() {
+  if (uses_ != 0) return;
+  std::erase_if(entries_, [](const Entry& e) { return e.window->released_by_all(); });
+}
+
+std::optional<Windows::Place> Windows::find(const void* data, std::size_t bytes) const {
+  const auto* const start = static_cast<const std::byte*>(data);
+  const std::lock_guard lock(mutex_);
+  for (const Entry& entry : entries_) {
+    const std::byte* const block = entry.window->own();
+    if (start < block || bytes > entry.window->bytes()) continue;
+    const auto offset = static_cast<std::size_t>(start - block);
+    if (offset <= entry.window->bytes() - bytes) return Place{entry.id, offset};
+  }
+  return std::nullopt;
+}
+
+std::byte* Windows::at(int index, Place place, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  for (const Entry& entry : entries_) {
+    if (entry.id != place.window) continue;
+    const std::size_t present = entry.window->bytes();
+    if (bytes > present || place.offset > present - bytes) return nullptr;
+    return entry.window->block(index) + place.offset;
+  }
+  return nullptr;
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that allocate() makes on the CPU so that every rank of a node reaches it where it lies: one mapping with a
+// block for each rank, and the list of a communicator's windows, by which a buffer is described to peers.
+// A block outlives its owner's interest in it: peers may read it until every rank of the node has let go.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "comm/transport/memory.hpp"
+
+namespace rondo::comm {
+
+// Blocks of one size, by index in the node's segment, and a line that counts who has let go.
+class NodeWindow {
+ public:
+  // `memory`: zeroed, of total_bytes(blocks, bytes), shared by the ranks that hold a block.
+  NodeWindow(Mapping memory, int blocks, int own, std::size_t bytes);
+  static std::size_t total_bytes(int blocks, std::size_t bytes);
+  static std::size_t alignment(std::size_t bytes);  // of a block: huge pages where they fit
+
+  std::byte* block(int index) const { return memory_.data() + static_cast<std::size_t>(index) * stride_; }
+  std::byte* own() const { return block(own_); }
+  std::size_t bytes() const { return bytes_; }
+  // Makes the pages of a block present here, so that no call pays for it. False: there is no memory for them.
+  bool populate(int index) const;
+
+  void release();  // this rank, once; the last one gives the pages back
+  bool released_by_all() const { return released().load(std::memory_order_acquire) == blocks_; }
+
+ private:
+  std::atomic<int>& released() const;  // every rank of the node counts itself
+
+  Mapping memory_;
+  int blocks_, own_;
+  std::size_t bytes_, stride_;
+};
+
+// The windows of one communicator: allocated by all ranks in the same order, so numbers mean the same everywhere.
+// Released by any thread, in any order.
+class Windows {
+ public:
+  // A buffer within this rank's block of a window.
+  struct Place {
+    std::uint32_t window;
+    std::uint64_t offset;
+  };
+
+  std::uint32_t add(std::shared_ptr<NodeWindow> window);
+  void release(std::uint32_t window);                                // by this rank; stays mapped until all have
+  bool any() const { return any_.load(std::memory_order_relaxed); }  // there has ever been one: the same on all ranks
+
+  std::optional<Place> find(const void* data, std::size_t bytes) const;
+  // So many bytes in the block of `index`; null when there is no such place.
+  std::byte* at(int index, Place place, std::size_t bytes) const;
+
+  // While one lives, nothing is unmapped.
+  class Use {
+   public:
+    explicit Use(Windows& windows) : windows_(windows) { windows_.enter(); }
+    Use(const Use&) = delete;
+    ~Use() { windows_.leave(); }
+
+   private:
+    Windows& windows_;
+  };
+
+ private:
+  struct Entry {
+    std::uint32_t id;
+    std::shared_ptr<NodeWindow> window;
+  };
+  void enter();
+  void leave();
+  void sweep();  // mutex_ held
+
+  mutable std::mutex mutex_;  // guards the next three
+  std::vector<Entry> entries_;
+  std::uint32_t next_ = 0;
+  int uses_ = 0;
+  std::atomic<bool> any_{false};
+};
+
+}  // namespace rondo::comm
