@@ -12,12 +12,22 @@
 namespace rondo::comm {
 namespace {
 
+// Two ranks, up to here: what one adds twice costs less than lines that move between their caches.
+constexpr std::size_t kFlatBytes = 128 << 10;
 constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
 constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
 
 std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
 std::span<const std::size_t> counts_of(const Call& call) {
   return call.send_counts.empty() ? call.recv_counts : call.send_counts;
+}
+
+// Of a rank's larger buffer, in elements.
+std::size_t total_of(const Call& call, int size) {
+  const auto counts = counts_of(call);
+  if (!counts.empty()) return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  const CollectiveRow& row = row_of(call.collective);
+  return row.send == Extent::world || row.recv == Extent::world ? call.count * as_size(size) : call.count;
 }
 
 }  // namespace
@@ -35,9 +45,9 @@ DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& bo
 
 bool DirectCollectives::may_take(const Call& call) {
   if (!reach_.possible()) return false;
-  load(call);
-  if (total() * element_ < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return false;
-  std::uint8_t& skip = outlook().skip;
+  const std::size_t bytes = total_of(call, size_) * size_of(call.dtype);
+  if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return false;
+  std::uint8_t& skip = outlook(call.collective, bytes).skip;
   if (skip != 0) --skip;
   return skip == 0;
 }
@@ -51,7 +61,7 @@ bool DirectCollectives::run(const Call& call) {
     board_.meet();
     read_lines(meeting);
     if (!move()) {
-      outlook().missed();
+      outlook(call.collective, bytes_).missed();
       return false;
     }
     let_go();
@@ -60,7 +70,7 @@ bool DirectCollectives::run(const Call& call) {
     retreat(error);
     throw;
   }
-  outlook() = {};
+  outlook(call.collective, bytes_) = {};
   return true;
 }
 
@@ -71,11 +81,13 @@ void DirectCollectives::load(const Call& call) {
   const auto counts = counts_of(call_);
   offsets_.resize(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), offsets_.begin(), std::size_t{0});
-  stores_ = total() * element_ >= tuning_.streaming_bytes ? kernels::Stores::streaming : kernels::Stores::plain;
+  bytes_ = total_of(call_, size_) * element_;
+  const bool beyond_caches = bytes_ / 2 >= tuning_.streaming_bytes / as_size(size_);  // all ranks' buffers together
+  stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
 }
 
-DirectCollectives::Outlook& DirectCollectives::outlook() {
-  const std::uint64_t key = (total() * element_ + static_cast<std::uint64_t>(call_.collective)) * 0x9e3779b97f4a7c15;
+DirectCollectives::Outlook& DirectCollectives::outlook(Collective collective, std::size_t bytes) {
+  const std::uint64_t key = (bytes * kCollectiveCount + static_cast<std::uint64_t>(collective)) * 0x9e3779b97f4a7c15;
   return outlooks_[key >> 58];
 }
 
@@ -130,6 +142,12 @@ bool DirectCollectives::move() {
 bool DirectCollectives::all_reduce() {
   if (!reaches_all(send_) || !reaches_all(recv_)) return false;
   touch();
+  if (size_ == 2 && bytes_ <= kFlatBytes && !in_place()) {
+    in_ = {of(send_, 0, 0), of(send_, 1, 0)};
+    out_ = {call_.recv};
+    fold(call_.count);
+    return true;
+  }
   const Range mine = kernels::part({0, call_.count}, size_, rank_);
   for (int i = 0; i < size_; ++i) {
     in_.push_back(of(send_, i, mine.offset));
@@ -235,7 +253,10 @@ bool DirectCollectives::all_to_all() {
   return true;
 }
 
+// What goes where an input was is in the caches already.
 void DirectCollectives::fold(std::size_t count) {
+  const auto is_input = [&](void* out) { return std::find(in_.begin(), in_.end(), out) != in_.end(); };
+  if (std::all_of(out_.begin(), out_.end(), is_input)) stores_ = kernels::Stores::plain;
   const double divisor = call_.op == ReduceOp::average ? size_ : 1.0;
   const std::size_t step = (scales_ ? kScratchBytes : kStepBytes) / element_;
   for (const Range now : kernels::Rounds(count, step)) {
@@ -317,6 +338,14 @@ void DirectCollectives::retreat(const std::exception& error) {
   }
 }
 
+// At any rank: then none may read an input that its owner might have overwritten.
+bool DirectCollectives::in_place() const {
+  for (int i = 0; i < size_; ++i) {
+    if (send_[as_size(i)] == recv_[as_size(i)]) return true;
+  }
+  return false;
+}
+
 bool DirectCollectives::reaches_all(const std::vector<std::byte*>& buffers) const {
   return std::find(buffers.begin(), buffers.end(), nullptr) == buffers.end();
 }
@@ -330,7 +359,7 @@ std::size_t DirectCollectives::bytes_of(Extent extent, int index) const {
     case Extent::world:
       return call_.count * as_size(size_) * element_;
     case Extent::counts:
-      return total() * element_;
+      return bytes_;
   }
   return 0;
 }
@@ -347,14 +376,6 @@ std::size_t DirectCollectives::recv_bytes(int index) const {
 kernels::Range DirectCollectives::block(int index) const {
   if (counts_of(call_).empty()) return {as_size(index) * call_.count, call_.count};
   return {offsets_[as_size(index)], counts_of(call_)[as_size(index)]};
-}
-
-// Of a rank's larger buffer.
-std::size_t DirectCollectives::total() const {
-  const auto counts = counts_of(call_);
-  if (!counts.empty()) return offsets_.back() + counts.back();
-  const CollectiveRow& row = row_of(call_.collective);
-  return row.send == Extent::world || row.recv == Extent::world ? call_.count * as_size(size_) : call_.count;
 }
 
 }  // namespace rondo::comm

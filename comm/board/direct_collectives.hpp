@@ -27,7 +27,7 @@ class DirectCollectives {
   // All must outlive it.
   DirectCollectives(Team& team, const Config& config, Board& board, Windows& windows);
 
-  static constexpr std::string_view kName = "direct";
+  static constexpr std::string_view kName = "zero_copy";
   // Whether the call should meet to find out. All ranks agree on the answer; ask once per call.
   bool may_take(const Call& call);
   // After Board::begin(). False: not everything needed lies where peers reach it, and all ranks have found so; the
@@ -51,7 +51,7 @@ class DirectCollectives {
   };
 
   void load(const Call& call);
-  Outlook& outlook();
+  Outlook& outlook(Collective collective, std::size_t bytes);
   void announce(std::uint64_t meeting);
   void read_lines(std::uint64_t meeting);
   bool move();
@@ -73,13 +73,13 @@ class DirectCollectives {
   void touch();  // from here on peers' buffers are used
   void let_go() { team_.own_line().touching.store(0, std::memory_order_release); }
   void retreat(const std::exception& error);
+  bool in_place() const;
   bool reaches_all(const std::vector<std::byte*>& buffers) const;
 
   std::size_t send_bytes(int index) const;
   std::size_t recv_bytes(int index) const;
   std::size_t bytes_of(Extent extent, int index) const;
   Range block(int index) const;
-  std::size_t total() const;  // elements of all blocks
   std::byte* of(const std::vector<std::byte*>& buffers, int index, std::size_t element) const {
     return buffers[static_cast<std::size_t>(index)] + element * element_;
   }
@@ -90,7 +90,7 @@ class DirectCollectives {
   const Tuning tuning_;
   const int rank_, size_;  // index and number in the segment
   Call call_{};
-  std::size_t element_ = 1;
+  std::size_t element_ = 1, bytes_ = 0;  // of a rank's larger buffer
   kernels::Stores stores_{};
   bool scales_ = false;                  // inputs are multiplied by their rank's factor
   std::vector<std::byte*> send_, recv_;  // by index, null: unreachable

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives over memory that peers reach: the bits are those of the ways that copy, whatever lies where; what does
+// not fit together is found before anybody touches a peer's memory; nothing is left behind.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <random>
+
+#include "tests/comm/stress/worlds.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
+
+using namespace rondo;
+using namespace rondo::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t kCount = 20'011;  // of floats: beyond what is sent in one piece, on every path
+
+std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
+
+// One collective of floats, and the shapes of its buffers on this rank.
+struct Shape {
+  Call call;
+  std::vector<std::size_t> counts;
+  std::size_t send = 0, recv = 0, own_block = 0;  // elements; where this rank's block lies in the larger buffer
+
+  Shape(Collective collective, ReduceOp op, int rank, int size, std::size_t count) {
+    const CollectiveRow& row = row_of(collective);
+    call = {.collective = collective, .count = count, .dtype = DataType::f32, .op = op, .root = row.rooted ? 1 : -1};
+    if (row.send == Extent::counts || row.recv == Extent::counts) {
+      for (int r = 0; r < size; ++r) counts.push_back(r == 1 ? 0 : count * as_size(r + 1) + 7);
+      call.count = counts[as_size(rank)];
+      own_block = std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
+    } else {
+      own_block = as_size(rank) * count;
+    }
+    const auto elements = [&](Extent extent) -> std::size_t {
+      if (extent == Extent::world) return count * as_size(size);
+      if (extent == Extent::counts) return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+      return extent == Extent::one ? call.count : 0;
+    };
+    send = elements(row.send);
+    recv = elements(row.recv);
+  }
+  void run(Communicator& comm, const float* from, float* into) {
+    const CollectiveRow& row = row_of(call.collective);
+    call.send = from;
+    call.recv = into;
+    if (row.send == Extent::counts) call.send_counts = counts;
+    if (row.recv == Extent::counts) call.recv_counts = counts;
+    comm.submit(call);
+  }
+  std::size_t longest() const { return std::max<std::size_t>({send, recv, 1}); }
+};
+
+void fill(std::span<float> values, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> any(-1000, 1000);
+  for (float& value : values) value = any(random);
+}
+
+bool went_direct(const Communicator& comm) {
+  const std::string record = comm.flight_record();
+  const std::string_view key = "\"algorithm\": \"", name = "zero_copy\"";
+  return record.compare(record.rfind(key) + key.size(), name.size(), name) == 0;
+}
+
+enum class Memory { separate, in_place, sends_alone, receives_alone };
+constexpr Memory kMemories[] = {Memory::separate, Memory::in_place, Memory::sends_alone, Memory::receives_alone};
+
+// Where the buffers of one run lie: in windows, or in the rank's own memory.
+struct Buffers {
+  std::vector<float> own_send, own_recv;
+  float* send;
+  float* recv;
+
+  Buffers(const Shape& shape, int rank, Memory memory, float* window, float* other_window) {
+    own_send.resize(shape.longest());
+    own_recv.resize(shape.longest());
+    send = memory == Memory::receives_alone || window == nullptr ? own_send.data() : window;
+    recv = memory == Memory::sends_alone || window == nullptr ? own_recv.data() : other_window;
+    if (memory != Memory::in_place) return;
+    const bool at_root = shape.call.root < 0 || rank == shape.call.root;
+    const bool sends_more = shape.send > shape.recv, receives_more = shape.recv > shape.send;
+    if (!at_root && shape.call.collective != Collective::broadcast) return;
+    if (receives_more) send = recv + shape.own_block;
+    if (sends_more) recv = send + shape.own_block;
+    if (!sends_more && !receives_more) recv = send;
+  }
+};
+
+void check_one(Communicator& comm, Collective collective, ReduceOp op, Memory memory, std::span<float> window,
+               std::span<float> other_window, std::uint64_t seed) {
+  const bool exchanges = collective == Collective::all_to_all;
+  if (exchanges && memory == Memory::in_place) return;
+  Shape shape(collective, op, comm.rank(), comm.world_size(), kCount);
+  const auto run = [&](const Buffers& buffers) {
+    std::fill_n(buffers.recv, shape.recv, -7.0F);
+    fill({buffers.send, shape.send}, seed + as_size(comm.rank()));
+    shape.run(comm, buffers.send, buffers.recv);
+    return std::vector<float>(buffers.recv, buffers.recv + shape.recv);
+  };
+  const auto copied = run(Buffers(shape, comm.rank(), memory, nullptr, nullptr));
+  expect(!went_direct(comm), "ordinary memory was used in place");
+  const auto direct = run(Buffers(shape, comm.rank(), memory, window.data(), other_window.data()));
+  const auto what = fmt::format("{} of {} with memory {}", name_of(collective), name_of(op), static_cast<int>(memory));
+  expect(went_direct(comm) || memory == Memory::sends_alone || memory == Memory::receives_alone, what + ": copied");
+  expect(std::memcmp(copied.data(), direct.data(), direct.size() * sizeof(float)) == 0, what + ": other bits");
+}
+
+bool is_tested(const CollectiveRow& row) {
+  return row.collective != Collective::barrier && row.collective != Collective::send &&
+         row.collective != Collective::recv && row.collective != Collective::all_to_all_v;
+}
+
+Options reproducible() {
+  Options options;
+  options.timeout = 30s;
+  options.determinism = Determinism::reproducible;
+  return options;
+}
+
+void check_all(Kind kind, int world, const Options& options, const Body& body) {
+  for (const auto& error : run_world(kind, world, options, [&](Communicator& comm) {
+         try {
+           body(comm);
+         } catch (...) {
+           comm.abort();
+           throw;
+         }
+       })) {
+    INFO(sentence_of(error));
+    CHECK_FALSE(error);
+  }
+}
+
+std::size_t entries_of(const char* folder) {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
+  return count;
+}
+std::size_t maps_of_windows() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("rondo-node") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("windows give the bits that copying gives, wherever the buffers lie") {
+  const int world = GENERATE(2, 3, 5);
+  const Memory memory = GENERATE(from_range(std::begin(kMemories), std::end(kMemories)));
+  check_all(Kind::shm, world, reproducible(), [&](Communicator& comm) {
+    const std::size_t room = kCount * 20 + 100;
+    const auto window = comm.allocate<float>(room), other = comm.allocate<float>(room);
+    std::uint64_t seed = 1;
+    for (const CollectiveRow& row : collective_table()) {
+      if (!is_tested(row)) continue;
+      for (const ReduceOp op : {ReduceOp(ReduceOp::sum), ReduceOp(ReduceOp::average), ReduceOp(ReduceOp::max),
+                                ReduceOp::premul_sum(1.0 / (comm.rank() + 3))}) {
+        if (!row.reduces && op != ReduceOp::sum) continue;
+        // Offsets that differ between ranks, and no alignment to speak of.
+        const std::size_t from = as_size(comm.rank()) * 3 + 1;
+        check_one(comm, row.collective, op, memory, window.span().subspan(from), other.span().subspan(from), ++seed);
+      }
+    }
+  });
+}
+
+TEST_CASE("threads use any memory in place, and get the sums of exact numbers") {
+  const int world = GENERATE(2, 3, 4);
+  const std::size_t count = GENERATE(std::size_t{20'000}, std::size_t{300'007}, std::size_t{2'500'001});
+  const bool in_place = GENERATE(false, true);
+  check_all(Kind::local, world, {}, [&](Communicator& comm) {
+    std::vector<std::int32_t> mine(count), sum(count, -1);
+    for (int round = 0; round < 3; ++round) {
+      for (std::size_t i = 0; i < count; ++i) mine[i] = static_cast<std::int32_t>(i) + comm.rank() * (round + 1);
+      if (in_place) {
+        comm.all_reduce(mine, ReduceOp::sum);
+      } else {
+        comm.all_reduce(mine, sum, ReduceOp::sum);
+      }
+      expect(went_direct(comm), "it was copied");
+      const auto& result = in_place ? mine : sum;
+      for (std::size_t i = 0; i < count; ++i) {
+        const int expected = static_cast<int>(i) * world + (round + 1) * world * (world - 1) / 2;
+        if (result[i] != expected) throw std::runtime_error(fmt::format("element {} is {}", i, result[i]));
+      }
+    }
+  });
+}
+
+TEST_CASE("without a window nothing is looked for, and short calls never look") {
+  check_all(Kind::shm, 2, {}, [](Communicator& comm) {
+    std::vector<float> data(kCount, 1);
+    comm.all_reduce(data, ReduceOp::sum);
+    expect(!went_direct(comm), "there is no window");
+    const auto window = comm.allocate<float>(kCount);
+    comm.all_reduce(window.span().first(100), ReduceOp::sum);
+    expect(!went_direct(comm), "100 floats are few");
+    comm.all_reduce(window.span(), ReduceOp::sum);
+    expect(went_direct(comm), "all of it");
+  });
+}
+
+TEST_CASE("calls that keep missing are tried less and less often, and a hit is remembered") {
+  check_all(Kind::shm, 2, {}, [](Communicator& comm) {
+    const auto window = comm.allocate<float>(kCount);
+    std::vector<float> own(kCount, 1);
+    int hits = 0;
+    for (int i = 0; i < 40; ++i) comm.all_reduce(own, ReduceOp::sum);
+    for (int i = 0; i < 200; ++i) {
+      comm.all_reduce(window.span(), ReduceOp::sum);
+      hits += went_direct(comm) ? 1 : 0;
+    }
+    expect(hits >= 130 && hits < 200, fmt::format("{} of 200 went direct", hits));
+    comm.all_reduce(window.span(), ReduceOp::sum);
+    expect(went_direct(comm), "the last one did");
+  });
+}
+
+TEST_CASE("counts that differ are found before anybody touches a peer's memory") {
+  const Kind kind = GENERATE(Kind::shm, Kind::local);
+  const auto errors = run_world(kind, 3, {}, [](Communicator& comm) {
+    const auto send = comm.allocate<float>(kCount + 1), recv = comm.allocate<float>(kCount + 1);
+    std::fill(send.span().begin(), send.span().end(), 1.0F);
+    std::fill(recv.span().begin(), recv.span().end(), -7.0F);
+    const std::size_t count = kCount + (comm.rank() == 1 ? 1 : 0);
+    std::exception_ptr error;
+    try {
+      comm.all_reduce(std::span<const float>(send.span().first(count)), recv.span().first(count), ReduceOp::sum);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    for (const float value : recv.span()) expect(value == -7.0F, "a buffer was written");
+    if (error) std::rethrow_exception(error);
+  });
+  for (const auto& error : errors) {
+    CHECK(code_of(error) == ErrorCode::mismatch);
+    CHECK(sentence_of(error).find("disagree on the count of all_reduce") != std::string::npos);
+  }
+}
+
+TEST_CASE("sizes that differ are a mismatch, and the communicator goes on") {
+  check_all(Kind::shm, 3, {}, [](Communicator& comm) {
+    expect(code_of(thrown_by([&] { comm.allocate<float>(comm.rank() == 2 ? 11 : 10); })) == ErrorCode::mismatch,
+           "rank 2 asked for more");
+    const auto window = comm.allocate<float>(10);
+    expect(window.size() == 10 && window.data() != nullptr, "a window");
+  });
+}
+
+TEST_CASE("windows of nothing, of bytes, and of many megabytes are aligned and zeroed") {
+  const Kind kind = GENERATE(Kind::shm, Kind::local);
+  const std::size_t count = GENERATE(0u, 1u, 4097u, 33u << 20);
+  check_all(kind, 2, {}, [&](Communicator& comm) {
+    auto window = comm.allocate<std::uint8_t>(count);
+    expect(window.size() == count && window.data() != nullptr, "a window");
+    expect(reinterpret_cast<std::uintptr_t>(window.data()) % 64 == 0, "it is aligned");
+    expect(std::all_of(window.span().begin(), window.span().end(), [](auto byte) { return byte == 0; }), "zeroes");
+    std::fill(window.span().begin(), window.span().end(), std::uint8_t{1});
+    comm.all_reduce(window.span(), ReduceOp::sum);
+    expect(std::all_of(window.span().begin(), window.span().end(), [](auto byte) { return byte == 2; }), "twos");
+  });
+}
+
+TEST_CASE("ranks that let go of a window early do not disturb those that still use it") {
+  check_all(Kind::shm, 2, {}, [](Communicator& comm) {
+    std::optional<Window<float>> first = comm.allocate<float>(kCount);
+    const auto second = comm.allocate<float>(kCount);
+    if (comm.rank() == 0) first.reset();
+    const auto data = comm.rank() == 0 ? second.span() : first->span();
+    for (int i = 0; i < 3; ++i) {
+      std::fill(data.begin(), data.end(), 1.0F);
+      comm.all_reduce(data, ReduceOp::sum);
+      expect(went_direct(comm), "both lie in windows");
+      expect(std::all_of(data.begin(), data.end(), [](float value) { return value == 2.0F; }), "the sum");
+    }
+  });
+}
+
+TEST_CASE("windows of split communicators, of several at once, leave no descriptor and no mapping behind") {
+  std::size_t descriptors = 0, mappings = 0;
+  check_all(Kind::shm, 4, {}, [&](Communicator& comm) {
+    const auto count = [&](auto then) {
+      comm.barrier();
+      if (comm.rank() == 0) then();
+      comm.barrier();
+    };
+    count([&] {
+      descriptors = entries_of("/proc/self/fd");
+      mappings = maps_of_windows();
+    });
+    for (int round = 0; round < 5; ++round) {
+      std::vector<Window<float>> windows;
+      for (int i = 0; i < 4; ++i) windows.push_back(comm.allocate<float>(kCount + as_size(i)));
+      count([&] { expect(maps_of_windows() >= mappings + 4 * 4, "four ranks map four windows"); });
+      windows.erase(windows.begin() + (comm.rank() + round) % 4);
+      windows.erase(windows.begin());
+    }
+    const auto last = comm.allocate<float>(1);  // what others let go of is unmapped when a rank comes by
+    const auto one_more = comm.allocate<float>(1);
+    count([&] {
+      expect(entries_of("/proc/self/fd") == descriptors, "descriptors are left");
+      expect(maps_of_windows() == mappings + 2 * 4, "mappings are left");
+    });
+    Communicator half = comm.split(comm.rank() % 2, 0);
+    const auto window = half.allocate<float>(kCount);
+    std::fill(window.span().begin(), window.span().end(), 1.0F);
+    half.all_reduce(window.span(), ReduceOp::sum);
+    expect(went_direct(half) && window.span().back() == 2.0F, "the child's window");
+    comm.all_reduce(window.span(), ReduceOp::sum);
+    expect(!went_direct(comm) && window.span().back() == 8.0F, "the parent knows nothing of it");
+  });
+}
+
+TEST_CASE("an abort in the middle gives no buffer back that peers still use") {
+  constexpr std::size_t kLong = 3'000'000;
+  for (int round = 0; round < 20; ++round) {
+    int calls = 0;  // of rank 2
+    const auto errors = run_world(Kind::local, 3, {}, [&](Communicator& comm) {
+      for (;;) {
+        std::vector<float> send(kLong, 1.0F), recv(kLong);  // freed by the exception: the sanitizers would tell
+        std::jthread killer;
+        if (comm.rank() == 2 && calls == round % 4) killer = std::jthread([&] { comm.abort(); });
+        if (comm.rank() == 2) ++calls;
+        comm.all_reduce(send, recv, ReduceOp::sum);
+      }
+    });
+    for (const auto& error : errors) CHECK(code_of(error) == ErrorCode::aborted);
+  }
+}
