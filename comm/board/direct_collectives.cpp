@@ -44,7 +44,7 @@ DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& bo
       factors_(as_size(size_)) {}
 
 bool DirectCollectives::may_take(const Call& call) {
-  if (!reach_.possible()) return false;
+  if (!reach_.possible() || call.collective == Collective::all_to_all_v) return false;
   const std::size_t bytes = total_of(call, size_) * size_of(call.dtype);
   if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return false;
   std::uint8_t& skip = outlook(call.collective, bytes).skip;

@@ -108,10 +108,15 @@ void check_one(Communicator& comm, Collective collective, ReduceOp op, Memory me
   };
   const auto copied = run(Buffers(shape, comm.rank(), memory, nullptr, nullptr));
   expect(!went_direct(comm), "ordinary memory was used in place");
-  const auto direct = run(Buffers(shape, comm.rank(), memory, window.data(), other_window.data()));
   const auto what = fmt::format("{} of {} with memory {}", name_of(collective), name_of(op), static_cast<int>(memory));
-  expect(went_direct(comm) || memory == Memory::sends_alone || memory == Memory::receives_alone, what + ": copied");
-  expect(std::memcmp(copied.data(), direct.data(), direct.size() * sizeof(float)) == 0, what + ": other bits");
+  const bool certain = memory == Memory::separate || memory == Memory::in_place;
+  bool direct = false;
+  for (int attempt = 0; attempt < 2 && !direct; ++attempt) {  // the call that copied has postponed the next look
+    const auto result = run(Buffers(shape, comm.rank(), memory, window.data(), other_window.data()));
+    direct = went_direct(comm);
+    expect(std::memcmp(copied.data(), result.data(), result.size() * sizeof(float)) == 0, what + ": other bits");
+  }
+  expect(direct || !certain, what + ": copied");
 }
 
 bool is_tested(const CollectiveRow& row) {
