@@ -107,6 +107,9 @@ class RONDO_API Group : public Verbs<Group, void> {
 
 // Memory of the communicator's making that its collectives use without copying it first. Symmetric: every rank
 // allocates the same count. Must go before the communicator.
+// On the CPU the ranks of a node share it: they read and write each other's windows during a collective of which those
+// are the buffers, from its start to its end on the last rank, and at no other time. Its memory is given back once
+// every rank of the node has let go. Between nodes, and where memory cannot be shared, it is memory like any other.
 template <class T>
 class Window {
  public:
@@ -179,7 +182,8 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   // What the calls' buffers must be reached from, with the index that was chosen.
   Device device() const;
 
-  // Collective. Aligned to 64 bytes, zeroed; device memory where the communicator is on a device.
+  // Collective. Aligned to 64 bytes, zeroed, present; device memory where the communicator is on a device. A collective
+  // on the CPU goes without copies when all of the buffers it reads from peers, or writes to them, lie in windows.
   template <class T>
   Window<T> allocate(std::size_t count) {
     auto state = allocate_bytes(count * sizeof(T));
