@@ -88,6 +88,9 @@ class Allocation {
   }
 
   void meet(const std::vector<Bytes>& advertisements) {
+    for (const int rank : ranks_) {
+      if (advertisements[static_cast<std::size_t>(rank)].empty()) return;  // it will say why
+    }
     attempt([&] {
       const int blocks = static_cast<int>(ranks_.size());
       const std::size_t total = NodeWindow::total_bytes(blocks, bytes_);

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows of ranks that are processes: one is killed while peers use its memory; one cannot be given the memory at all.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cerrno>
+#include <thread>
+
+#include "comm/bootstrap.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
+#include "tests/support/forked_ranks.hpp"
+#include "tests/support/ranks.hpp"
+
+using namespace rondo;
+using namespace std::chrono_literals;
+using test::expect;
+
+namespace {
+
+constexpr auto kLimit = 30s;
+constexpr std::size_t kCount = 2'000'003;
+
+template <class Body>
+std::vector<test::Ended> run_processes(int world_size, Body body) {
+  return test::fork_ranks(world_size, kLimit, [&](int rank, const std::shared_ptr<Store>& store) {
+    Bootstrap bootstrap;
+    bootstrap.rank = rank;
+    bootstrap.world_size = world_size;
+    bootstrap.store = store;
+    Communicator comm = make_communicator(std::move(bootstrap), {});
+    body(comm);
+  });
+}
+
+bool zero_copy(const Communicator& comm) {
+  const std::string record = comm.flight_record();
+  return record.find("zero_copy", record.rfind("\"algorithm\"")) != std::string::npos;
+}
+
+void reduce_ones(Communicator& comm, const Window<float>& window, bool in_place) {
+  std::fill(window.span().begin(), window.span().end(), 1.0F);
+  comm.all_reduce(window.span(), ReduceOp::sum);
+  expect(zero_copy(comm) == in_place, "it went the other way");
+  for (const float value : window.span()) expect(value == static_cast<float>(comm.world_size()), "a wrong sum");
+}
+
+}  // namespace
+
+TEST_CASE("processes use each other's windows in place") {
+  const int world = GENERATE(2, 3);
+  for (const auto& ended : run_processes(world, [](Communicator& comm) {
+         const auto window = comm.allocate<float>(kCount), other = comm.allocate<float>(kCount);
+         for (int i = 0; i < 3; ++i) reduce_ones(comm, i % 2 == 0 ? window : other, true);
+       })) {
+    CHECK(ended.failure == "");
+    CHECK(ended.signal == 0);
+  }
+}
+
+TEST_CASE("a rank that is killed while peers use its window is named, and they live on") {
+  for (int round = 0; round < 6; ++round) {
+    const auto ended = run_processes(3, [&](Communicator& comm) {
+      const auto window = comm.allocate<float>(kCount);
+      std::atomic<int> calls{0};
+      std::jthread killer;
+      if (comm.rank() == 1) {  // somewhere in the call after the one it has seen
+        killer = std::jthread([&calls, round] {
+          while (calls.load() < 3 + round) {
+          }
+          ::raise(SIGKILL);
+        });
+      }
+      const auto error = test::thrown_by([&] {
+        for (;;) {
+          comm.all_reduce(window.span(), ReduceOp::sum);
+          ++calls;
+        }
+      });
+      expect(test::code_of(error) == ErrorCode::peer_lost, test::sentence_of(error));
+      expect(test::sentence_of(error).find("rank 1 ") != std::string::npos, test::sentence_of(error));
+      for (float& value : window.span()) value = 1;  // still ours
+    });
+    CHECK(ended[1].signal == SIGKILL);
+    CHECK(ended[0].failure == "");
+    CHECK(ended[2].failure == "");
+  }
+}
+
+TEST_CASE("where one rank cannot be given the memory, all of them go on copying") {
+  for (const auto& ended : run_processes(3, [](Communicator& comm) {
+         rlimit before{};
+         ::getrlimit(RLIMIT_NOFILE, &before);
+         if (comm.rank() == 1) {  // no descriptor more
+           const Fd lowest(::dup(0));
+           const rlimit full{static_cast<rlim_t>(lowest.get()), before.rlim_max};
+           ::setrlimit(RLIMIT_NOFILE, &full);
+         }
+         const auto window = comm.allocate<float>(kCount);
+         if (comm.rank() == 1) ::setrlimit(RLIMIT_NOFILE, &before);
+         reduce_ones(comm, window, false);
+         const auto next = comm.allocate<float>(kCount);
+         reduce_ones(comm, next, true);
+       })) {
+    CHECK(ended.failure == "");
+    CHECK(ended.signal == 0);
+  }
+}
