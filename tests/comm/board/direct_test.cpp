@@ -3,7 +3,7 @@
 // not fit together is found before anybody touches a peer's memory; nothing is left behind.
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -114,7 +114,7 @@ void check_one(Communicator& comm, Collective collective, ReduceOp op, Memory me
   for (int attempt = 0; attempt < 2 && !direct; ++attempt) {  // the call that copied has postponed the next look
     const auto result = run(Buffers(shape, comm.rank(), memory, window.data(), other_window.data()));
     direct = went_direct(comm);
-    expect(std::memcmp(copied.data(), result.data(), result.size() * sizeof(float)) == 0, what + ": other bits");
+    expect(std::ranges::equal(std::as_bytes(std::span(copied)), std::as_bytes(std::span(result))), what + ": bits");
   }
   expect(direct || !certain, what + ": copied");
 }
