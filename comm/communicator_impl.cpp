@@ -30,10 +30,12 @@ Call OwnedCall::call() const {
 namespace rondo::detail {
 namespace {
 
+using comm::PreparedCall;
 using comm::Signature;
 
 constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the kernels, which say more
 
+bool may_work_in_place(Collective c) { return c != Collective::all_to_all && c != Collective::all_to_all_v; }
 bool is_message(Collective c) { return c == Collective::send || c == Collective::recv; }
 
 [[noreturn]] void reject(const Call& call, const std::string& why) {
@@ -73,6 +75,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       primitives_(*team_, config_),
       board_(*team_, config_, *windows_),
       two_level_(*team_, board_, primitives_, config_),
+      short_calls_(board_.board()),
       sent_(static_cast<std::size_t>(team_->size())),
       received_(static_cast<std::size_t>(team_->size())) {}
 
@@ -112,8 +115,8 @@ void CommunicatorImpl::validate(const Call& call) const {
     reject(call, fmt::format("rank {} sends itself {} elements and receives {} from itself", self,
                              call.send_counts[self], call.recv_counts[self]));
   }
-  const bool exchanges = call.collective == Collective::all_to_all || call.collective == Collective::all_to_all_v;
-  if (exchanges && call.send == call.recv && send != 0) reject(call, "it cannot work in place: give it two buffers");
+  if (!may_work_in_place(call.collective) && call.send == call.recv && send != 0)
+    reject(call, "it cannot work in place: give it two buffers");
 }
 
 void CommunicatorImpl::fail(ErrorCode code, int culprit, const std::string& sentence) {
@@ -144,38 +147,74 @@ void CommunicatorImpl::guarded(F&& body) {
 }
 
 void CommunicatorImpl::execute(const Call& call) {
-  validate(call);
-  guarded([&] {
-    if (is_message(call.collective)) {
-      run_messages(std::span(&call, 1));
-    } else {
-      run_collective(call);
-    }
-  });
+  if (is_message(call.collective)) {
+    validate(call);
+    guarded([&] { run_messages(std::span(&call, 1)); });
+  } else {
+    const PreparedCall& prepared = prepare(call);
+    guarded([&] { run_collective(prepared, call); });
+  }
 }
 
-void CommunicatorImpl::run_collective(const Call& call) {
-  Signature signature = comm::signature_of(call);
+const PreparedCall& CommunicatorImpl::prepare(const Call& call) {
+  PreparedCall& prepared = prepared_.place(call);
+  const bool known = comm::PreparedCalls::whose(prepared, call);
+  const bool missing = (prepared.sends && call.send == nullptr) || (prepared.receives && call.recv == nullptr) ||
+                       (!prepared.in_place && call.send == call.recv);
+  if (known && !missing) return prepared;
+  validate(call);
+  prepared = {.shape = call, .signature = comm::signature_of(call), .prepared = true};
+  prepared.hash = comm::hash_of(prepared.signature);
+  prepared.sends = call.send != nullptr;
+  prepared.receives = call.recv != nullptr;
+  prepared.in_place = call.send == call.recv || may_work_in_place(call.collective);
+  choose_way(call, prepared);
+  return prepared;
+}
+
+void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) const {
+  if (!board_.takes(call) || !comm::prefers_board(config_.algorithm)) {
+    const bool two_level = two_level_.takes(call, options_.determinism, config_.algorithm);
+    if (two_level) prepared.way = PreparedCall::Way::two_level;
+    prepared.chosen = two_level ? comm::kTwoLevel : comm::choose_algorithm(call, *team_, options_.determinism, config_);
+    return;
+  }
+  prepared.chosen = comm::kBoard;
+  prepared.way = PreparedCall::Way::board;
+  if (!short_calls_.takes(call)) return;
+  prepared.way = PreparedCall::Way::short_call;
+  prepared.plan = short_calls_.plan(call);
+}
+
+// A rank's history says what it is in before a peer can see that it has come; the flight record is for later, and is
+// written while the message crosses.
+void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& call) {
+  Signature signature = prepared.signature;
   signature.sequence = ++sequence_;
-  board_.note(signature);
-  const bool board = board_.takes(call) && comm::prefers_board(config_.algorithm);
-  const bool two_level = !board && two_level_.takes(call, options_.determinism, config_.algorithm);
-  const comm::Chosen chosen = board       ? comm::kBoard
-                              : two_level ? comm::kTwoLevel
-                                          : comm::choose_algorithm(call, *team_, options_.determinism, config_);
-  const bool direct = config_.algorithm.empty() && board_.may_go_direct(call);
-  recorder_.begin(signature, direct ? comm::DirectCollectives::kName : chosen.name);
+  const bool is_short = prepared.way == PreparedCall::Way::short_call;
+  is_short ? board_.board().note(signature, prepared.hash) : board_.note(signature);
   comm::write_history(team_->own_line(), signature);
+  if (is_short) short_calls_.publish(prepared.plan, call, options_.timeout);
+  const bool direct =
+      prepared.way == PreparedCall::Way::board && config_.algorithm.empty() && board_.may_go_direct(call);
+  recorder_.begin(signature, direct ? comm::DirectCollectives::kName : prepared.chosen.name);
   if (direct) {
     if (board_.run_direct(call, options_.timeout)) return recorder_.end();
-    recorder_.amend(chosen.name);
+    recorder_.amend(prepared.chosen.name);
   }
-  if (board) {
-    board_.run(call, options_.timeout);
-  } else if (two_level) {
-    two_level_.run(call, signature, options_.timeout);
-  } else {
-    comm::run_algorithm(chosen, call, signature, primitives_, *team_, options_.timeout);
+  switch (prepared.way) {
+    case PreparedCall::Way::short_call:
+      short_calls_.collect(prepared.plan, call);
+      break;
+    case PreparedCall::Way::board:
+      board_.run(call, options_.timeout);
+      break;
+    case PreparedCall::Way::two_level:
+      two_level_.run(call, signature, options_.timeout);
+      break;
+    case PreparedCall::Way::links:
+      comm::run_algorithm(prepared.chosen, call, signature, primitives_, *team_, options_.timeout);
+      break;
   }
   recorder_.end();
 }
@@ -250,7 +289,11 @@ void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
   }
   guarded([&] { run_messages(messages); });
   for (const auto& owned : calls) {
-    if (!is_message(owned.call().collective)) guarded([&] { run_collective(owned.call()); });
+    if (!is_message(owned.call().collective)) {
+      const Call call = owned.call();
+      const PreparedCall& prepared = prepare(call);
+      guarded([&] { run_collective(prepared, call); });
+    }
   }
 }
 

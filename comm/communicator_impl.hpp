@@ -20,6 +20,7 @@
 #include "comm/flight_recorder.hpp"
 #include "comm/hierarchy/two_level.hpp"
 #include "comm/host_primitives.hpp"
+#include "comm/prepared_calls.hpp"
 #include "comm/team.hpp"
 
 namespace rondo::comm {
@@ -70,7 +71,9 @@ class CommunicatorImpl {
   void validate(const Call& call) const;
   void execute(const Call& call);
   void enqueue(std::span<const Call> calls);
-  void run_collective(const Call& call);
+  const comm::PreparedCall& prepare(const Call& call);
+  void choose_way(const Call& call, comm::PreparedCall& prepared) const;
+  void run_collective(const comm::PreparedCall& prepared, const Call& call);
   void run_messages(std::span<const Call> calls);
   template <class F>
   void guarded(F&& body);
@@ -84,6 +87,8 @@ class CommunicatorImpl {
   std::shared_ptr<comm::Windows> windows_ = std::make_shared<comm::Windows>();
   comm::BoardCollectives board_;
   comm::TwoLevel two_level_;
+  comm::ShortCalls short_calls_;
+  comm::PreparedCalls prepared_;
   comm::FlightRecorder recorder_;
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // messages by peer

@@ -28,7 +28,7 @@ using Bytes = Store::Bytes;
 struct Card {  // what a rank tells all others about itself
   std::string node, host, pid_namespace, transport, algorithm, protocol, tuning;
   Device::Kind device{};
-  std::int32_t pid = 0;
+  std::int32_t pid = 0, quota = 1;  // quota: of the control group, in cores
   Determinism determinism{};
   std::uint64_t slice_bytes = 0, slots = 0, segment_bytes = 0;
   Bytes cores, mesh, meeting;
@@ -44,6 +44,7 @@ struct Card {  // what a rank tells all others about itself
         .text(tuning)
         .number(device)
         .number(pid)
+        .number(quota)
         .number(determinism)
         .number(slice_bytes)
         .number(slots)
@@ -62,6 +63,7 @@ struct Card {  // what a rank tells all others about itself
     }
     card.device = in.number<Device::Kind>();
     card.pid = in.number<std::int32_t>();
+    card.quota = in.number<std::int32_t>();
     card.determinism = in.number<Determinism>();
     for (std::uint64_t* number : {&card.slice_bytes, &card.slots, &card.segment_bytes})
       *number = in.number<std::uint64_t>();
@@ -134,6 +136,7 @@ class Connecting {
              .tuning = to_text(config_.tuning),
              .device = options_.device.kind,
              .pid = ::getpid(),
+             .quota = within_quota(INT32_MAX),
              .determinism = options_.determinism,
              .slice_bytes = config_.slice_bytes,
              .slots = config_.slots,
@@ -213,13 +216,16 @@ class Connecting {
     descriptors_ = meet_alone();
   }
 
-  // Whether there are as many cores as ranks; ranks may be bound to one core each.
+  // Whether there are as many cores as ranks, which may be bound to one each, and no quota leaves fewer.
   bool cores_suffice(int node) const {
     std::vector<Bytes> masks;
+    int quota = 1;
     for (int r = 0; r < size(); ++r) {
-      if (placement_[static_cast<std::size_t>(r)].node == node) masks.push_back(card(r).cores);
+      if (placement_[static_cast<std::size_t>(r)].node != node) continue;
+      masks.push_back(card(r).cores);
+      quota = std::max(quota, card(r).quota);
     }
-    return static_cast<int>(masks.size()) <= count_cores(masks);
+    return static_cast<int>(masks.size()) <= std::min(count_cores(masks), quota);
   }
 
   // Every rank comes to the same rows: the file's first, then those for crowds, then the built-in ones.

@@ -1,9 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/doorbell.hpp"
 
+#include <linux/membarrier.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace rondo::comm {
+namespace {
+
+bool membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+}  // namespace
+
+void Doorbells::prepare_sleep(int local_rank) const {
+  if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)) {
+    segment_.line(local_rank).fences_all.store(1, std::memory_order_release);
+  }
+}
+
+void Doorbells::announce_sleep(int local_rank) const {
+  RankLine& line = segment_.line(local_rank);
+  line.sleeping.store(1, std::memory_order_seq_cst);
+  // What the sleeper looks at next may elsewhere than on x86 pass the store: neither side would see the other's word.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (line.fences_all.load(std::memory_order_relaxed) != 0) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+}
+
+bool Doorbells::sleepers_fence() const {
+  for (int r = 0; r < segment_.local_size(); ++r) {
+    if (segment_.line(r).fences_all.load(std::memory_order_acquire) == 0) return false;
+  }
+  return true;
+}
 
 // EAGAIN (a counter at its maximum, or nothing to drain) is as good as success: the bell has rung.
 void Doorbells::ring(int local_rank) const { static_cast<void>(eventfd_write(fd(local_rank), 1)); }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/cpu_quota.hpp"
+
 namespace rondo::comm {
 
 constexpr std::uint64_t kLeastRing = 16 << 10;
@@ -18,7 +20,13 @@ int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   // More cores than a cpu_set_t holds: then there are plenty.
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : CPU_SETSIZE;
+  const int allowed = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : CPU_SETSIZE;
+  return within_quota(allowed);
+}
+
+int within_quota(int cores) {
+  const double quota = cpu_quota();
+  return quota < cores ? std::max(1, static_cast<int>(quota)) : cores;
 }
 
 std::vector<std::byte> usable_core_mask() {

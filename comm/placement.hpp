@@ -10,8 +10,10 @@
 
 namespace rondo::comm {
 
-int usable_cores();                                              // of this thread's affinity mask
-std::vector<std::byte> usable_core_mask();                       // the same as a cpu_set_t's bytes
+// Of this thread's affinity mask, or what the CPU quota of its control group comes to when that is less; at least 1.
+int usable_cores();
+int within_quota(int cores);                                     // what that quota leaves of them; at least 1
+std::vector<std::byte> usable_core_mask();                       // of this thread, a cpu_set_t's bytes
 int count_cores(std::span<const std::vector<std::byte>> masks);  // those that are in any of them
 
 // FIFOs for that many ranks of a node within config.segment_bytes: fewer slots first, then shorter ones.

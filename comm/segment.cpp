@@ -10,7 +10,7 @@ std::size_t arrivals_offset(int local_size) {
   return lines_offset() + static_cast<std::size_t>(local_size) * sizeof(RankLine);
 }
 std::size_t progress_offset(int local_size) {
-  return arrivals_offset(local_size) + 2 * static_cast<std::size_t>(local_size) * sizeof(ArrivalLine);
+  return arrivals_offset(local_size) + 2 * static_cast<std::size_t>(local_size) * sizeof(Arrival);
 }
 std::size_t rings_offset(int local_size) {
   const std::size_t offset = progress_offset(local_size) + static_cast<std::size_t>(local_size) * sizeof(ProgressLine);
@@ -40,8 +40,8 @@ std::size_t Segment::bytes(int local_size, FifoShape shape) {
 RankLine& Segment::line(int local_rank) const {
   return reinterpret_cast<RankLine*>(base_ + lines_offset())[local_rank];
 }
-ArrivalLine& Segment::arrival(int local_rank, std::uint64_t meeting) const {
-  return reinterpret_cast<ArrivalLine*>(
+Arrival& Segment::arrival(int local_rank, std::uint64_t meeting) const {
+  return reinterpret_cast<Arrival*>(
       base_ + arrivals_offset(local_size_))[2 * static_cast<std::uint64_t>(local_rank) + (meeting & 1)];
 }
 ProgressLine& Segment::progress(int local_rank) const {

@@ -36,6 +36,8 @@ struct RankLine {
   std::atomic<std::uint32_t> lost;                     // any monitor, once: its process is gone
   std::atomic<std::uint32_t> unmapped;                 // the rank, once: it maps no peer's device memory any more
   std::atomic<std::uint32_t> touching;                 // the rank: 1 while it reads or writes its peers' own buffers
+  std::atomic<std::uint32_t> fences_all;               // the rank, once: before it sleeps, every core fences
+  std::atomic<std::uint32_t> core;                     // the rank, while it waits: 1 + the core it runs on
   alignas(kLine) std::atomic<std::uint64_t> arrived;   // the rank: sequence of the latest collective it has entered
   std::array<HistoryEntry, kHistory> history;
 };
@@ -53,14 +55,23 @@ struct Fifo {
   alignas(kLine) std::atomic<std::uint64_t> freed;   // the receiver: steps it has done with, release
 };
 
-// A rank's arrival at a meeting on the board (board/board.hpp); two lines per rank, used in turn. The rank writes.
-struct ArrivalLine {
-  static constexpr std::size_t kPayload = 104;
-  alignas(kLine) std::atomic<std::uint64_t> meeting;  // last, release: counted from 1
-  std::uint64_t sequence, key;                        // of the signature of the collective that met
-  std::array<std::byte, kPayload> payload;            // the first 40 bytes share a cache line with the rest
+// A rank's arrival at a meeting on the board (board/board.hpp), and the bytes that it brings, when they are few; two
+// per rank, used in turn. The rank writes. A flag every few cache lines lets data cross with their flag instead of
+// after it: a bare exchange of 1 KiB takes half as long so. Nothing but meetings ever lies where a flag is.
+struct Arrival {
+  struct Cell {
+    static constexpr std::size_t kPayload = 248;
+    alignas(64) std::array<std::byte, kPayload> payload;
+    std::atomic<std::uint64_t> meeting;  // last, release
+  };
+  static constexpr std::size_t kPayload = 48, kCells = 17;
+  static constexpr std::size_t kBytes = kPayload + kCells * Cell::kPayload;
+
+  alignas(kLine) std::atomic<std::uint64_t> meeting;  // release, after key and payload: counted from 1
+  std::uint64_t key;                                  // hash of all signatures up to this meeting
+  std::array<std::byte, kPayload> payload;            // in the cache line of its flag
+  std::array<Cell, kCells> cells;                     // what exceeds the payload; those that are needed
 };
-static_assert(sizeof(ArrivalLine) == kLine);
 
 // How far a rank is with the chunks that it exchanges on the board (board/flow.hpp). The rank writes.
 struct ProgressLine {
@@ -87,7 +98,7 @@ class Segment {
   Fifo& fifo(int from, int to) const;
   // Slot memory: a StepHeader in its first line, the payload kLine bytes further on.
   std::byte* slot(int from, int to, std::uint64_t step) const;
-  ArrivalLine& arrival(int local_rank, std::uint64_t meeting) const;
+  Arrival& arrival(int local_rank, std::uint64_t meeting) const;
   ProgressLine& progress(int local_rank) const;
   std::byte* ring(int local_rank) const;
   FifoShape shape() const { return shape_; }

@@ -28,6 +28,9 @@ Signature signature_of(const Call& call);
 // Of a message, the same at both ends.
 Signature signature_of_message(const Call& call);
 
+// What ranks must agree on in one word, its number left out: hardly ever the same for two signatures that differ.
+std::uint64_t hash_of(const Signature& signature);
+
 // "all_reduce #7 of 1000 f32, sum"
 std::string describe(const Signature& signature);
 // One sentence that names the first field that differs: "rank 0 and rank 2 disagree on the dtype of all_reduce #7:

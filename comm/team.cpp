@@ -24,6 +24,7 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   send_links_.resize(n);
   recv_links_.resize(n);
   remotes_.resize(n);
+  parts_.bells.prepare_sleep(own_index());
   if (!parts_.monitor) return;
   const auto remote = [this](int peer) -> Remote& { return *remotes_[static_cast<std::size_t>(peer)]; };
   Control::Events events;

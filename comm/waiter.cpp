@@ -55,9 +55,7 @@ void Waiter::idle(std::span<const Blocked> blocked) {
     return;
   }
   if (!armed_) {  // the caller looks once more before we sleep
-    team_.own_line().sleeping.store(1, std::memory_order_seq_cst);
-    // What that look loads may elsewhere than on x86 pass the store: then neither side would see the other's word.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    team_.bells().announce_sleep(team_.own_index());
     armed_ = true;
     return;
   }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the ranks of one node meet in shared memory: each puts what the others need into its own ring or arrival line,
 // all arrive, and each reads from all. What a rank has put there for one meeting may be overwritten after the next one,
-// since arriving there proves that it was read; so two arrival lines are enough.
-// Ranks are called by their index in the segment, in the order of their ranks in the team, of which they may be a part.
-// Used by the thread that runs the collective.
+// since arriving there proves that it was read; so two arrival lines are enough. Who needs nothing of some ranks may
+// leave before they have come, and sees that they have when the next meeting begins. Ranks are called by their index in
+// the segment, in the order of their ranks in the team, of which they may be a part. Used by the thread that runs the
+// collective.
 #pragma once
 #include <chrono>
 #include <cstddef>
 #include <vector>
 
+#include "comm/board/spread.hpp"
 #include "comm/team.hpp"
 #include "comm/waiter.hpp"
 
@@ -19,46 +21,85 @@ class Board {
   Board(Team& team, const Config& config);
 
   int index() const { return index_; }
-  int size() const { return static_cast<int>(ranks_.size()); }
+  int size() const { return size_; }
   int rank_of(int index) const { return ranks_[static_cast<std::size_t>(index)]; }  // in the team
   // Every collective of the communicator, on the board or not, before it begins: who meets compares them all.
-  void note(const Signature& signature);
-  void begin(std::chrono::milliseconds timeout);  // of the one noted last
+  void note(const Signature& signature) { note(signature, hash_of(signature)); }
+  void note(const Signature& signature, std::uint64_t hash);  // that hash_of() gives
+  void begin(std::chrono::milliseconds timeout) {             // of the one noted last
+    timeout_ = timeout;
+    first_ = true;
+    waiting_ = false;
+  }
+  // Before anything is written for the next meeting: all have come to the last one, so the one before it was read.
+  void settle() {
+    if (meetings_ != 0 && seen_ < size_) await_all();
+  }
 
   // The arrival line of the next meeting, as a place for a few bytes: its number, or 0 when they are too many or the
   // line is taken.
   std::uint64_t take_line(std::size_t bytes);
-  std::byte* payload(int index, std::uint64_t meeting) const {
-    return team_.segment().arrival(index, meeting).payload.data();
-  }
+  std::byte* payload(int index, std::uint64_t meeting) const { return arrival(index, meeting).payload.data(); }
 
   // Arrives and waits until all ranks have. Throws the communicator's failure, a mismatch with the rank it names.
-  void meet();
+  void meet() {
+    settle();
+    arrive();
+    await_all();
+  }
+  void await_all();
+  void await(int index);  // that one alone
 
   // The same in pieces, for those who have something else to do meanwhile: who has not arrived yet, or kNobody; a short
   // wait for a rank, after which the caller looks again; and that what was waited for has come.
-  static constexpr int kNobody = -1;
-  void arrive();
+  static constexpr int kNobody = -1, kEverybody = -2;
+  void arrive() {
+    post();
+    wake();
+  }
   int absent();
+  bool is_here(int index);  // throws the mismatch too
   void idle(int index);
-  void progressed();
+  void progressed() {
+    spun_ = 0;
+    if (waiting_) waiter_.progressed();
+  }
+
+  // Arrival in pieces, for those who bring more than a payload: payload, post, cells, wake. `meeting` is what flags
+  // say.
+  Arrival& next() const { return arrival(index_, meetings_ + 1); }
+  void post();
+  void wake() const;
+  std::uint64_t meeting() const { return meetings_; }
+  Arrival& arrived(int index) const { return arrival(index, meetings_); }
+  void await(const std::atomic<std::uint64_t>& flag, int index) {
+    if (flag.load(std::memory_order_acquire) == meetings_) return;
+    while (flag.load(std::memory_order_acquire) != meetings_) idle(index);
+    progressed();
+  }
 
  private:
-  ArrivalLine& line(int index) const { return team_.segment().arrival(index, meetings_); }
+  Arrival& arrival(int index, std::uint64_t meeting) const {
+    return arrivals_[2 * static_cast<std::uint64_t>(index) + (meeting & 1)];
+  }
   [[noreturn]] void disagree(int index);
 
   Team& team_;
   Waiter waiter_;
-  int index_;
+  Spread spread_;
+  Arrival* arrivals_;
+  int index_, size_;
   std::vector<int> ranks_;  // in the team, by index
   std::uint64_t meetings_ = 0;
   std::uint64_t spins_, spun_ = 0;
   int seen_ = 1;             // steps round the ranks up to the first that has not arrived
   bool line_taken_ = false;  // of the next meeting
-  bool first_ = false;       // of this collective: signatures are compared
+  bool first_ = false;       // the next meeting is the first of its collective: keys are compared
+  bool compares_ = false;    // the latest was
   bool waiting_ = false;     // waiter_ has been told of this collective
+  bool fences_ = true;       // before it looks for sleepers
   Signature signature_;
-  std::uint64_t key_ = 0;
+  std::uint64_t key_ = 0, met_key_ = 0;  // now, and at the latest meeting
   std::chrono::milliseconds timeout_{};
 };
 

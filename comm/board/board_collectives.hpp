@@ -27,6 +27,7 @@ class BoardCollectives {
   static constexpr std::string_view kName = "board";
   // All ranks of the team share the segment. They agree on the answer. Messages are not collectives.
   bool takes(const Call& call) const;
+  Board& board() { return board_; }
   void note(const Signature& signature);  // see Board
   void run(const Call& call, std::chrono::milliseconds timeout) {
     begin(timeout);

@@ -19,6 +19,7 @@ bool Flow::takes_part(Stage stage, int index) const {
 }
 
 void Flow::begin(const Plan& plan) {
+  board_.settle();
   plan_ = plan;
   plan_.place_bytes = (plan.place_bytes + kLine - 1) / kLine * kLine;
   chunks_ = (plan.count + plan.step - 1) / plan.step;
@@ -53,9 +54,19 @@ Flow::Stage Flow::next() {
   }
 }
 
+// Who must have arrived before this rank can go on: a rank, kEverybody, or nobody.
+int Flow::awaited() const {
+  if (chunks_ == 0) return kEverybody;  // they meet for the meeting's sake
+  if (todo_[kFold] == 0 && todo_[kConsume] == 0) return Board::kNobody;
+  return plan_.source == index_ ? Board::kNobody : plan_.source;
+}
+
 // Whoever has arrived has published its first chunk.
 void Flow::look_who_is_here() {
-  blocked_by_ = board_.absent();
+  const int only = awaited();
+  blocked_by_ = only == kEverybody                               ? board_.absent()
+                : only == Board::kNobody || board_.is_here(only) ? Board::kNobody
+                                                                 : only;
   if (blocked_by_ != Board::kNobody) return;
   all_here_ = true;
   known_[kPublish] = 1;

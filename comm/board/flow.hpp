@@ -19,7 +19,7 @@ namespace rondo::comm {
 
 class Flow {
  public:
-  static constexpr int kEverybody = -1;
+  static constexpr int kEverybody = Board::kEverybody;
   struct Plan {                   // the same on all ranks
     std::size_t count = 0;        // elements, of the longest block
     std::size_t step = 1;         // of them in a chunk
@@ -65,6 +65,7 @@ class Flow {
   void advance(Stage stage);
   void end();
   void look_who_is_here();
+  int awaited() const;
   bool ready(Stage stage);
   bool overwritable(std::size_t chunk);
   bool all_passed(Stage stage, std::size_t chunks);
@@ -81,11 +82,11 @@ class Flow {
   std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
   Plan plan_;
   std::size_t chunks_ = 0, window_ = 1;
-  Place first_;             // the window's places lie one after the other
-  Counts done_{}, todo_{};  // by this rank
-  Counts known_{};          // that all others who take part in a stage are known to have done
-  bool arrived_ = false, all_here_ = false;
-  int blocked_by_ = 0;  // whose turn it is when nothing is ready
+  Place first_;                              // the window's places lie one after the other
+  Counts done_{}, todo_{};                   // by this rank
+  Counts known_{};                           // that all others who take part in a stage are known to have done
+  bool arrived_ = false, all_here_ = false;  // all that this rank needs
+  int blocked_by_ = 0;                       // whose turn it is when nothing is ready
 };
 
 }  // namespace rondo::comm

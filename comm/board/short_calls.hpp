@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives whose ranks bring few bytes each: these lie in the arrivals themselves, so ranks meet once, and what
+// crosses between two cores are the lines that hold data, with the flags in them. Everybody reads what it needs from
+// everybody; sums are in rank order. Ranks are called by their index in the segment, as by Board.
+#pragma once
+#include <chrono>
+#include <vector>
+
+#include <rondo/collective.hpp>
+
+#include "comm/board/board.hpp"
+#include "kernels/reduce.hpp"
+
+namespace rondo::comm {
+
+class ShortCalls {
+ public:
+  explicit ShortCalls(Board& board);
+
+  // What all calls of one shape have in common; offsets and lengths are bytes.
+  struct Plan {
+    std::size_t block = 0;                 // that a rank gets from each rank that it reads
+    std::size_t brought = 0;               // by this rank
+    std::size_t part = 0;                  // where this rank's block lies in what each brings
+    std::size_t element = 1;               // of the dtype
+    int source = -1;                       // the only rank that brings anything; -1: all do
+    int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
+    bool keeps = false;                    // this rank gets a result
+    double divisor = 1;                    // of the average
+    kernels::FoldFunction fold = nullptr;  // null: blocks are copied
+    kernels::Scale multiply = nullptr;     // not null: the operator's first touch on what is brought
+  };
+  // Ranks agree on the answer. The ranks of the segment are the team's.
+  bool takes(const Call& call) const;
+  Plan plan(const Call& call) const;
+
+  // What this rank brings; then the call may look after itself; then what the others brought.
+  void publish(const Plan& plan, const Call& call, std::chrono::milliseconds timeout);
+  void collect(const Plan& plan, const Call& call);
+
+ private:
+  struct Piece {  // of what a rank brings: so many bytes of a cell's payload, from `start` on; kHead: of the arrival's
+    std::size_t cell, start, bytes;
+  };
+  static constexpr std::size_t kHead = ~std::size_t{0};
+  template <class F>
+  static void for_pieces(std::size_t first, std::size_t bytes, F&& visit);
+  const std::byte* await(int index, Piece piece);
+
+  void bring_cells(const Plan& plan, const Call& call);
+  void fold(const Plan& plan, const Call& call);
+  void copy_from(int index, const Plan& plan, const Call& call, std::byte* into);
+
+  Board& board_;
+  int index_, size_;
+  std::vector<const void*> contributions_;  // by rank
+};
+
+}  // namespace rondo::comm

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls of one shape have in common, worked out once: that they are valid, their signature, and the way they go.
+// Programs repeat a few shapes for ever, and working it out takes longer than a short message does. Used by the thread
+// that runs the collectives.
+#pragma once
+#include <array>
+
+#include <rondo/collective.hpp>
+
+#include "comm/algorithms.hpp"
+#include "comm/board/short_calls.hpp"
+#include "comm/signature.hpp"
+
+namespace rondo::comm {
+
+struct PreparedCall {
+  enum class Way : std::uint8_t { short_call, board, two_level, links };
+
+  Call shape{};           // its buffers, counts and stream mean nothing
+  Signature signature{};  // without its number
+  std::uint64_t hash = 0;
+  Way way = Way::links;
+  Chosen chosen{};
+  ShortCalls::Plan plan{};  // of short calls
+  // The least that is left to check: which buffers must not be null, and whether they may be the same.
+  bool sends = false, receives = false, in_place = true;
+
+  bool prepared = false;  // something stands here
+};
+
+class PreparedCalls {
+ public:
+  // Where calls of that shape are kept; whose() says whether it is theirs.
+  PreparedCall& place(const Call& call) {
+    const auto mix = call.count ^ call.count >> 8 ^ static_cast<std::size_t>(call.collective) << 2;
+    return places_[mix % kPlaces];
+  }
+  static bool whose(const PreparedCall& prepared, const Call& call) {
+    const Call& shape = prepared.shape;
+    return prepared.prepared && shape.count == call.count && shape.collective == call.collective &&
+           shape.dtype == call.dtype && shape.op.kind() == call.op.kind() && shape.root == call.root &&
+           call.send_counts.empty() && call.recv_counts.empty();
+  }
+
+ private:
+  static constexpr std::size_t kPlaces = 32;
+  std::array<PreparedCall, kPlaces> places_{};
+};
+
+}  // namespace rondo::comm

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of few bytes: every collective at the lengths where what a rank brings begins another cell, or no longer fits.
+#include <rondo/communicator.hpp>
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "comm/segment.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/ranks.hpp"
+
+using namespace rondo;
+using test::on_ranks;
+
+namespace {
+
+using comm::Arrival;
+
+constexpr std::size_t kHead = Arrival::kPayload / 4, kCell = Arrival::Cell::kPayload / 4, kMost = Arrival::kBytes / 4;
+
+// Of one rank, different from place to place.
+std::int32_t value(int rank, std::size_t at) { return static_cast<std::int32_t>((at * 7 + 13) % 1000) * (rank + 1); }
+
+template <class T>
+std::vector<T> values(int rank, std::size_t first, std::size_t count) {
+  std::vector<T> all;
+  for (std::size_t i = first; i < first + count; ++i) all.push_back(static_cast<T>(value(rank, i)));
+  return all;
+}
+template <class T>
+std::vector<T> sums(int world, std::size_t first, std::size_t count) {
+  std::vector<T> all(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (int r = 0; r < world; ++r) all[i] = static_cast<T>(all[i] + value(r, first + i));
+  }
+  return all;
+}
+
+template <class T>
+void expect(const std::vector<T>& got, const std::vector<T>& wanted, const std::string& what) {
+  if (got != wanted) throw std::runtime_error(what);
+}
+
+template <class T>
+void every_collective(Communicator& comm, std::size_t count) {
+  const int world = comm.world_size(), rank = comm.rank(), root = world - 1;
+  const auto n = static_cast<std::size_t>(world), me = static_cast<std::size_t>(rank);
+  const std::vector<T> mine = values<T>(rank, 0, count), long_one = values<T>(rank, 0, n * count);
+  std::vector<T> got(count, T(-1)), all(n * count, T(-1)), gathered, exchanged;
+  for (int r = 0; r < world; ++r) {
+    for (const T v : values<T>(r, 0, count)) gathered.push_back(v);
+    for (const T v : values<T>(r, me * count, count)) exchanged.push_back(v);
+  }
+  const auto says = [&](const char* name) { return fmt::format("{} of {} on {} ranks", name, count, world); };
+
+  comm.all_reduce(mine, got, ReduceOp::sum);
+  expect(got, sums<T>(world, 0, count), says("all_reduce"));
+  std::vector<T> in_place = mine;
+  comm.all_reduce(in_place, ReduceOp::sum);
+  expect(in_place, got, says("all_reduce in place"));
+  comm.all_reduce(mine, got, ReduceOp::premul_sum(2));
+  std::vector<T> twice = sums<T>(world, 0, count);
+  for (T& v : twice) v = static_cast<T>(v * 2);
+  expect(got, twice, says("all_reduce of multiples"));
+  comm.reduce(mine, got, ReduceOp::max, root);
+  if (rank == root) expect(got, values<T>(root, 0, count), says("reduce"));
+  comm.reduce_scatter(long_one, got, ReduceOp::sum);
+  expect(got, sums<T>(world, me * count, count), says("reduce_scatter"));
+  got = mine;
+  comm.broadcast(got, root);
+  expect(got, values<T>(root, 0, count), says("broadcast"));
+  comm.all_gather(mine, all);
+  expect(all, gathered, says("all_gather"));
+  all.assign(n * count, T(-1));
+  comm.gather(mine, all, root);
+  if (rank == root) expect(all, gathered, says("gather"));
+  comm.scatter(long_one, got, root);
+  expect(got, values<T>(root, me * count, count), says("scatter"));
+  comm.all_to_all(long_one, all);
+  expect(all, exchanged, says("all_to_all"));
+  comm.barrier();
+}
+
+}  // namespace
+
+TEST_CASE("calls of few bytes move the same as others at every length") {
+  const int world = GENERATE(1, 2, 3, 4);
+  const std::size_t count = GENERATE(1u, kHead - 1, kHead, kHead + 1, kHead + kCell, kHead + kCell + 1, kMost / 4,
+                                     kMost / 3, kMost / 2 + 1, kMost - 1, kMost, kMost + 1);
+  on_ranks(world, [&](Communicator& comm) {
+    every_collective<std::int32_t>(comm, count);
+    every_collective<double>(comm, count / 2 + 1);
+  });
+}
+
+TEST_CASE("a shape that is known is still refused without a buffer") {
+  on_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(4, 1), other(4);
+    for (int i = 0; i < 2; ++i) comm.all_to_all(data.data(), other.data(), 2, DataType::f32);
+    const auto refused = [&](auto call) {
+      if (test::code_of(test::thrown_by(call)) != ErrorCode::invalid_argument) throw std::runtime_error("it went on");
+    };
+    refused([&] { comm.all_to_all(data.data(), data.data(), 2, DataType::f32); });
+    refused([&] { comm.all_to_all(nullptr, other.data(), 2, DataType::f32); });
+    refused([&] { comm.all_to_all(data.data(), nullptr, 2, DataType::f32); });
+    comm.all_to_all(data.data(), other.data(), 2, DataType::f32);
+  });
+}
+
+TEST_CASE("ranks that disagree on a short call are told in what") {
+  const auto errors = test::run_ranks(2, {}, [](Communicator& comm) {
+    std::vector<float> data(2000);
+    comm.all_reduce(std::span(data).first(2), ReduceOp::sum);
+    comm.all_reduce(std::span(data).first(comm.rank() == 0 ? 100 : 900), ReduceOp::sum);
+  });
+  for (const auto& error : errors) {
+    CHECK(test::code_of(error) == ErrorCode::mismatch);
+    CHECK(test::sentence_of(error).find("disagree on the count of all_reduce #2") != std::string::npos);
+  }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What waiting costs: processor time, and the core.
+#include <rondo/communicator.hpp>
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "comm/placement.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/ranks.hpp"
+
+using namespace rondo;
+using namespace std::chrono_literals;
+using test::on_ranks;
+
+namespace {
+
+std::chrono::microseconds cpu_time() {  // of this thread
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  const auto of = [](const timeval& t) {
+    return std::chrono::seconds(t.tv_sec) + std::chrono::microseconds(t.tv_usec);
+  };
+  return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+}  // namespace
+
+TEST_CASE("a rank that waits long takes no processor time") {
+  constexpr auto kWait = 500ms;
+  std::atomic<std::int64_t> spent_us{0};
+  const int world = GENERATE(2, 4);  // the second more than there are cores, on small machines
+  on_ranks(world, [&](Communicator& comm) {
+    std::vector<float> data(2);
+    comm.all_reduce(data, ReduceOp::sum);
+    const auto before = cpu_time();
+    if (comm.rank() == 0) std::this_thread::sleep_for(kWait);  // the wait that is measured
+    comm.all_reduce(data, ReduceOp::sum);
+    if (comm.rank() == 1) spent_us = (cpu_time() - before).count();
+  });
+  CHECK(spent_us < kWait / 1us / 100);  // a rank that polled would take all of it
+}
+
+TEST_CASE("ranks that start on one core part, and keep their affinity") {
+  if (comm::usable_cores() < 2) {
+    WARN("skipped: it takes two cores");
+    return;
+  }
+  cpu_set_t all, one;
+  REQUIRE(::sched_getaffinity(0, sizeof all, &all) == 0);
+  CPU_ZERO(&one);
+  CPU_SET(::sched_getcpu(), &one);
+  std::atomic<int> cores[2];
+  std::atomic<bool> apart{false};
+  on_ranks(2, [&](Communicator& comm) {
+    ::sched_setaffinity(0, sizeof one, &one);
+    comm.barrier();
+    ::sched_setaffinity(0, sizeof all, &all);  // both stay where they are
+    constexpr int kCalls = 300;                // about a millisecond, less than a tick of the kernel
+    for (int call = 0; call < kCalls; ++call) {
+      comm.barrier();
+      cores[comm.rank()] = ::sched_getcpu();
+      comm.barrier();
+      if (comm.rank() == 0 && cores[0] != cores[1]) apart = true;
+    }
+    cpu_set_t after;
+    ::sched_getaffinity(0, sizeof after, &after);
+    if (!CPU_EQUAL(&after, &all)) throw std::runtime_error("the affinity mask has changed");
+  });
+  CHECK(apart);
+}
