@@ -40,6 +40,7 @@ void Board::note(const Signature& signature, std::uint64_t hash) {
 }
 
 std::uint64_t Board::take_line(std::size_t bytes) {
+  settle();
   return bytes <= Arrival::kPayload && !std::exchange(line_taken_, true) ? meetings_ + 1 : 0;
 }
 
