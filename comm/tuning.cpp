@@ -24,7 +24,6 @@ constexpr std::uint64_t kMiddle[] = {32 * K, 64 * K, 128 * K, 256 * K, 512 * K, 
 constexpr std::uint64_t kLong[] = {1 * M, 4 * M, 16 * M};
 constexpr std::uint64_t kLongOrNever[] = {64 * K, 256 * K, 1 * M, 4 * M, 16 * M, kNever};
 constexpr Collective kSums[] = {Collective::all_reduce};
-constexpr Collective kMoves[] = {Collective::all_gather, Collective::broadcast, Collective::all_to_all};
 constexpr Collective kBoth[] = {Collective::all_reduce, Collective::all_gather};
 constexpr TuningTrial kOnSeveralNodes{
     .values = {}, .collectives = {}, .sizes = {}, .most_ranks = 0};  // not rondo-tune's
@@ -66,18 +65,6 @@ constexpr TuningField kFields[] = {
      kNever,
      "from here on, memory that peers can reach is used in place",
      {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
-    {"single_copy_bytes",
-     &Tuning::single_copy_bytes,
-     0,
-     kNever,
-     "from here on, ordinary memory of other processes is read in place (process_vm_readv)",
-     {.values = kLongOrNever, .collectives = kMoves, .sizes = kMiddle}},
-    {"stripe_bytes",
-     &Tuning::stripe_bytes,
-     0,
-     kNever,
-     "messages over sockets from here on are spread over all streams of a pair",
-     {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong, .over_sockets = true}},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},
     {"two_level_chunk_bytes", &Tuning::two_level_chunk_bytes, 4 * K, 1024 * M,

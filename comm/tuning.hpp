@@ -23,14 +23,12 @@ struct Tuning {
   std::uint64_t ahead_bytes = 1 << 20;
   std::uint64_t streaming_bytes = 16 << 20;
   std::uint64_t direct_bytes = 32 << 10;
-  std::uint64_t single_copy_bytes = UINT64_MAX;
   // Ranks on several nodes.
   std::uint64_t two_level_leader_bytes = 256 << 10;
   std::uint64_t two_level_chunk_bytes = 256 << 10;
   std::uint64_t two_level_reduce_bytes = 64 << 10;
   std::uint64_t two_level_gather_bytes = 64 << 10;
-  // Sockets.
-  std::uint64_t stripe_bytes = 1 << 20;
+  // Links.
   std::vector<kernels::TunerRow> links;  // tried before kernels::kTuner; names are those of the algorithm table
 
   std::string source = "built in";  // where the values come from, for the log
@@ -43,7 +41,6 @@ struct TuningTrial {
   std::span<const Collective> collectives;
   std::span<const std::uint64_t> sizes;
   Buffers buffers = Buffers::ordinary;
-  bool over_sockets = false;
   int least_ranks = 2, most_ranks = kernels::kAnyWorld;  // worlds in which the value matters
 };
 

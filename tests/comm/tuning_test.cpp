@@ -10,9 +10,9 @@ using namespace rondo;
 using namespace rondo::comm;
 
 TEST_CASE("a tuning comes back from its text") {
-  Tuning tuning = parse_tuning("flat_bytes 3K\nsingle_copy_bytes never\nlinks all_reduce 256K 4 ring # few\n", "here");
+  Tuning tuning = parse_tuning("flat_bytes 3K\nstreaming_bytes never\nlinks all_reduce 256K 4 ring # few\n", "here");
   CHECK(tuning.flat_bytes == 3072);
-  CHECK(tuning.single_copy_bytes == UINT64_MAX);
+  CHECK(tuning.streaming_bytes == UINT64_MAX);
   CHECK(tuning.chunk_bytes == Tuning{}.chunk_bytes);
   CHECK(tuning.source == "here");
   REQUIRE(tuning.links.size() == 1);

@@ -71,7 +71,7 @@ void try_field(const TuningField& field, Tuning& tuning, int rounds, const Measu
     candidates.push_back(tuning);
     candidates.back().*field.value = value;
   }
-  const auto times = in_turns(rounds, candidates, field.trial.over_sockets, cells_of(field), measure);
+  const auto times = in_turns(rounds, candidates, false, cells_of(field), measure);
   std::size_t best = 0;
   for (std::size_t c = 1; c < candidates.size(); ++c) {
     if (gain(times[0], times[c]) > std::max(gain(times[0], times[best]), kWorthwhile)) best = c;
