@@ -202,7 +202,7 @@ void HostPrimitives::handle(Active& active, std::size_t bytes, const std::byte* 
     if (combines) {
       kernels::fold_pair(fold_, into, received, local, count);
     } else if (into != value) {
-      std::memmove(into, value, bytes);
+      kernels::copy(into, value, bytes, kernels::Stores::plain);
     }
     if (active.complete) kernels::find_divide(job_.dtype)(into, into, count, static_cast<double>(team_.size()));
     value = into;
@@ -217,7 +217,7 @@ void HostPrimitives::forward(Active& active, const std::byte* data, std::size_t 
     link.send(active.signature, data, bytes);
   } else {
     std::byte* slot = link.slot();
-    if (slot != data && bytes != 0) std::memcpy(slot, data, bytes);
+    if (slot != data && bytes != 0) kernels::copy(slot, data, bytes, kernels::Stores::plain);
     link.publish(active.signature, bytes);
   }
   if (link.flushed()) return;

@@ -70,7 +70,7 @@ void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
   if (stores == Stores::streaming) {
     best_table().stream(out, in, bytes);
   } else {
-    std::memcpy(out, in, bytes);
+    best_table().copy(out, in, bytes);
   }
 }
 

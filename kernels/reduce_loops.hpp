@@ -80,6 +80,25 @@ void fold_bytes(Byte* to, const Inputs& inputs, std::size_t bytes) {
 }
 using FoldBytes = void (*)(Byte* to, const Inputs& inputs, std::size_t bytes);
 
+// Not the C library's: from a few KiB on that is one `rep movsb`, which some processors do twenty times slower when
+// `to` lies a few bytes behind `from` in its page (2 GB/s against 40 on Zen 4).
+void copy_bytes(Byte* to, const Byte* from, std::size_t bytes) {
+  constexpr std::size_t kStep = 4 * kVectorBytes;
+  std::size_t at = 0;
+  for (; at + kStep <= bytes; at += kStep) {
+    __builtin_memcpy(to + at, from + at, kVectorBytes);
+    __builtin_memcpy(to + at + kVectorBytes, from + at + kVectorBytes, kVectorBytes);
+    __builtin_memcpy(to + at + 2 * kVectorBytes, from + at + 2 * kVectorBytes, kVectorBytes);
+    __builtin_memcpy(to + at + 3 * kVectorBytes, from + at + 3 * kVectorBytes, kVectorBytes);
+    asm volatile("" ::: "memory");  // or the compiler makes a memcpy of the loop
+  }
+  __builtin_memcpy(to + at, from + at, bytes - at);
+}
+
+void copy(void* out, const void* in, std::size_t bytes) {
+  copy_bytes(static_cast<Byte*>(out), static_cast<const Byte*>(in), bytes);
+}
+
 // `to` may lie anywhere: single bytes until it is aligned, and after the last vector.
 void stream_bytes(Byte* to, const Byte* from, std::size_t bytes) {
   std::size_t at = (0 - reinterpret_cast<std::uintptr_t>(to)) % kVectorBytes;
@@ -107,7 +126,7 @@ void fold_staged(const FoldJob& job, const Divisor& divisor, std::size_t element
       if (job.stores == Stores::streaming) {
         stream_bytes(to, stage, bytes);
       } else {
-        __builtin_memcpy(to, stage, bytes);
+        copy_bytes(to, stage, bytes);
       }
     }
   }
@@ -229,6 +248,7 @@ constexpr ReduceTable kTable = {
         floating_row<F8e4m3>(DataType::f8e4m3),
         floating_row<F8e5m2>(DataType::f8e5m2),
     },
+    copy,
     stream,
 };
 

@@ -136,7 +136,7 @@ void ShortCalls::collect(const Plan& plan, const Call& call) {
 void ShortCalls::copy_from(int index, const Plan& plan, const Call& call, std::byte* into) {
   if (index == index_) {
     const std::byte* from = static_cast<const std::byte*>(call.send) + plan.part;
-    if (into != from) std::memmove(into, from, plan.block);
+    if (into != from) kernels::copy(into, from, plan.block, kernels::Stores::plain);
     return;
   }
   for_pieces(plan.part, plan.block,

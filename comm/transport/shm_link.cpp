@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "kernels/reduce.hpp"
+
 namespace rondo::comm {
 namespace {
 
@@ -24,7 +26,7 @@ class ShmSendLink final : public SendLink {
     bells_.wake(peer_);
   }
   void send(const Signature& signature, const std::byte* data, std::size_t bytes) override {
-    std::memcpy(slot(), data, bytes);
+    kernels::copy(slot(), data, bytes, kernels::Stores::plain);
     publish(signature, bytes);
   }
   bool refers_to(const std::byte*, std::size_t) const override { return false; }
