@@ -52,21 +52,12 @@ bool has_counts(const Call& call) {
 
 // Of a rank's larger buffer, from what every rank knows. all_to_all_v has one algorithm, so nothing hangs on it.
 std::size_t bytes_of(const Call& call, int world_size) {
-  const CollectiveRow& row = row_of(call.collective);
-  std::size_t count = call.count;
-  if (call.collective == Collective::all_to_all_v) return 0;
-  if (has_counts(call)) {
-    const auto counts = row.send == Extent::counts ? call.send_counts : call.recv_counts;
-    count = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  } else if (row.send == Extent::world || row.recv == Extent::world) {
-    count *= static_cast<std::size_t>(world_size);
-  }
-  return count * size_of(call.dtype);
+  return call.collective == Collective::all_to_all_v ? 0 : larger_count(call, world_size) * size_of(call.dtype);
 }
 
 std::vector<std::size_t> offsets_of(std::span<const std::size_t> counts) {
-  std::vector<std::size_t> offsets(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::size_t{0});
+  std::vector<std::size_t> offsets;
+  lay_out(counts, offsets);
   return offsets;
 }
 
@@ -74,7 +65,7 @@ std::vector<std::size_t> offsets_of(std::span<const std::size_t> counts) {
 bool moves_nothing(const Call& call) {
   if (call.collective == Collective::all_to_all_v) return false;  // the pairs find out
   if (!has_counts(call)) return call.count == 0;
-  const auto counts = row_of(call.collective).send == Extent::counts ? call.send_counts : call.recv_counts;
+  const auto counts = counts_of(call);
   return std::all_of(counts.begin(), counts.end(), [](std::size_t count) { return count == 0; });
 }
 

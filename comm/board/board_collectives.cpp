@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 namespace rondo::comm {
 namespace {
@@ -11,14 +10,7 @@ namespace {
 constexpr std::size_t kLeastChunk = 16 << 10;
 constexpr std::size_t kFirstExchange = 32 << 10;  // of all_to_all_v, before ranks know each other's counts
 
-std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
-
 constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
-
-void lay_out(std::span<const std::size_t> counts, std::vector<std::size_t>& offsets) {
-  offsets.resize(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::size_t{0});
-}
 
 }  // namespace
 
@@ -84,7 +76,7 @@ void BoardCollectives::load(const Call& call) {
   call_ = call;
   element_ = size_of(call.dtype);
   scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
-  if (!counts().empty()) lay_out(counts(), offsets_);
+  lay_out(counts_of(call_), offsets_);
   recv_offsets_.clear();
   if (call.collective == Collective::all_to_all_v) lay_out(call.recv_counts, recv_offsets_);
   const bool streams = larger_bytes() * as_size(size_) >= tuning_.streaming_bytes;
@@ -92,11 +84,9 @@ void BoardCollectives::load(const Call& call) {
 }
 
 std::size_t BoardCollectives::larger_bytes() const {
-  const CollectiveRow& row = row_of(call_.collective);
-  const bool has_blocks = row.send != Extent::one || row.recv != Extent::one;
-  if (!has_blocks) return call_.count * element_;
+  if (blocks_.empty()) return larger_count(call_, size_) * element_;
   std::size_t count = 0;
-  for (int r = 0; r < size_; ++r) count += block(r).count;
+  for (const Range& block : blocks_) count += block.count;
   return count * element_;
 }
 
@@ -236,12 +226,12 @@ void BoardCollectives::exchange_counted() {
 }
 
 // The longest block that the rank sends, what it sends to each, what it receives from each.
-std::uint64_t* BoardCollectives::counts_of(int index, Place place) const {
+std::uint64_t* BoardCollectives::published_counts(int index, Place place) const {
   return reinterpret_cast<std::uint64_t*>(flow_.at(index, place));
 }
 
 void BoardCollectives::write_counts(Place place) {
-  std::uint64_t* mine = counts_of(rank_, place);
+  std::uint64_t* mine = published_counts(rank_, place);
   mine[0] = longest_block();
   std::copy(call_.send_counts.begin(), call_.send_counts.end(), mine + 1);
   std::copy(call_.recv_counts.begin(), call_.recv_counts.end(), mine + 1 + size_);
@@ -258,7 +248,7 @@ std::size_t BoardCollectives::compare_counts(Place place) const {
   };
   for (int r = 0; r < size_; ++r) {
     if (r == rank_) continue;
-    const std::uint64_t* theirs = counts_of(r, place);
+    const std::uint64_t* theirs = published_counts(r, place);
     longest = std::max(longest, theirs[0]);
     check(r, call_.recv_counts[as_size(r)], theirs[1 + rank_]);
     check(r, call_.send_counts[as_size(r)], theirs[1 + size_ + rank_]);
@@ -266,14 +256,10 @@ std::size_t BoardCollectives::compare_counts(Place place) const {
   return longest;
 }
 
-std::span<const std::size_t> BoardCollectives::counts() const {
-  return call_.send_counts.empty() ? call_.recv_counts : call_.send_counts;
-}
-
 kernels::Range BoardCollectives::block(int of) const {
   if (!blocks_.empty()) return blocks_[as_size(of)];
-  if (counts().empty()) return {as_size(of) * call_.count, call_.count};
-  return {offsets_[as_size(of)], counts()[as_size(of)]};
+  if (offsets_.empty()) return {as_size(of) * call_.count, call_.count};
+  return {offsets_[as_size(of)], counts_of(call_)[as_size(of)]};
 }
 
 kernels::Range BoardCollectives::recv_block(int of) const {

@@ -10,6 +10,7 @@
 
 #include <rondo/collective.hpp>
 
+#include "comm/blocks.hpp"
 #include "comm/board/board.hpp"
 #include "comm/board/direct_collectives.hpp"
 #include "comm/board/flow.hpp"
@@ -65,7 +66,7 @@ class BoardCollectives {
   void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0);
   void publish_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
   void take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
-  std::uint64_t* counts_of(int index, Place place) const;
+  std::uint64_t* published_counts(int index, Place place) const;
   void write_counts(Place place);
   std::size_t compare_counts(Place place) const;
 
@@ -75,7 +76,6 @@ class BoardCollectives {
   Range block(int of) const;  // of the larger buffer, which holds one per rank
   Range recv_block(int of) const;
   std::size_t longest_block() const;
-  std::span<const std::size_t> counts() const;
   void copy_result(std::byte* into, const std::byte* from, std::size_t count) const;
   const std::byte* send(std::size_t element) const {
     return static_cast<const std::byte*>(call_.send) + element * element_;

@@ -10,8 +10,6 @@ namespace {
 
 constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
 
-std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
-
 }  // namespace
 
 void BoardCollectives::reduce(bool everywhere) {

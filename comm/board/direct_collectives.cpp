@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 namespace rondo::comm {
@@ -16,19 +15,6 @@ namespace {
 constexpr std::size_t kFlatBytes = 128 << 10;
 constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
 constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
-
-std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
-std::span<const std::size_t> counts_of(const Call& call) {
-  return call.send_counts.empty() ? call.recv_counts : call.send_counts;
-}
-
-// Of a rank's larger buffer, in elements.
-std::size_t total_of(const Call& call, int size) {
-  const auto counts = counts_of(call);
-  if (!counts.empty()) return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  const CollectiveRow& row = row_of(call.collective);
-  return row.send == Extent::world || row.recv == Extent::world ? call.count * as_size(size) : call.count;
-}
 
 }  // namespace
 
@@ -45,7 +31,7 @@ DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& bo
 
 bool DirectCollectives::may_take(const Call& call) {
   if (!reach_.possible() || call.collective == Collective::all_to_all_v) return false;
-  const std::size_t bytes = total_of(call, size_) * size_of(call.dtype);
+  const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
   if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return false;
   std::uint8_t& skip = outlook(call.collective, bytes).skip;
   if (skip != 0) --skip;
@@ -78,10 +64,8 @@ void DirectCollectives::load(const Call& call) {
   call_ = call;
   element_ = size_of(call.dtype);
   scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
-  const auto counts = counts_of(call_);
-  offsets_.resize(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), offsets_.begin(), std::size_t{0});
-  bytes_ = total_of(call_, size_) * element_;
+  lay_out(counts_of(call_), offsets_);
+  bytes_ = larger_count(call_, size_) * element_;
   const bool beyond_caches = bytes_ / 2 >= tuning_.streaming_bytes / as_size(size_);  // all ranks' buffers together
   stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
 }

@@ -14,6 +14,7 @@
 
 #include <rondo/collective.hpp>
 
+#include "comm/blocks.hpp"
 #include "comm/board/board.hpp"
 #include "comm/board/reach.hpp"
 #include "comm/config.hpp"

@@ -64,9 +64,12 @@ int Flow::awaited() const {
 // Whoever has arrived has published its first chunk.
 void Flow::look_who_is_here() {
   const int only = awaited();
-  blocked_by_ = only == kEverybody                               ? board_.absent()
-                : only == Board::kNobody || board_.is_here(only) ? Board::kNobody
-                                                                 : only;
+  blocked_by_ = Board::kNobody;
+  if (only == kEverybody) {
+    blocked_by_ = board_.absent();
+  } else if (only != Board::kNobody && !board_.is_here(only)) {
+    blocked_by_ = only;
+  }
   if (blocked_by_ != Board::kNobody) return;
   all_here_ = true;
   known_[kPublish] = 1;

@@ -10,8 +10,6 @@ namespace {
 
 using Cell = Arrival::Cell;
 
-std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
-
 template <class Word>
 std::size_t copy_words(std::byte* into, const std::byte* from, std::size_t at, std::size_t bytes) {
   for (; at + sizeof(Word) <= bytes; at += sizeof(Word)) {
@@ -51,9 +49,7 @@ bool ShortCalls::takes(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
   if (call.collective == Collective::send || call.collective == Collective::recv) return false;
   if (row.send == Extent::counts || row.recv == Extent::counts) return false;
-  // 4 KiB by two near ranks take 1.6 us in cells and 1.2 through the rings, 1 KiB 0.5 either way.
-  constexpr std::size_t kMost = Arrival::kPayload + 4 * Cell::kPayload;
-  const std::size_t most = kMost / size_of(call.dtype) / (row.send == Extent::world ? as_size(size_) : 1);
+  const std::size_t most = Arrival::kBytes / size_of(call.dtype) / (row.send == Extent::world ? as_size(size_) : 1);
   return row.send == Extent::none || call.count <= most;
 }
 

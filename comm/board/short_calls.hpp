@@ -8,6 +8,7 @@
 
 #include <rondo/collective.hpp>
 
+#include "comm/blocks.hpp"
 #include "comm/board/board.hpp"
 #include "kernels/reduce.hpp"
 

@@ -2,7 +2,6 @@
 #include "comm/hierarchy/two_level.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace rondo::comm {
 
@@ -46,9 +45,7 @@ void TwoLevel::run(const Call& call, const Signature& signature, std::chrono::mi
   call_ = call;
   signature_ = signature;
   element_ = size_of(call.dtype);
-  const auto counts = call.send_counts.empty() ? call.recv_counts : call.send_counts;
-  offsets_.resize(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), offsets_.begin(), std::size_t{0});
+  lay_out(counts_of(call), offsets_);
   board_.begin(timeout);
   links_.begin({.signature = signature}, timeout);
   switch (shape_of(call, team_.size()).pattern) {
@@ -166,7 +163,7 @@ std::byte* TwoLevel::scratch(std::size_t elements) {
 kernels::Range TwoLevel::block(int rank) const {
   const auto index = static_cast<std::size_t>(rank);
   if (offsets_.empty()) return {index * call_.count, call_.count};
-  return {offsets_[index], (call_.send_counts.empty() ? call_.recv_counts : call_.send_counts)[index]};
+  return {offsets_[index], counts_of(call_)[index]};
 }
 
 std::size_t TwoLevel::longest_block() const {

@@ -10,18 +10,16 @@
 #include <rondo/trainer/sampler.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/trainer/worlds.hpp"
 
 namespace {
 
 using rondo::Communicator;
 using rondo::test::each_rank;
+using rondo::test::expect;
 using rondo::test::no_errors;
 using namespace rondo::trainer;
-
-void expect(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
 
 struct Prediction {
   std::string name;

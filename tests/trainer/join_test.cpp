@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/trainer/toy_model.hpp"
 #include "tests/trainer/worlds.hpp"
 
@@ -12,13 +13,11 @@ namespace {
 
 using rondo::Communicator;
 using rondo::test::each_rank;
+using rondo::test::expect;
 using rondo::test::no_errors;
 using rondo::trainer::GradientSynchronizer;
 using Model = rondo::test::ToyModel<double>;
 
-void expect(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
 void ready_all(GradientSynchronizer& synchronizer) {
   for (std::size_t t = synchronizer.parameters().size(); t-- > 0;) synchronizer.ready(t);
 }

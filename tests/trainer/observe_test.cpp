@@ -13,19 +13,17 @@
 #include <rondo/trainer/timeline.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/trainer/worlds.hpp"
 
 namespace {
 
 using rondo::Communicator;
 using rondo::test::each_rank;
+using rondo::test::expect;
 using rondo::test::no_errors;
 using rondo::trainer::DriftCheck;
 using rondo::trainer::Parameter;
-
-void expect(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
 
 }  // namespace
 

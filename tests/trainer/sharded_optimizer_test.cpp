@@ -8,6 +8,7 @@
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/trainer/toy_model.hpp"
 #include "tests/trainer/worlds.hpp"
 
@@ -15,14 +16,11 @@ namespace {
 
 using rondo::Communicator;
 using rondo::test::each_rank;
+using rondo::test::expect;
 using rondo::test::no_errors;
 using rondo::trainer::Shard;
 using rondo::trainer::ShardedOptimizer;
 using Model = rondo::test::ToyModel<double>;
-
-void expect(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
 
 void adam(const Shard& shard, int step) {
   const auto values = shard.value_span<double>();

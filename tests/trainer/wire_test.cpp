@@ -9,6 +9,7 @@
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/trainer/worlds.hpp"
 #include "trainer/convert.hpp"
 
@@ -17,13 +18,10 @@ namespace {
 using rondo::Communicator;
 using rondo::DataType;
 using rondo::test::each_rank;
+using rondo::test::expect;
 using rondo::test::no_errors;
 using rondo::trainer::Bucket;
 using rondo::trainer::GradientSynchronizer;
-
-void expect(bool condition, const std::string& what) {
-  if (!condition) throw std::runtime_error(what);
-}
 
 // Every pattern of 16 bits, and in float the values halfway between and just beside them.
 std::vector<float> telling_floats() {

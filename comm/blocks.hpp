@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every rank knows of the blocks in a call's larger buffer.
+#pragma once
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include <rondo/collective.hpp>
+
+namespace rondo::comm {
+
+inline std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
+
+// Elements of each rank's block; empty where all are equally long, or there are none. all_to_all_v: of those sent.
+inline std::span<const std::size_t> counts_of(const Call& call) {
+  const CollectiveRow& row = row_of(call.collective);
+  if (row.send == Extent::counts) return call.send_counts;
+  return row.recv == Extent::counts ? call.recv_counts : std::span<const std::size_t>{};
+}
+
+// Elements of a rank's larger buffer.
+inline std::size_t larger_count(const Call& call, int world_size) {
+  const CollectiveRow& row = row_of(call.collective);
+  if (row.send == Extent::world || row.recv == Extent::world) return call.count * as_size(world_size);
+  if (row.send != Extent::counts && row.recv != Extent::counts) return call.count;
+  const auto counts = counts_of(call);
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+// Where blocks that lie one after the other begin.
+inline void lay_out(std::span<const std::size_t> counts, std::vector<std::size_t>& offsets) {
+  offsets.resize(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::size_t{0});
+}
+
+}  // namespace rondo::comm
