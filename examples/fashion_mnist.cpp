@@ -54,7 +54,7 @@ bool train_threads(int ranks, rondo::Device device, const fashion_mnist::Setting
 
 int main(int argc, char** argv) {
   fashion_mnist::Settings settings;
-  std::string device = "cpu";
+  std::string device = "cpu", precision = "f32";
   int threads = 0;
   bool no_sync = false;
   CLI::App app("Trains a small classifier on Fashion-MNIST, one process per rank.");
@@ -68,6 +68,12 @@ int main(int argc, char** argv) {
                  "percent that the last epoch must reach; 85 when two epochs saw all images, else 0");
   app.add_option("--device", device, "where gradients are averaged: cpu, cuda, or sim, the GPU code run by the CPU")
       ->check(CLI::IsMember({"cpu", "cuda", "sim"}));
+  app.add_option("--precision", precision,
+                 "f16 or bf16: mixed precision, with 32-bit values behind 16-bit weights, activations and gradients")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  app.add_option("--loss-scale", settings.loss_scale, "to begin with, in mixed precision")->check(CLI::PositiveNumber);
+  app.add_option("--checkpoint", settings.checkpoint,
+                 "file to write after each epoch, and to go on from if it is there");
   app.add_option("--threads", threads, "ranks as threads of this process, without a launcher");
   app.add_flag("--no-sync", no_sync, "leave every all_reduce out: the claims must then fail");
   try {
@@ -77,6 +83,7 @@ int main(int argc, char** argv) {
   }
   if (app.count("--min-accuracy") == 0 && settings.epochs >= 2 && settings.limit == 0) settings.minimum_accuracy = 85;
   settings.synchronise = !no_sync;
+  settings.precision = fashion_mnist::precision_named(precision);
   settings.label = device == "sim" ? "simulated" : device;
   try {
     const rondo::Device place = device_named(device);

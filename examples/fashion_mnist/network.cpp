@@ -49,8 +49,9 @@ double softmax_gradient(float* logits, std::size_t label) {
 
 }  // namespace
 
-Network::Network(std::uint32_t seed)
-    : tensors_{tensor("hidden.weight", kPixels * kHidden), tensor("hidden.bias", kHidden),
+Network::Network(std::uint32_t seed, Rounding rounding)
+    : rounding_(rounding),
+      tensors_{tensor("hidden.weight", kPixels * kHidden), tensor("hidden.bias", kHidden),
                tensor("output.weight", kHidden * kClasses), tensor("output.bias", kClasses)} {
   std::mt19937 engine(seed);
   initialise(tensors_[weight1].values, kPixels, engine);
@@ -61,26 +62,41 @@ Network::Network(std::uint32_t seed)
 Network::Score Network::forward(std::span<const float> images, std::span<const std::uint8_t> labels) {
   const std::size_t batch = labels.size();
   images_.assign(images.begin(), images.end());
+  round(images_);
   fill_rows(hidden_, batch, tensors_[bias1].rounded);
   multiply_add(hidden_.data(), {images_.data(), kPixels, 1}, tensors_[weight1].rounded.data(), batch, kPixels, kHidden);
   for (float& h : hidden_) h = std::max(h, 0.0F);
+  round(hidden_);
   fill_rows(output_, batch, tensors_[bias2].rounded);
   multiply_add(output_.data(), {hidden_.data(), kHidden, 1}, tensors_[weight2].rounded.data(), batch, kHidden,
                kClasses);
 
   Score score;
+  predicted_.resize(batch);
   for (std::size_t i = 0; i < batch; ++i) {
     float* logits = output_.data() + i * kClasses;
-    score.correct += std::max_element(logits, logits + kClasses) == logits + labels[i];
+    predicted_[i] = static_cast<std::uint8_t>(std::max_element(logits, logits + kClasses) - logits);
+    score.correct += predicted_[i] == labels[i];
     score.loss += softmax_gradient(logits, labels[i]);
   }
   return score;
 }
 
-void Network::backward(const std::function<void(std::size_t tensor)>& ready) {
+// What is left to divide sums over the batch by. Numbers of 16 bits are of the mean from the start, as a sum over the
+// batch might overflow; otherwise sums are divided once, at their end.
+double Network::scale_output(double loss_scale) {
+  const auto batch = static_cast<double>(output_.size() / kClasses);
+  if (rounding_ == nullptr) return batch / loss_scale;
+  for (float& o : output_) o = static_cast<float>(static_cast<double>(o) * loss_scale / batch);
+  round(output_);
+  return 1;
+}
+
+void Network::backward(const std::function<void(std::size_t tensor)>& ready, double loss_scale) {
   const std::size_t batch = output_.size() / kClasses;
+  const double divisor = scale_output(loss_scale);
   const auto done = [&](std::size_t tensor) {
-    for (double& g : tensors_[tensor].gradient) g /= static_cast<double>(batch);
+    for (double& g : tensors_[tensor].gradient) g /= divisor;
     ready(tensor);
   };
   sum_rows(tensors_[bias2].gradient, output_);
@@ -99,6 +115,7 @@ void Network::backward(const std::function<void(std::size_t tensor)>& ready) {
   multiply_add(hidden_gradient_.data(), {output_.data(), kClasses, 1}, weight2_transposed_.data(), batch, kClasses,
                kHidden);
   for (std::size_t i = 0; i < hidden_.size(); ++i) hidden_gradient_[i] = hidden_[i] > 0 ? hidden_gradient_[i] : 0.0F;
+  round(hidden_gradient_);
   sum_rows(tensors_[bias1].gradient, hidden_gradient_);
   done(bias1);
   std::fill(tensors_[weight1].gradient.begin(), tensors_[weight1].gradient.end(), 0.0);
@@ -120,6 +137,8 @@ void Network::update(double learning_rate, double momentum) {
 void Network::round_values() {
   for (Tensor& t : tensors_) {
     for (std::size_t i = 0; i < t.values.size(); ++i) t.rounded[i] = static_cast<float>(t.values[i]);
+    if (rounding_ != nullptr) t.values.assign(t.rounded.begin(), t.rounded.end());
+    round(t.rounded);
   }
 }
 

@@ -27,7 +27,11 @@ class Network {
  public:
   enum : std::size_t { weight1, bias1, weight2, bias2, kTensors };  // in the order of the forward pass
 
-  explicit Network(std::uint32_t seed);
+  // `rounding` takes numbers to the format that the passes compute in and back, for mixed precision: weights,
+  // activations and gradients go through it, and the values that an update adds to are rounded to float. Null: double
+  // values, passes in float.
+  using Rounding = void (*)(std::span<float>);
+  explicit Network(std::uint32_t seed, Rounding rounding = nullptr);
   std::array<Tensor, kTensors>& tensors() { return tensors_; }
 
   struct Score {
@@ -36,15 +40,24 @@ class Network {
   };
   // images: labels.size() * kPixels floats.
   Score forward(std::span<const float> images, std::span<const std::uint8_t> labels);
-  // Gradients of the mean loss of the batch that forward() saw last; `ready` is told of each tensor's as it is
-  // complete, the last layer's first.
-  void backward(const std::function<void(std::size_t tensor)>& ready);
+  // The class of each image of the batch that forward() saw last.
+  const std::vector<std::uint8_t>& predicted() const { return predicted_; }
+  // Gradients of the mean loss of that batch, times loss_scale; `ready` is told of each tensor's as it is complete, the
+  // last layer's first.
+  void backward(const std::function<void(std::size_t tensor)>& ready, double loss_scale = 1);
   // One step of gradient descent with momentum.
   void update(double learning_rate, double momentum);
   void round_values();  // after a change of values from outside
 
  private:
+  double scale_output(double loss_scale);
+  void round(std::vector<float>& numbers) const {
+    if (rounding_ != nullptr) rounding_(numbers);
+  }
+
+  const Rounding rounding_;
   std::array<Tensor, kTensors> tensors_;
+  std::vector<std::uint8_t> predicted_;
   std::vector<float> images_, hidden_, output_;  // of the last batch; output_ becomes d(loss)/d(output)
   std::vector<float> hidden_gradient_, weight2_transposed_;
 };

@@ -7,6 +7,8 @@
 
 #include <rondo/communicator.hpp>
 
+#include "examples/fashion_mnist/precision.hpp"
+
 namespace fashion_mnist {
 
 struct Settings {
@@ -19,7 +21,10 @@ struct Settings {
   std::size_t limit = 0;        // images of the training set to use; 0: all
   double minimum_accuracy = 0;  // percent, claimed after the last epoch; 0: not claimed
   bool synchronise = true;      // false leaves every all_reduce out, and every claim must then fail
-  std::string label = "cpu";    // of the device that gradients go through, printed in every line that holds a time
+  Precision precision = Precision::full;
+  double loss_scale = 65536;  // to begin with, where gradients are f16 or bf16
+  std::string checkpoint{};   // written after each epoch, and gone on from where it is there; empty: none
+  std::string label = "cpu";  // of the device that gradients go through, printed in every line that holds a time
 };
 
 // Collective. Trains, prints on rank 0 a line per epoch, one per claim, and a last one that starts with "result".

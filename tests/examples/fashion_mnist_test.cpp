@@ -3,53 +3,17 @@
 // all_reduce is left out.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <sstream>
 
-#include "tests/examples/gzip_files.hpp"
-#include "tests/process/running.hpp"
+#include "tests/examples/trainings.hpp"
 #include "tests/support/catch.hpp"
 
-namespace {
-
 using namespace rondo::test;
-
-class Data : public DatasetFolder {
- public:
-  Data() {
-    write_patterns("train", 2400, 1);
-    write_patterns("t10k", 503, 2);  // a prime: no number of ranks divides it
-  }
-};
-
-Ended train(const Data& data, int world_size, std::vector<std::string> flags) {
-  std::vector<std::string> arguments = {"--nproc-per-node", std::to_string(world_size), tool("fashion_mnist"), "--data",
-                                        data.path()};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
-  return run(rondorun(arguments));
-}
-
-// The fields of the line that starts with "result".
-std::map<std::string, std::string> result_of(const std::string& out) {
-  std::map<std::string, std::string> fields;
-  const auto begin = out.find("result ");
-  if (begin == std::string::npos) return fields;
-  std::istringstream words(out.substr(begin, out.find('\n', begin) - begin));
-  for (std::string word; words >> word;) {
-    if (const auto equals = word.find('='); equals != std::string::npos) {
-      fields[word.substr(0, equals)] = word.substr(equals + 1);
-    }
-  }
-  return fields;
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
 
 TEST_CASE("worlds of any size learn the same from the same global batches, and prove it") {
   const Data data;
   double first_loss = 0;
+  std::string first_f1;
   for (const int world_size : {1, 2, 4}) {
     const Ended ended = train(data, world_size, {"--epochs", "2", "--min-accuracy", "85"});
     INFO(ended.out << ended.err);
@@ -58,7 +22,11 @@ TEST_CASE("worlds of any size learn the same from the same global batches, and p
     CHECK(result["world"] == std::to_string(world_size));
     CHECK(result["replicas"] == "identical");
     CHECK(result["shards"] == "exact");
+    CHECK(contains(ended.out, "each of the 503 test images was judged once: yes"));
     CHECK(std::stod(result["accuracy"]) >= 85);
+    CHECK(std::abs(std::stod(result["f1"]) - std::stod(result["accuracy"]) / 100) < 0.02);  // classes of like size
+    if (world_size == 1) first_f1 = result["f1"];
+    CHECK(result["f1"] == first_f1);
     const double loss = std::stod(result["first_epoch_loss"]);
     CHECK(std::stod(result["loss"]) < loss);
     if (world_size == 1) first_loss = loss;
@@ -77,6 +45,7 @@ TEST_CASE("without the all_reduce every claim fails, and so does the program") {
   CHECK(result["replicas"] == "different");
   CHECK(result["shards"] == "wrong");
   CHECK(contains(ended.out, "cover all 2400 images: NO"));
+  CHECK(contains(ended.out, "each of the 503 test images was judged once: NO"));
   CHECK(contains(ended.out, "same bits on all ranks: NO"));
   CHECK(contains(ended.out, "at least 85 %: NO"));
   const double loss = std::stod(alone["first_epoch_loss"]);
@@ -128,6 +97,20 @@ TEST_CASE("what cannot be trained is refused in a sentence") {
   const Ended flag = run({tool("fashion_mnist"), "--epoch", "3"});
   CHECK(flag.code == 2);
   CHECK(contains(flag.err, "--epoch"));
+}
+
+TEST_CASE("a line is found by worlds of any size, the same one on every rank") {
+  for (const int world_size : {1, 2, 3, 5}) {
+    const Ended ended = run(rondorun({"--nproc-per-node", std::to_string(world_size), tool("linear_regression")}));
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+    for (int rank = 0; rank < world_size; ++rank) {
+      CHECK(contains(ended.out, "rank " + std::to_string(rank) + " of " + std::to_string(world_size) +
+                                    ": y = 2.9999 x + -2.0000"));
+    }
+    CHECK(contains(ended.out, "step 0: loss 3.04\n"));
+    CHECK(contains(ended.out, "step 199: loss 4.62e-10\n"));
+  }
 }
 
 TEST_CASE("the twenty-line example sums over the ranks") {
