@@ -126,10 +126,9 @@ bool fits(int id, const CallShape& shape, bool canonical) {
 
 Chosen choose_row(const CallShape& shape, int world_size, bool canonical, const Tuning& tuning) {
   int id = kernels::choose_algorithm(shape.pattern, shape.bytes, world_size, canonical, tuning.links);
-  if (!fits(id, shape, canonical)) {
-    id = kernels::choose_algorithm(shape.pattern, shape.bytes, world_size, canonical);
-  }
-  return {id, kernels::algorithm_row(id).name};
+  if (fits(id, shape, canonical)) return {id, kernels::algorithm_row(id).name, "a links row of the tuning"};
+  id = kernels::choose_algorithm(shape.pattern, shape.bytes, world_size, canonical);
+  return {id, kernels::algorithm_row(id).name, "a row of the built-in table"};
 }
 
 Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, const Config& config) {
@@ -137,7 +136,7 @@ Chosen choose_algorithm(const Call& call, const Team& team, Determinism determin
   const bool canonical = determinism == Determinism::reproducible;
   if (!config.algorithm.empty()) {
     const int id = kernels::find_algorithm(shape.pattern, config.algorithm);
-    if (fits(id, shape, canonical)) return {id, kernels::algorithm_row(id).name};
+    if (fits(id, shape, canonical)) return {id, kernels::algorithm_row(id).name, "it was asked for"};
   }
   return choose_row(shape, team.size(), canonical, config.tuning);
 }

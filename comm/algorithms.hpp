@@ -24,6 +24,7 @@ CallShape shape_of(const Call& call, int world_size);
 struct Chosen {
   int row = 0;            // of the algorithm table
   std::string_view name;  // in logs and flight records
+  std::string_view why{};
 };
 
 // The board (board/board_collectives.hpp) is no row of the table: it does not move steps over links.

@@ -76,6 +76,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       board_(*team_, config_, *windows_),
       two_level_(*team_, board_, primitives_, config_),
       short_calls_(board_.board()),
+      choices_(bootstrap_),
       sent_(static_cast<std::size_t>(team_->size())),
       received_(static_cast<std::size_t>(team_->size())) {}
 
@@ -195,13 +196,13 @@ void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& 
   is_short ? board_.board().note(signature, prepared.hash) : board_.note(signature);
   comm::write_history(team_->own_line(), signature);
   if (is_short) short_calls_.publish(prepared.plan, call, options_.timeout);
-  const bool direct =
+  const bool tries =
       prepared.way == PreparedCall::Way::board && config_.algorithm.empty() && board_.may_go_direct(call);
-  recorder_.begin(signature, direct ? comm::DirectCollectives::kName : prepared.chosen.name);
-  if (direct) {
-    if (board_.run_direct(call, options_.timeout)) return recorder_.end();
-    recorder_.amend(prepared.chosen.name);
-  }
+  recorder_.begin(signature, tries ? comm::DirectCollectives::kName : prepared.chosen.name);
+  const bool direct = tries && board_.run_direct(call, options_.timeout);
+  if (choices_.speaks()) explain(prepared, call, direct);
+  if (direct) return recorder_.end();
+  if (tries) recorder_.amend(prepared.chosen.name);
   switch (prepared.way) {
     case PreparedCall::Way::short_call:
       short_calls_.collect(prepared.plan, call);
@@ -241,7 +242,7 @@ void CommunicatorImpl::run_messages(std::span<const Call> calls) {
 
 void CommunicatorImpl::attach_device(const cuda::Api* api) {
   if (options_.device.kind == Device::Kind::cpu) return;
-  device_ = comm::device::attach(*this, recorder_, api);
+  device_ = comm::device::attach(*this, recorder_, choices_, api);
   options_.device = device_->device();
 }
 

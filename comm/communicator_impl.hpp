@@ -14,6 +14,7 @@
 #include "comm/board/board_collectives.hpp"
 #include "comm/board/windows.hpp"
 #include "comm/bootstrap.hpp"
+#include "comm/choice_log.hpp"
 #include "comm/config.hpp"
 #include "comm/device/device_engine.hpp"
 #include "comm/engine.hpp"
@@ -74,6 +75,10 @@ class CommunicatorImpl {
   const comm::PreparedCall& prepare(const Call& call);
   void choose_way(const Call& call, comm::PreparedCall& prepared) const;
   void run_collective(const comm::PreparedCall& prepared, const Call& call);
+  // explain.cpp
+  void explain(const comm::PreparedCall& prepared, const Call& call, bool direct);
+  std::string why(const comm::PreparedCall& prepared, const Call& call, bool direct) const;
+  std::string why_board(const Call& call) const;
   void run_messages(std::span<const Call> calls);
   template <class F>
   void guarded(F&& body);
@@ -90,6 +95,7 @@ class CommunicatorImpl {
   comm::ShortCalls short_calls_;
   comm::PreparedCalls prepared_;
   comm::FlightRecorder recorder_;
+  comm::ChoiceLog choices_;
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // messages by peer
   std::vector<comm::Message> messages_;

@@ -26,8 +26,7 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
       contributions_(as_size(size_)) {}
 
 bool BoardCollectives::takes(const Call& call) const {
-  return size_ == team_.size() && fits(size_) && call.collective != Collective::send &&
-         call.collective != Collective::recv;
+  return spans_team() && fits(size_) && call.collective != Collective::send && call.collective != Collective::recv;
 }
 
 bool BoardCollectives::fits(int ranks) const { return flow_.most_place_bytes() >= kLine * as_size(ranks); }

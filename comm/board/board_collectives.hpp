@@ -6,6 +6,7 @@
 #include <chrono>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <rondo/collective.hpp>
@@ -26,7 +27,8 @@ class BoardCollectives {
   BoardCollectives(Team& team, const Config& config, Windows& windows);
 
   static constexpr std::string_view kName = "board";
-  // All ranks of the team share the segment. They agree on the answer. Messages are not collectives.
+  bool spans_team() const { return size_ == team_.size(); }  // all its ranks share the segment
+  // They agree on the answer. Messages are not collectives.
   bool takes(const Call& call) const;
   Board& board() { return board_; }
   void note(const Signature& signature);  // see Board
@@ -42,6 +44,9 @@ class BoardCollectives {
   // See DirectCollectives.
   bool may_go_direct(const Call& call) { return takes(call) && direct_.may_take(call); }
   bool run_direct(const Call& call, std::chrono::milliseconds timeout);
+  std::string_view why_not_direct() const { return direct_.why_not(); }
+  // The threshold that a reduction's way over the board hangs on: its name and value; null: there is none.
+  std::pair<const char*, std::uint64_t> whole_limit(Collective collective) const;
 
  private:
   using Range = kernels::Range;

@@ -12,8 +12,14 @@ constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
 
 }  // namespace
 
+std::pair<const char*, std::uint64_t> BoardCollectives::whole_limit(Collective collective) const {
+  if (collective != Collective::all_reduce && collective != Collective::reduce) return {};
+  if (size_ <= 2) return {"flat_bytes_of_two", tuning_.flat_bytes_of_two};
+  return {"flat_bytes", tuning_.flat_bytes};
+}
+
 void BoardCollectives::reduce(bool everywhere) {
-  const std::size_t whole = size_ <= 2 ? tuning_.flat_bytes_of_two : tuning_.flat_bytes;
+  const std::uint64_t whole = whole_limit(call_.collective).second;
   return call_.count * element_ <= whole ? reduce_whole(everywhere) : reduce_in_parts(everywhere);
 }
 

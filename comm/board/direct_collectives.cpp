@@ -30,12 +30,18 @@ DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& bo
       factors_(as_size(size_)) {}
 
 bool DirectCollectives::may_take(const Call& call) {
-  if (!reach_.possible() || call.collective == Collective::all_to_all_v) return false;
+  why_not_ = find_obstacle(call);
+  return why_not_.empty();
+}
+
+std::string_view DirectCollectives::find_obstacle(const Call& call) {
+  if (!reach_.possible()) return "no window was ever allocated";
+  if (call.collective == Collective::all_to_all_v) return "ranks know their own counts alone";
   const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
-  if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return false;
+  if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return "it is shorter than direct_bytes";
   std::uint8_t& skip = outlook(call.collective, bytes).skip;
   if (skip != 0) --skip;
-  return skip == 0;
+  return skip == 0 ? "" : "such calls have not been within reach lately";
 }
 
 bool DirectCollectives::run(const Call& call) {
@@ -48,6 +54,7 @@ bool DirectCollectives::run(const Call& call) {
     read_lines(meeting);
     if (!move()) {
       outlook(call.collective, bytes_).missed();
+      why_not_ = "not all of its buffers are within reach";
       return false;
     }
     let_go();

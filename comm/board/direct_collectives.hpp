@@ -34,6 +34,7 @@ class DirectCollectives {
   // After Board::begin(). False: not everything needed lies where peers reach it, and all ranks have found so; the
   // buffers are untouched, and the call takes another way.
   bool run(const Call& call);
+  std::string_view why_not() const { return why_not_; }  // the latest call: may_take() or run() said no
 
  private:
   using Range = kernels::Range;
@@ -52,6 +53,7 @@ class DirectCollectives {
   };
 
   void load(const Call& call);
+  std::string_view find_obstacle(const Call& call);
   Outlook& outlook(Collective collective, std::size_t bytes);
   void announce(std::uint64_t meeting);
   void read_lines(std::uint64_t meeting);
@@ -101,6 +103,7 @@ class DirectCollectives {
   std::vector<void*> out_;
   std::vector<std::byte> scratch_;
   std::array<Outlook, 64> outlooks_{};
+  std::string_view why_not_;
 };
 
 }  // namespace rondo::comm

@@ -4,6 +4,7 @@
 // everybody; sums are in rank order. Ranks are called by their index in the segment, as by Board.
 #pragma once
 #include <chrono>
+#include <string_view>
 #include <vector>
 
 #include <rondo/collective.hpp>
@@ -17,6 +18,8 @@ namespace rondo::comm {
 class ShortCalls {
  public:
   explicit ShortCalls(Board& board);
+
+  static constexpr std::string_view kName = "short_call";
 
   // What all calls of one shape have in common; offsets and lengths are bytes.
   struct Plan {

@@ -117,7 +117,8 @@ std::unique_ptr<Proxy> make_proxy(rondo::detail::CommunicatorImpl& impl, const R
       [&team](ErrorCode code, int culprit, std::string_view sentence) { team.fail(code, culprit, sentence); });
 }
 
-DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightRecorder& recorder, const cuda::Api* api) {
+DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightRecorder& recorder, ChoiceLog& choices,
+                               const cuda::Api* api) {
   const HostWorld world = make_host_world(impl);
   const rondo::Device wanted = impl.options().device;
   const Found found = find_device(world, wanted, api);
@@ -130,6 +131,7 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
   parts.device = {.kind = wanted.kind, .index = found.index};
   parts.team = &impl.team();
   parts.recorder = &recorder;
+  parts.choices = &choices;
   parts.shares_default_stream = shares_default_stream(cards);
   parts.regions = std::make_unique<Regions>(*found.api, found.index, world, cards, share_blocks(cards));
   parts.terms = agree(*parts.regions, impl.options(), impl.config());
@@ -145,9 +147,9 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
 }  // namespace
 
 std::unique_ptr<DeviceEngine> attach(rondo::detail::CommunicatorImpl& impl, FlightRecorder& recorder,
-                                     const cuda::Api* api) {
+                                     ChoiceLog& choices, const cuda::Api* api) {
   try {
-    return std::make_unique<DeviceEngine>(make_parts(impl, recorder, api));
+    return std::make_unique<DeviceEngine>(make_parts(impl, recorder, choices, api));
   } catch (const Error& error) {
     impl.team().fail(error.error_code(), error.culprit(), error.what());  // others may not have come so far
     throw;

@@ -10,6 +10,6 @@ namespace rondo::comm::device {
 // Collective over the ranks of `impl`, each of which asks for Device::cuda or Device::sim. Errors are every rank's.
 // `api`: null for the table of that kind of device.
 std::unique_ptr<DeviceEngine> attach(rondo::detail::CommunicatorImpl& impl, FlightRecorder& recorder,
-                                     const cuda::Api* api);
+                                     ChoiceLog& choices, const cuda::Api* api);
 
 }  // namespace rondo::comm::device

@@ -164,9 +164,16 @@ void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream) {
   } else {
     batch.add_collective(call, choice, signature);
     signature.sequence = ++calls_;
+    if (parts_.choices->speaks()) explain(call, choice);
   }
   parts_.recorder->begin(signature, choice.algorithm, name_of(choice.kernel));
   parts_.recorder->end();
+}
+
+void DeviceEngine::explain(const Call& call, const Choice& choice) {
+  const std::size_t bytes = larger_count(call, parts_.terms.world_size) * size_of(call.dtype);
+  parts_.choices->explain(call.collective, bytes, fmt::format("{} by {}", choice.algorithm, name_of(choice.kernel)),
+                          [&] { return std::string(choice.why); });
 }
 
 void DeviceEngine::launch(Batch& batch, cudaStream_t stream) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/choice_log.hpp"
 #include "comm/device/budget.hpp"
 #include "comm/device/faults.hpp"
 #include "comm/device/launcher.hpp"
@@ -42,6 +43,7 @@ class DeviceEngine {
     rondo::Device device;  // the index is this process's
     Team* team = nullptr;  // of the host communicator; outlives the engine
     FlightRecorder* recorder = nullptr;
+    ChoiceLog* choices = nullptr;
     Terms terms;
     bool shares_default_stream = false;  // with another rank of this process: they would wait for each other there
     std::unique_ptr<Regions> regions;
@@ -83,6 +85,7 @@ class DeviceEngine {
   using Clock = std::chrono::steady_clock;
   void enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
   void add(Batch& batch, const Call& call, cudaStream_t stream);
+  void explain(const Call& call, const Choice& choice);
   void launch(Batch& batch, cudaStream_t stream);
   void hold_in_graph(cudaStream_t stream);
   bool is_capturing(cudaStream_t stream) const;

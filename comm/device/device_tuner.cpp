@@ -93,10 +93,13 @@ class Chooser {
     // What was asked for by name: both, else one of them, else neither where nothing of that name fits the call.
     if (try_named(terms_.algorithm, terms_.protocol) || try_named(terms_.algorithm, {}) ||
         try_named({}, terms_.protocol)) {
+      choice_.why = "it was asked for";
       return choice_;
     }
     for (const TunerRow& row : kTable) {
-      if (fits(row) && take(row, row.kernel, row.algorithm)) return choice_;
+      if (!fits(row) || !take(row, row.kernel, row.algorithm)) continue;
+      choice_.why = "a row of the table for devices";
+      return choice_;
     }
     throw Error(ErrorCode::unsupported, "no algorithm on devices fits the call");  // the table's last rows always do
   }

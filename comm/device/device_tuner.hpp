@@ -31,6 +31,7 @@ struct Choice {
   int row = 0;                 // of kAlgorithms, or of kWindowAlgorithms
   std::string_view algorithm;  // its name, for people
   int channels = 1, threads = 32;
+  std::string_view why{};
   bool refers = false;  // of a message: the receiver may read it where it lies, if that is in a window
 };
 

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// At debug level every way that calls take is one line of the log, however many calls and ranks there are.
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/bootstrap.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/forked_ranks.hpp"
+#include "tests/support/ranks.hpp"
+
+using namespace rondo;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+class Log {
+ public:
+  Log() : file_(::memfd_create("log", 0)) { REQUIRE(file_ >= 0); }
+  ~Log() { ::close(file_); }
+  Log(const Log&) = delete;
+  void take_stderr() const { ::dup2(file_, STDERR_FILENO); }
+
+  // That are about choices of that collective, without what is before its name.
+  std::vector<std::string> lines(std::string_view collective) const {
+    std::string text(static_cast<std::size_t>(::lseek(file_, 0, SEEK_END)), '\0');
+    REQUIRE(::pread(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+    const std::string wanted = ": " + std::string(collective) + " of ";
+    std::vector<std::string> found;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      const std::size_t start = text.find(wanted, at);
+      if (start < end) found.push_back(text.substr(start + 2, end - start - 2));
+      at = end + 1;
+    }
+    return found;
+  }
+
+ private:
+  int file_;
+};
+
+// Two processes whose stderr is the log. The logger reads its level when it is first used: in the children.
+void run_processes(
+    const Log& log, Settings settings, const std::function<void(Communicator&)>& body,
+    const std::function<Options(int)>& options = [](int) { return Options{}; }) {
+  settings.emplace_back("RONDO_LOG", "debug");
+  const auto ended = test::fork_ranks(2, 30s, [&](int rank, const std::shared_ptr<Store>& store) {
+    log.take_stderr();
+    for (const auto& [name, value] : settings) ::setenv(name.c_str(), value.c_str(), 1);
+    Bootstrap bootstrap;
+    bootstrap.rank = rank;
+    bootstrap.world_size = 2;
+    bootstrap.store = store;
+    Communicator comm = make_communicator(std::move(bootstrap), options(rank));
+    body(comm);
+  });
+  for (const auto& one : ended) {
+    CHECK(one.failure == "");
+    CHECK(one.signal == 0);
+  }
+}
+
+void sum(Communicator& comm, std::size_t count, int times) {
+  std::vector<float> values(count);
+  for (int i = 0; i < times; ++i) comm.all_reduce(values, ReduceOp::sum);
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("every way of a collective and size is told once, with the reason") {
+  const Log log;
+  run_processes(log, {}, [](Communicator& comm) {
+    for (int i = 0; i < 3; ++i) comm.barrier();
+    sum(comm, 2, 5);
+    sum(comm, 3, 1);  // 8 and 12 bytes are of a class
+    sum(comm, 16 << 10, 3);
+    const auto window = comm.allocate<float>(16 << 10);
+    for (int i = 0; i < 3; ++i) comm.all_reduce(window.span(), ReduceOp::sum);
+    sum(comm, 16 << 10, 3);  // over the board again, which was told
+    sum(comm, 64 << 10, 1);
+  });
+  CHECK(log.lines("barrier") ==
+        Lines{"barrier of 0 bytes takes short_call: what a rank brings fits beside its arrival"});
+  CHECK(
+      log.lines("all_reduce") ==
+      Lines{
+          "all_reduce of 8 bytes takes short_call: what a rank brings fits beside its arrival",
+          "all_reduce of 65536 bytes takes board: all ranks share memory; flat_bytes_of_two is never; not zero_copy: "
+          "no window was ever allocated",
+          "all_reduce of 65536 bytes takes zero_copy: all that it needs is within reach; direct_bytes is 32K",
+          "all_reduce of 262144 bytes takes board: all ranks share memory; flat_bytes_of_two is never; not zero_copy: "
+          "not all of its buffers are within reach"});
+}
+
+TEST_CASE("what was asked for by name is told to have been asked for") {
+  const Log log;
+  run_processes(log, {{"RONDO_ALGORITHM", "ring"}}, [](Communicator& comm) { sum(comm, 1000, 2); });
+  CHECK(log.lines("all_reduce") ==
+        Lines{"all_reduce of 4000 bytes takes ring: it was asked for; not board: RONDO_ALGORITHM=ring"});
+}
+
+TEST_CASE("ranks without common memory are told to have none") {
+  const Log log;
+  run_processes(log, {{"RONDO_TRANSPORT", "tcp"}}, [](Communicator& comm) {
+    std::vector<float> values(1000);
+    for (int i = 0; i < 2; ++i) comm.broadcast(values, 1);
+  });
+  CHECK(
+      log.lines("broadcast") ==
+      Lines{"broadcast of 4000 bytes takes tree: a row of the built-in table; not board: not all ranks share memory"});
+}
+
+TEST_CASE("kernels on devices are told, too") {
+  const Log log;
+  run_processes(
+      log, {},
+      [](Communicator& comm) {
+        const auto window = comm.allocate<float>(1000);
+        for (int i = 0; i < 2; ++i) comm.all_reduce(window.span(), ReduceOp::sum);
+        comm.synchronize();
+      },
+      [](int) {
+        Options options;
+        options.device = Device::sim();
+        return options;
+      });
+  CHECK(log.lines("all_reduce") ==
+        Lines{"all_reduce of 4000 bytes takes one_shot by window: a row of the table for devices"});
+}
