@@ -9,7 +9,7 @@
 namespace rondo::trainer {
 namespace {
 
-constexpr std::size_t kStepsKept = 3;  // as many kinds of marks as a RollCall tells steps apart
+constexpr std::size_t kStepsKept = RollCall::kSteps;
 
 bool on_host(const Device& device) { return device.kind == Device::Kind::cpu; }
 
@@ -182,7 +182,7 @@ Work BucketReducer::reduce(std::size_t index) {
   return {};
 }
 
-RollCall::Answer BucketReducer::wait(std::size_t step) {
+RollCall::Answer BucketReducer::wait() {
   if (!on_host(device_)) communicator_.synchronize(options_.stream);
   for (Started& one : started_) {
     one.work.wait();
@@ -190,10 +190,10 @@ RollCall::Answer BucketReducer::wait(std::size_t step) {
     for (const Piece& piece : buckets_[one.bucket].pieces)
       if (!is_left_out_[piece.parameter]) copy(gradient(piece), place(one.bucket, piece), bytes(piece));
   }
-  if (on_host(device_)) return roll_.read(marks(), step);
+  if (on_host(device_)) return roll_.read(marks());
   copy(marks_here_.data(), marks().data(), marks_here_.size());
   communicator_.synchronize(options_.stream);
-  return roll_.read(marks_here_, step);
+  return roll_.read(marks_here_);
 }
 
 void BucketReducer::end_step(std::span<const char> used_somewhere) {

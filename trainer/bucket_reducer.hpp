@@ -29,7 +29,7 @@ class BucketReducer {
   void mark(std::span<const char> used, std::size_t step);  // before the last bucket starts
   void start(std::size_t bucket);                           // every piece was taken or left out
   // Every bucket was started: until gradients that were taken hold their averages.
-  RollCall::Answer wait(std::size_t step);
+  RollCall::Answer wait();
   // Gradients that were left out hold the averages too, or what they held before if nobody used them.
   void end_step(std::span<const char> used_somewhere);
   std::size_t reduced() const;

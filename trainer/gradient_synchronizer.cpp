@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <mutex>
+#include <optional>
 
 #include "trainer/agreement.hpp"
 #include "trainer/bucket_reducer.hpp"
@@ -17,6 +20,28 @@ namespace rondo::trainer {
 namespace {
 
 using Clock = StepRecord::Clock;
+
+// Two that share memory would be averaged twice.
+void check_apart(const std::vector<Parameter>& parameters) {
+  std::map<const std::byte*, const Parameter*, std::less<>> by_address;
+  for (const Parameter& p : parameters) {
+    if (p.gradient == nullptr || p.count == 0) continue;
+    const auto* const begin = static_cast<const std::byte*>(p.gradient);
+    const auto next = by_address.lower_bound(begin);
+    const auto refuse = [&](const Parameter& other) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("GradientSynchronizer: parameters '{}' and '{}' share gradient memory; register a "
+                              "parameter that is used twice once",
+                              other.name, p.name));
+    };
+    if (next != by_address.end() && next->first < begin + p.count * size_of(p.dtype)) refuse(*next->second);
+    if (next != by_address.begin()) {
+      const auto& [address, before] = *std::prev(next);
+      if (begin < address + before->count * size_of(before->dtype)) refuse(*before);
+    }
+    by_address.emplace(begin, &p);
+  }
+}
 
 void check(const std::vector<Parameter>& parameters, const SynchronizerOptions& options) {
   const auto refuse = [](const std::string& why) {
@@ -37,6 +62,7 @@ void check(const std::vector<Parameter>& parameters, const SynchronizerOptions& 
   if (options.first_bucket_bytes < sizeof(double) || options.bucket_bytes < sizeof(double)) {
     refuse("a bucket must hold at least 8 bytes");
   }
+  check_apart(parameters);
 }
 
 }  // namespace
@@ -56,6 +82,7 @@ class GradientSynchronizer::Impl {
   StepRecord record_;
   Statistics statistics_;
   Clock::time_point forward_{}, backward_{};  // of the step to come
+  std::optional<std::uint64_t> batch_{};      // the caller's number of it
 
  private:
   struct Place {
@@ -76,6 +103,8 @@ class GradientSynchronizer::Impl {
   void broadcast(const std::vector<Parameter>& tensors, int root);
   void begin_step();
   [[noreturn]] void explain(const Error& error) const;
+  // What ranks compare: the caller's number, else how often finish() was called, which a skipped step does not change.
+  std::size_t number() const { return static_cast<std::size_t>(batch_.value_or(steps_)); }
 
   Communicator& communicator_;
   const SynchronizerOptions options_;
@@ -190,7 +219,7 @@ void GradientSynchronizer::Impl::start_full_buckets() {
     if (started_ + 1 == start_order_.size()) {
       std::vector<char> used(parameters_.size());
       for (std::size_t i = 0; i < used.size(); ++i) used[i] = states_[i] == State::ready;
-      reducer_->mark(used, joined_ ? RollCall::kAbsent : steps_);
+      reducer_->mark(used, joined_ ? RollCall::kAbsent : number());
     }
     reducer_->start(start_order_[started_]);
   }
@@ -225,7 +254,7 @@ RollCall::Answer GradientSynchronizer::Impl::run_step() {
       leave_out_the_rest();
       start_full_buckets();
     }
-    RollCall::Answer answer = reducer_->wait(steps_);
+    RollCall::Answer answer = reducer_->wait();
     record_.buckets = reducer_->records();
     check_same_step(answer);
     reducer_->end_step(answer.used);
@@ -250,13 +279,28 @@ void GradientSynchronizer::Impl::explain(const Error& error) const {
       error.culprit());
 }
 
+// The marks are the same on all ranks, so all of them exchange their exact numbers, or none.
 void GradientSynchronizer::Impl::check_same_step(const RollCall::Answer& answer) const {
-  if (answer.other_step.empty()) return;
+  if (answer.same_step) return;
+  const std::size_t mine = number();
+  const auto all = communicator_.all_gather_bytes(std::as_bytes(std::span(&mine, 1)));
+  std::map<std::size_t, std::vector<int>> ranks_in;
+  for (const int rank : answer.present) {
+    std::size_t step = 0;
+    std::memcpy(&step, all[static_cast<std::size_t>(rank)].data(), sizeof step);
+    ranks_in[step].push_back(rank);
+  }
+  std::string places;
+  for (const auto& [step, ranks] : ranks_in)
+    places += fmt::format("{}step {} of rank{} {}", places.empty() ? "" : ", ", step, ranks.size() == 1 ? "" : "s",
+                          fmt::join(ranks, ", "));
+  const auto fewest = std::min_element(ranks_in.begin(), ranks_in.end(),
+                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   throw Error(
       ErrorCode::mismatch,
-      fmt::format("rank {}: this rank is in step {}, but of the ranks {} the ranks {} are in another one",
-                  communicator_.rank(), steps_, fmt::join(answer.present, ", "), fmt::join(answer.other_step, ", ")),
-      answer.other_step.front());
+      fmt::format("rank {}: gradients of different steps have met: {}; no rank may skip a step that others make",
+                  communicator_.rank(), places),
+      fewest->second.front());
 }
 
 void GradientSynchronizer::Impl::note_usage(const RollCall::Answer& answer) {
@@ -289,6 +333,7 @@ void GradientSynchronizer::Impl::end_step() {
   statistics_.add(record_);
   std::fill(used_before_.begin(), used_before_.end(), char{0});
   ++steps_;
+  batch_.reset();
   begin_step();
   forward_ = record_.end;
 }
@@ -360,6 +405,10 @@ void* GradientSynchronizer::typed(std::size_t index, DataType dtype) const {
 const std::vector<std::size_t>& GradientSynchronizer::unused_here() const { return impl_->unused_here_; }
 const std::vector<std::size_t>& GradientSynchronizer::unused_everywhere() const { return impl_->unused_everywhere_; }
 void GradientSynchronizer::begin_forward() { impl_->forward_ = Clock::now(); }
+void GradientSynchronizer::begin_forward(std::uint64_t batch) {
+  begin_forward();
+  impl_->batch_ = batch;
+}
 void GradientSynchronizer::begin_backward() { impl_->backward_ = Clock::now(); }
 const StepRecord& GradientSynchronizer::last_step() const { return impl_->record_; }
 const Statistics& GradientSynchronizer::statistics() const { return impl_->statistics_; }

@@ -43,23 +43,29 @@ void RollCall::write(std::span<std::byte> to, std::span<const char> used, int ra
   for (std::size_t i = 0; i < parameters_; ++i) {
     if (used[i]) set(i);
   }
-  if (step != kAbsent) set(parameters_ + kSteps * static_cast<std::size_t>(rank) + step % kSteps);
+  if (step == kAbsent) return;
+  const std::size_t own = parameters_ + kMarksOfRank * static_cast<std::size_t>(rank);
+  set(own);
+  for (std::size_t digit = 1; digit < kMarksOfRank; ++digit) {
+    if ((step >> (digit - 1) & 1U) != 0) set(own + digit);
+  }
 }
 
-RollCall::Answer RollCall::read(std::span<const std::byte> from, std::size_t step) const {
+RollCall::Answer RollCall::read(std::span<const std::byte> from) const {
   const std::size_t size = size_of(dtype_);
   const auto is_set = [&](std::size_t i) {  // zero is zero in every floating type
     const auto element = from.subspan(i * size, size);
     return std::any_of(element.begin(), element.end(), [](std::byte b) { return b != std::byte{0}; });
   };
-  Answer answer{.used = std::vector<char>(parameters_), .present = {}, .other_step = {}};
+  Answer answer{.used = std::vector<char>(parameters_), .present = {}};
   for (std::size_t i = 0; i < parameters_; ++i) answer.used[i] = is_set(i);
   for (std::size_t rank = 0; rank < world_size_; ++rank) {
-    for (std::size_t phase = 0; phase < kSteps; ++phase) {
-      if (!is_set(parameters_ + kSteps * rank + phase)) continue;
-      answer.present.push_back(static_cast<int>(rank));
-      if (phase != step % kSteps) answer.other_step.push_back(static_cast<int>(rank));
-    }
+    const std::size_t marks = parameters_ + kMarksOfRank * rank;
+    if (!is_set(marks)) continue;
+    answer.present.push_back(static_cast<int>(rank));
+    const std::size_t first = parameters_ + kMarksOfRank * static_cast<std::size_t>(answer.present.front());
+    for (std::size_t digit = 1; digit < kMarksOfRank; ++digit)
+      answer.same_step &= is_set(marks + digit) == is_set(first + digit);
   }
   return answer;
 }

@@ -15,23 +15,25 @@ class RONDO_API RollCall {
  public:
   RollCall(std::size_t parameters, int world_size, DataType dtype);
 
-  std::size_t count() const { return parameters_ + kSteps * world_size_; }  // marks
+  std::size_t count() const { return parameters_ + kMarksOfRank * world_size_; }  // marks
   std::size_t bytes() const { return count() * size_of(dtype_); }
 
+  // Steps are told apart modulo this.
+  static constexpr std::size_t kSteps = 16;
   // step: of a rank that trains; absent: of one that has joined.
   static constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
   void write(std::span<std::byte> to, std::span<const char> used, int rank, std::size_t step) const;
 
   struct Answer {
-    std::vector<char> used;       // by parameter, on any rank
-    std::vector<int> present;     // ranks that train
-    std::vector<int> other_step;  // ranks that train in another step than this one
+    std::vector<char> used;    // by parameter, on any rank
+    std::vector<int> present;  // ranks that train
+    bool same_step = true;     // all of these
   };
-  Answer read(std::span<const std::byte> from, std::size_t step) const;
+  Answer read(std::span<const std::byte> from) const;  // the same on every rank
 
  private:
-  // Steps are told apart modulo this: ranks cannot drift further apart without meeting.
-  static constexpr std::size_t kSteps = 3;
+  static constexpr std::size_t kMarksOfRank = 5;  // that it is there, and its step's binary digits
+  static_assert(kSteps == 1U << (kMarksOfRank - 1));
   std::size_t parameters_, world_size_;
   DataType dtype_;
 };

@@ -108,6 +108,19 @@ TEST_CASE("a gradient in host memory is refused where the communicator is on a d
   CHECK(refused >= 1);
 }
 
+TEST_CASE("a gradient on another device than the communicator's is refused with both numbers") {
+  REQUIRE(rondo::device_count(rondo::Device::Kind::sim) > 1);
+  const auto errors = rondo::test::run_ranks(1, {.device = rondo::Device::sim(0)}, [&](Communicator& comm) {
+    const DeviceArray<float> gradient(rondo::Device::sim(1), 100);
+    GradientSynchronizer synchronizer(comm, {{"far", nullptr, gradient.data(), gradient.size()}});
+    synchronizer.ready(0);
+  });
+  const std::string sentence = rondo::test::sentence_of(errors[0]);
+  INFO(sentence);
+  CHECK(sentence.find("device 1, and the communicator is on device 0") != std::string::npos);
+  CHECK(sentence.find("(gradients of 'far')") != std::string::npos);
+}
+
 namespace {
 
 // One rank's gradients in device memory, in the caller's arrays or in the buckets, and what they should become.

@@ -3,10 +3,11 @@
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
 #include <algorithm>
-#include <atomic>
+#include <deque>
 #include <random>
 
 #include "tests/support/catch.hpp"
+#include "tests/trainer/arrays.hpp"
 #include "tests/trainer/toy_model.hpp"
 #include "tests/trainer/worlds.hpp"
 
@@ -36,18 +37,68 @@ Model<T> alone(int world_size, T rate) {
   return model;
 }
 
+// A model's arrays in the memory of a device; on the CPU the model's own.
+template <class T>
+class Copies {
+ public:
+  Copies(Communicator& comm, Model<T>& model) : comm_(comm), model_(model), parameters_(model.parameters()) {
+    if (rondo::test::on_host(comm.device())) return;
+    stream_ = rondo::DeviceStream(comm.device());
+    for (auto& p : parameters_) {
+      memory_.emplace_back(comm.device(), p.count * sizeof(T));
+      copy(memory_.back().data(), p.values, p.count);
+      p.values = memory_.back().data();
+      memory_.emplace_back(comm.device(), p.count * sizeof(T));
+      p.gradient = memory_.back().data();
+    }
+  }
+  const std::vector<rondo::trainer::Parameter>& parameters() const { return parameters_; }
+  rondo::Stream stream() const { return stream_.get(); }
+  void values_from_device() {
+    for (std::size_t t = 0; t < parameters_.size(); ++t)
+      copy(model_.values[t].data(), parameters_[t].values, parameters_[t].count);
+  }
+  void gradient_to_device(std::size_t t) {
+    copy(parameters_[t].gradient, model_.gradient[t].data(), parameters_[t].count);
+  }
+  void gradients_from_device() {
+    for (std::size_t t = 0; t < parameters_.size(); ++t)
+      copy(model_.gradient[t].data(), parameters_[t].gradient, parameters_[t].count);
+  }
+
+ private:
+  void copy(void* to, const void* from, std::size_t count) {
+    if (to == from) return;
+    rondo::copy_on(comm_.device(), stream(), to, from, count * sizeof(T));
+    comm_.synchronize(stream());
+  }
+
+  Communicator& comm_;
+  Model<T>& model_;
+  rondo::DeviceStream stream_;
+  std::deque<rondo::test::Memory> memory_;
+  std::vector<rondo::trainer::Parameter> parameters_;
+};
+
 // Rank r starts from seed + r: only the broadcast makes the replicas equal.
 template <class T>
 Model<T> together(Communicator& comm, T rate) {
   Model<T> model(kSeed + static_cast<unsigned>(comm.rank()));
-  GradientSynchronizer synchronizer(comm, model.parameters(), {.first_bucket_bytes = 64, .bucket_bytes = 300});
+  Copies<T> copies(comm, model);
+  GradientSynchronizer synchronizer(comm, copies.parameters(),
+                                    {.first_bucket_bytes = 64, .bucket_bytes = 300, .stream = copies.stream()});
+  copies.values_from_device();
   std::mt19937 engine(static_cast<unsigned>(comm.rank()));
   std::array<std::size_t, Model<T>::kTensors> order = {0, 1, 2, 3};
   for (int step = 0; step < kSteps; ++step) {
     model.backward(sample(step, comm.rank(), comm.world_size()), kBatch);
     std::shuffle(order.begin(), order.end(), engine);
-    for (const std::size_t t : order) synchronizer.ready(t);
+    for (const std::size_t t : order) {
+      copies.gradient_to_device(t);
+      synchronizer.ready(t);
+    }
     synchronizer.finish();
+    copies.gradients_from_device();
     for (std::size_t t = 0; t < Model<T>::kTensors; ++t) model.update(t, rate);
   }
   return model;
@@ -92,10 +143,12 @@ TEST_CASE("200 steps of several ranks are those of one process on the joined bat
   for (const int world_size : {1, 2, 3, 5}) compare("shm", world_size);
   compare<double>("shm", 8, 1e-12);
   for (const int world_size : {2, 3}) compare("tcp", world_size);
+  for (const int world_size : {2, 3}) compare<float>("sim", world_size, 1e-5);
+  compare<double>("sim", 4, 1e-12);
 }
 
 TEST_CASE("200 steps of one to eight ranks over every transport are those of one process", "[.full]") {
-  for (const std::string transport : {"shm", "tcp"}) {
+  for (const std::string transport : {"shm", "tcp", "sim"}) {
     for (int world_size = 1; world_size <= 8; ++world_size) compare(transport, world_size);
   }
 }

@@ -14,10 +14,11 @@ namespace rondo::test {
 
 inline constexpr std::chrono::seconds kDeadline{20};
 
-// "shm": memory of this process; "tcp": every rank a node of its own.
+// "shm": memory of this process; "sim": that of simulated devices; "tcp": every rank a node of its own.
 template <class Body>
 std::vector<std::exception_ptr> run_over(const std::string& transport, int world_size, Body body) {
   if (transport == "shm") return run_ranks(world_size, {.timeout = kDeadline}, body);
+  if (transport == "sim") return run_ranks(world_size, {.device = Device::sim(), .timeout = kDeadline}, body);
   ::setenv("RONDO_TRANSPORT", transport.c_str(), 1);
   const auto store = std::make_shared<LocalStore>();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(world_size));

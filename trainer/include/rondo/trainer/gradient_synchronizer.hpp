@@ -6,6 +6,7 @@
 // cannot deadlock. (The scheme of PyTorch DDP, VLDB 2020.)
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -87,6 +88,10 @@ class RONDO_API GradientSynchronizer {
 
   // Marks for the statistics, which do without them; see StepRecord.
   void begin_forward();
+  // The same, with the caller's own number of the batch to come. finish() tells all ranks when they are in different
+  // ones, as after a `continue` on one of them; without a number such a rank is missed only when the others go on after
+  // its last step. Numbers are compared modulo 16.
+  void begin_forward(std::uint64_t batch);
   void begin_backward();
   const StepRecord& last_step() const;
   const Statistics& statistics() const;
