@@ -199,17 +199,21 @@ void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& 
   const bool tries =
       prepared.way == PreparedCall::Way::board && config_.algorithm.empty() && board_.may_go_direct(call);
   recorder_.begin(signature, tries ? comm::DirectCollectives::kName : prepared.chosen.name);
-  const bool direct = tries && board_.run_direct(call, options_.timeout);
+  bool direct = tries && board_.run_direct(call, options_.timeout);
+  if (tries && !direct) recorder_.amend(prepared.chosen.name);
+  if (!direct) direct = run_way(prepared, call, signature);
+  if (direct && !tries) recorder_.amend(comm::DirectCollectives::kName);
   if (choices_.speaks()) explain(prepared, call, direct);
-  if (direct) return recorder_.end();
-  if (tries) recorder_.amend(prepared.chosen.name);
+  recorder_.end();
+}
+
+bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, const Signature& signature) {
   switch (prepared.way) {
     case PreparedCall::Way::short_call:
       short_calls_.collect(prepared.plan, call);
       break;
     case PreparedCall::Way::board:
-      board_.run(call, options_.timeout);
-      break;
+      return board_.run(call, options_.timeout);
     case PreparedCall::Way::two_level:
       two_level_.run(call, signature, options_.timeout);
       break;
@@ -217,7 +221,7 @@ void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& 
       comm::run_algorithm(prepared.chosen, call, signature, primitives_, *team_, options_.timeout);
       break;
   }
-  recorder_.end();
+  return false;
 }
 
 void CommunicatorImpl::run_messages(std::span<const Call> calls) {

@@ -75,6 +75,8 @@ class CommunicatorImpl {
   const comm::PreparedCall& prepare(const Call& call);
   void choose_way(const Call& call, comm::PreparedCall& prepared) const;
   void run_collective(const comm::PreparedCall& prepared, const Call& call);
+  // True: straight between the ranks' buffers.
+  bool run_way(const comm::PreparedCall& prepared, const Call& call, const comm::Signature& signature);
   // explain.cpp
   void explain(const comm::PreparedCall& prepared, const Call& call, bool direct);
   std::string why(const comm::PreparedCall& prepared, const Call& call, bool direct) const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace rondo::comm {
 namespace {
@@ -23,7 +24,9 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
       chunk_bytes_(std::max<std::size_t>(config.tuning.chunk_bytes / as_size(board_.size()), kLeastChunk)),
       rank_(board_.index()),
       size_(board_.size()),
-      contributions_(as_size(size_)) {}
+      contributions_(as_size(size_)),
+      sources_(as_size(size_)),
+      may_pull_(config.algorithm.empty()) {}
 
 bool BoardCollectives::takes(const Call& call) const {
   return spans_team() && fits(size_) && call.collective != Collective::send && call.collective != Collective::recv;
@@ -74,6 +77,7 @@ void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {
 void BoardCollectives::load(const Call& call) {
   call_ = call;
   element_ = size_of(call.dtype);
+  went_direct_ = false;
   scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
   lay_out(counts_of(call_), offsets_);
   recv_offsets_.clear();
@@ -203,33 +207,78 @@ void BoardCollectives::exchange(std::size_t longest, std::size_t skipped) {
 }
 
 // Each rank knows only its own counts: they go first, with as much as fits beside them. Then all know how many chunks
-// the longest block takes, and both ends of a pair whether they agree.
+// the longest block takes, both ends of a pair whether they agree, and everybody whether the rest can be taken from
+// where it lies.
 void BoardCollectives::exchange_counted() {
-  const std::size_t ranks = as_size(size_);
-  const std::size_t lead = (sizeof(std::uint64_t) * (2 * ranks + 1) + kLine - 1) / kLine * kLine / element_;
+  const std::size_t lead = lead_bytes() / element_;
   const std::size_t room = std::min(kFirstExchange, flow_.most_place_bytes()) / element_;
-  const std::size_t step = room > lead ? (room - lead) / ranks : 0;
-  std::size_t longest = 0;
+  const std::size_t step = room > lead ? (room - lead) / as_size(size_) : 0;
+  direct_.guarded([&] {
+    exchange_lead(lead, step);
+    went_direct_ = within_reach_ && longest_ > step && longest_ * element_ >= tuning_.direct_bytes;
+    if (went_direct_) pull_blocks(step);
+  });
+  if (!went_direct_ && longest_ > step) exchange(longest_, step);
+}
+
+void BoardCollectives::exchange_lead(std::size_t lead, std::size_t step) {
   flow_.run(
-      {.count = 1, .step = 1, .place_bytes = (lead + ranks * step) * element_},
+      {.count = 1, .step = 1, .place_bytes = (lead + as_size(size_) * step) * element_},
       [&](Range, Place place) {
         write_counts(place);
         publish_pieces({0, step}, place, lead, step);
       },
       kNothing,
       [&](Range, Place place) {
-        longest = compare_counts(place);
+        longest_ = compare_counts(place);
+        within_reach_ = may_pull_ && find_sources(place);
         take_pieces({0, step}, place, lead, step);
       });
-  if (longest > step) exchange(longest, step);
 }
 
-// The longest block that the rank sends, what it sends to each, what it receives from each.
+// Every rank draws the same conclusion. What has no bytes is within reach.
+bool BoardCollectives::find_sources(Place place) {
+  bool all = true;
+  for (int r = 0; r < size_; ++r) {
+    const std::uint64_t* const sent = published_counts(r, place) + 1;
+    const std::size_t before = std::accumulate(sent, sent + rank_, std::size_t{0});
+    const std::size_t total = std::accumulate(sent, sent + size_, std::size_t{0});
+    const std::byte* const buffer = direct_.reach().find(r, published_spot(r, place), total * element_);
+    all = all && (total == 0 || buffer != nullptr);
+    sources_[as_size(r)] = buffer == nullptr ? nullptr : buffer + before * element_;
+  }
+  return all;
+}
+
+// All but the first elements of every block.
+void BoardCollectives::pull_blocks(std::size_t skipped) {
+  std::vector<DirectCollectives::Pull> pieces;
+  for (int turn = 0; turn < size_; ++turn) {
+    const int r = (rank_ + turn) % size_;
+    const Range theirs = recv_block(r);
+    if (theirs.count <= skipped) continue;
+    const std::byte* const from = sources_[as_size(r)] + skipped * element_;
+    pieces.push_back({recv(theirs.offset + skipped), from, (theirs.count - skipped) * element_});
+  }
+  direct_.pull(pieces, result_stores_);
+}
+
+// Where the rank's send buffer lies; the longest block that it sends, what it sends to each, what it receives from
+// each.
+Spot& BoardCollectives::published_spot(int index, Place place) const {
+  return *reinterpret_cast<Spot*>(flow_.at(index, place));
+}
 std::uint64_t* BoardCollectives::published_counts(int index, Place place) const {
-  return reinterpret_cast<std::uint64_t*>(flow_.at(index, place));
+  return reinterpret_cast<std::uint64_t*>(flow_.at(index, place) + sizeof(Spot));
+}
+std::size_t BoardCollectives::lead_bytes() const {
+  const std::size_t bytes = sizeof(Spot) + sizeof(std::uint64_t) * (2 * as_size(size_) + 1);
+  return (bytes + kLine - 1) / kLine * kLine;
 }
 
 void BoardCollectives::write_counts(Place place) {
+  const std::size_t count = std::accumulate(call_.send_counts.begin(), call_.send_counts.end(), std::size_t{0});
+  published_spot(rank_, place) = direct_.reach().describe(call_.send, count * element_);
   std::uint64_t* mine = published_counts(rank_, place);
   mine[0] = longest_block();
   std::copy(call_.send_counts.begin(), call_.send_counts.end(), mine + 1);

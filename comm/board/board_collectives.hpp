@@ -32,9 +32,11 @@ class BoardCollectives {
   bool takes(const Call& call) const;
   Board& board() { return board_; }
   void note(const Signature& signature);  // see Board
-  void run(const Call& call, std::chrono::milliseconds timeout) {
+  // True: all but the beginning went straight between the ranks' buffers.
+  bool run(const Call& call, std::chrono::milliseconds timeout) {
     begin(timeout);
     run(call);
+    return went_direct_;
   }
   // The parts of a larger collective, the one noted last: begin(), then any number of them. `blocks`: where each rank's
   // block of the larger buffer lies, for collectives that have such blocks; by default one after the other.
@@ -62,6 +64,8 @@ class BoardCollectives {
   void broadcast();
   void exchange(std::size_t longest, std::size_t skipped);
   void exchange_counted();
+  void exchange_lead(std::size_t lead, std::size_t step);
+  std::size_t lead_bytes() const;
   void gather_blocks(bool everywhere);
   void scatter_blocks();
 
@@ -72,8 +76,11 @@ class BoardCollectives {
   void publish_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
   void take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
   std::uint64_t* published_counts(int index, Place place) const;
+  Spot& published_spot(int index, Place place) const;
   void write_counts(Place place);
   std::size_t compare_counts(Place place) const;
+  bool find_sources(Place place);
+  void pull_blocks(std::size_t skipped);
 
   void gather_contributions(Place place, std::size_t first, const std::byte* own);
   void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores stores);  // contributions_
@@ -106,6 +113,9 @@ class BoardCollectives {
   std::vector<const void*> contributions_;  // by rank
   std::vector<std::size_t> offsets_;        // of blocks of variable length
   std::vector<std::size_t> recv_offsets_;   // of those received, where they are others
+  std::vector<const std::byte*> sources_;   // by rank: the block for this rank, where that is within reach
+  std::size_t longest_ = 0;                 // block of any two ranks
+  bool may_pull_, within_reach_ = false, went_direct_ = false;
   std::span<const Range> blocks_;
 };
 

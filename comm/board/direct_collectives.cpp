@@ -36,7 +36,7 @@ bool DirectCollectives::may_take(const Call& call) {
 
 std::string_view DirectCollectives::find_obstacle(const Call& call) {
   if (!reach_.possible()) return "no window was ever allocated";
-  if (call.collective == Collective::all_to_all_v) return "ranks know their own counts alone";
+  if (call.collective == Collective::all_to_all_v) return "its blocks are short, or not within reach";
   const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
   if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return "it is shorter than direct_bytes";
   std::uint8_t& skip = outlook(call.collective, bytes).skip;
@@ -46,25 +46,32 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
 
 bool DirectCollectives::run(const Call& call) {
   load(call);
-  const Windows::Use use(reach_.windows());
-  try {
+  bool moved = false;
+  guarded([&] {
     const std::uint64_t meeting = board_.take_line(sizeof(Line));
     announce(meeting);
     board_.meet();
     read_lines(meeting);
-    if (!move()) {
-      outlook(call.collective, bytes_).missed();
-      why_not_ = "not all of its buffers are within reach";
-      return false;
-    }
+    moved = move();
+    if (!moved) return;
     let_go();
     board_.meet();
-  } catch (const std::exception& error) {
-    retreat(error);
-    throw;
+  });
+  if (moved) {
+    outlook(call.collective, bytes_) = {};
+  } else {
+    outlook(call.collective, bytes_).missed();
+    why_not_ = "not all of its buffers are within reach";
   }
-  outlook(call.collective, bytes_) = {};
-  return true;
+  return moved;
+}
+
+void DirectCollectives::pull(std::span<const Pull> pieces, kernels::Stores stores) {
+  stores_ = stores;
+  touch();
+  for (const Pull& piece : pieces) copy_bytes(piece.into, piece.from, piece.bytes);
+  let_go();
+  board_.meet();
 }
 
 void DirectCollectives::load(const Call& call) {
@@ -289,9 +296,9 @@ void DirectCollectives::spread(std::size_t count) {
   }
 }
 
-void DirectCollectives::copy(std::byte* into, const std::byte* from, std::size_t count) {
+void DirectCollectives::copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes) {
   if (into == from) return;
-  for (const Range now : kernels::Rounds(count * element_, kStepBytes)) {
+  for (const Range now : kernels::Rounds(bytes, kStepBytes)) {
     team_.failure().check();
     kernels::copy(into + now.offset, from + now.offset, now.count, stores_);
   }

@@ -36,6 +36,25 @@ class DirectCollectives {
   bool run(const Call& call);
   std::string_view why_not() const { return why_not_; }  // the latest call: may_take() or run() said no
 
+  // For calls whose ranks tell each other otherwise what lies where: body() may find, then pull.
+  const Reach& reach() const { return reach_; }
+  template <class Body>
+  void guarded(Body body) {
+    const Windows::Use use(reach_.windows());
+    try {
+      body();
+    } catch (const std::exception& error) {
+      retreat(error);
+      throw;
+    }
+  }
+  struct Pull {
+    std::byte* into = nullptr;
+    const std::byte* from = nullptr;  // a peer's
+    std::size_t bytes = 0;
+  };
+  void pull(std::span<const Pull> pieces, kernels::Stores stores);  // of all that have met; they meet again
+
  private:
   using Range = kernels::Range;
   struct Line {  // what a rank says in its arrival line
@@ -71,7 +90,8 @@ class DirectCollectives {
   void fold(std::size_t count);
   void fold_scaled(const kernels::FoldJob& job);
   void spread(std::size_t count);  // in_[0] into all of out_ that it is not itself
-  void copy(std::byte* into, const std::byte* from, std::size_t count);
+  void copy(std::byte* into, const std::byte* from, std::size_t count) { copy_bytes(into, from, count * element_); }
+  void copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes);
 
   void touch();  // from here on peers' buffers are used
   void let_go() { team_.own_line().touching.store(0, std::memory_order_release); }

@@ -60,9 +60,11 @@ TEST_CASE("processes use each other's windows in place") {
 }
 
 TEST_CASE("a rank that is killed while peers use its window is named, and they live on") {
+  const bool counted = GENERATE(false, true);
   for (int round = 0; round < 6; ++round) {
     const auto ended = run_processes(3, [&](Communicator& comm) {
-      const auto window = comm.allocate<float>(kCount);
+      const auto window = comm.allocate<float>(kCount), other = comm.allocate<float>(kCount);
+      const std::vector<std::size_t> counts(3, kCount / 3);
       std::atomic<int> calls{0};
       std::jthread killer;
       if (comm.rank() == 1) {  // somewhere in the call after the one it has seen
@@ -74,7 +76,12 @@ TEST_CASE("a rank that is killed while peers use its window is named, and they l
       }
       const auto error = test::thrown_by([&] {
         for (;;) {
-          comm.all_reduce(window.span(), ReduceOp::sum);
+          if (counted) {
+            comm.all_to_all_v(window.data(), counts, other.data(), counts, DataType::f32);
+          } else {
+            comm.all_reduce(window.span(), ReduceOp::sum);
+          }
+          expect(zero_copy(comm), "it was copied");
           ++calls;
         }
       });
