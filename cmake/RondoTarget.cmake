@@ -42,6 +42,19 @@ function(rondo_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endfunction()
 
+# Sources that read a command line once: optimising and checking CLI11's thousands of inline functions takes the compiler
+# longer than everything else in them.
+function(rondo_cold_sources)
+  set(options "$<IF:$<CONFIG:Debug>,-O0,-O1>")
+  if(RONDO_SANITIZE)
+    list(APPEND options -fno-sanitize=undefined)
+  endif()
+  set_property(
+    SOURCE ${ARGN}
+    APPEND
+    PROPERTY COMPILE_OPTIONS ${options})
+endfunction()
+
 # Sources with Asio coroutines. clang before 15 has them but does not say so, and Asio 1.74 then leaves them out.
 function(rondo_coroutine_sources)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
