@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/bootstrap.hpp"
+#include "kernels/soft/settings.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/forked_ranks.hpp"
 #include "tests/support/ranks.hpp"
@@ -61,8 +62,11 @@ void run_processes(
     bootstrap.rank = rank;
     bootstrap.world_size = 2;
     bootstrap.store = store;
-    Communicator comm = make_communicator(std::move(bootstrap), options(rank));
-    body(comm);
+    {
+      Communicator comm = make_communicator(std::move(bootstrap), options(rank));
+      body(comm);
+    }
+    soft::reset();  // joins the simulated device's threads: this process ends without destructors
   });
   for (const auto& one : ended) {
     CHECK(one.failure == "");

@@ -145,12 +145,13 @@ void check_all(Kind kind, int world, const Options& options, const Body& body) {
   }
 }
 
-// Blocks of different lengths, one of them empty: rank s sends rank r count * (s + r) elements, which tell both and
-// their place.
-void exchange_counted(Communicator& comm, std::size_t count, std::uint32_t* from, std::uint32_t* into) {
+// Blocks of different lengths, one of them empty: rank s sends rank r count * (s + r) elements, which tell both, their
+// place, and the seed, so that who reads too late is found out.
+void exchange_counted(Communicator& comm, std::size_t count, std::uint32_t* from, std::uint32_t* into,
+                      std::size_t seed) {
   const auto length = [&](int one, int another) { return count * as_size(one + another); };
-  const auto value = [](int source, int sink, std::size_t i) {
-    return static_cast<std::uint32_t>(source * 16 + sink) << 24 | static_cast<std::uint32_t>(i);
+  const auto value = [seed](int source, int sink, std::size_t i) {
+    return static_cast<std::uint32_t>(source * 16 + sink) << 24 | static_cast<std::uint32_t>((i + seed) & 0xffffff);
   };
   const int rank = comm.rank();
   std::vector<std::size_t> counts;
@@ -212,8 +213,9 @@ TEST_CASE("all_to_all_v takes long blocks from where they lie, and short ones wi
     const std::size_t room = kCount * as_size(2 * world * world);
     const auto window = comm.allocate<std::uint32_t>(room), other = comm.allocate<std::uint32_t>(room);
     std::vector<std::uint32_t> own(room), taken(room);
+    std::size_t seed = 0;
     const auto check = [&](std::size_t count, std::uint32_t* from, std::uint32_t* into, bool direct) {
-      exchange_counted(comm, count, from, into);
+      exchange_counted(comm, count, from, into, ++seed);
       expect(went_direct(comm) == direct, fmt::format("{} elements went the other way", count));
     };
     const bool threads = kind == Kind::local;
