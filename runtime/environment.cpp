@@ -86,6 +86,74 @@ Launch read_plain(const Variables& variables) {
   return common(variables, "set by hand");
 }
 
+// What a scheduler says of a process, by the names of its variables.
+struct SchedulerNames {
+  const char *rank, *size, *local_rank, *local_size;
+};
+
+// Schedulers do not choose an address. On one node none is needed; nor is a port, but as a part of the meeting's name.
+void place_rank_0(Launch& launch, const Variables& variables, const std::string& first_host) {
+  constexpr long kDefaultPort = 29500;
+  launch.master_address = text_or(variables, "MASTER_ADDR", launch.nodes == 1 ? "127.0.0.1" : first_host.c_str());
+  launch.master_port = static_cast<std::uint16_t>(number_or(variables, "MASTER_PORT", 1, 65535, kDefaultPort));
+  if (!launch.master_address.empty()) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} started this job on several nodes and does not say where rank 0 is: set MASTER_ADDR (and "
+                          "MASTER_PORT, 29500 otherwise) to an address of that node for every process, or let it start "
+                          "rondorun on every node",
+                          launch.launcher));
+}
+
+Launch of_scheduler(const Variables& variables, std::string_view launcher, const SchedulerNames& names) {
+  Launch launch{.launcher = std::string(launcher)};
+  launch.world_size = static_cast<int>(number(variables, names.size, 1, kMostRanks));
+  launch.rank = static_cast<int>(number(variables, names.rank, 0, launch.world_size - 1));
+  launch.local_rank = static_cast<int>(number_or(variables, names.local_rank, 0, launch.world_size - 1, -1));
+  const long here = number_or(variables, names.local_size, 1, launch.world_size, 1);
+  launch.nodes = here == launch.world_size ? 1 : 2;  // or more: it only matters whether there are others
+  return launch;
+}
+
+// The namespace is the job's, unlike everything else in the environment of two jobs on one host.
+Launch read_open_mpi(const Variables& variables) {
+  Launch launch = of_scheduler(
+      variables, "Open MPI",
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
+  place_rank_0(launch, variables, "");
+  launch.job = text_or(variables, "RONDO_JOB", text_or(variables, "PMIX_NAMESPACE", "job").c_str());
+  return launch;
+}
+
+Launch read_hydra(const Variables& variables) {
+  Launch launch = of_scheduler(variables, "MPICH", {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
+  place_rank_0(launch, variables, "");
+  launch.job = text_or(variables, "RONDO_JOB", text_or(variables, "PMI_JOBID", "job").c_str());
+  return launch;
+}
+
+// "n[07-9,12],m3" -> "n07": the node that task 0 runs on, as Slurm distributes tasks.
+std::string first_host(const std::string& list) {
+  const auto bracket = list.find('[');
+  const auto comma = list.find(',');
+  if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
+  return list.substr(0, bracket) + list.substr(bracket + 1, list.find_first_of("-,]", bracket) - bracket - 1);
+}
+
+Launch read_slurm(const Variables& variables) {
+  require(variables, "Slurm", {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID", "SLURM_STEP_ID"});
+  Launch launch = of_scheduler(variables, "Slurm",
+                               {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"});
+  launch.nodes = static_cast<int>(number_or(variables, "SLURM_STEP_NUM_NODES", 1, launch.world_size, 1));
+  const auto list = text_or(variables, "SLURM_STEP_NODELIST", "");
+  // Tasks in an order of the user's own begin anywhere.
+  const bool in_order = text_or(variables, "SLURM_DISTRIBUTION", "").find("arbitrary") == std::string::npos;
+  place_rank_0(launch, variables, in_order ? first_host(list) : "");
+  launch.job = text_or(variables, "RONDO_JOB",
+                       fmt::format("slurm.{}.{}", variables.at("SLURM_JOB_ID"), variables.at("SLURM_STEP_ID")).c_str());
+  launch.generation = static_cast<std::uint32_t>(number_or(variables, "SLURM_RESTART_COUNT", 0, 1L << 31, 0));
+  return launch;
+}
+
 // A step of several tasks, or the shell of a batch job that asked for several.
 bool slurm_tasks(const Variables& variables) {
   if (!has(variables, "SLURM_PROCID") && !has(variables, "SLURM_STEP_ID")) return false;
@@ -109,10 +177,14 @@ const std::vector<Row>& table() {
       {"rondorun", {"RONDO_RENDEZVOUS"}, true, read_rondorun},
       {"torchrun", {"TORCHELASTIC_RUN_ID"}, true, read_torchrun},
       {"set by hand", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}, true, read_plain},
+      {"Open MPI", {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, true, read_open_mpi},
       {"Open MPI", {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}},
       {"PALS", {"PALS_RANKID", "PALS_NODEID", "PALS_LOCAL_RANKID", "PALS_APID"}},
       {"Flux", {"FLUX_TASK_RANK"}},
       {"LSF jsrun", {"JSM_NAMESPACE_RANK"}},
+      // Before Slurm: MPICH's mpiexec in a Slurm job starts its helpers by srun, whose variables ranks inherit.
+      {"MPICH", {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, true, read_hydra},
+      {"Slurm", {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}, true, read_slurm, slurm_tasks},
       {"Slurm", {"SLURM_STEP_ID", "SLURM_PROCID"}, false, nullptr, slurm_tasks},
       {"PMIx", {"PMIX_RANK", "PMIX_NAMESPACE"}},
       {"PMI", {"PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT"}},

@@ -2,6 +2,7 @@
 #include "examples/fashion_mnist/training.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -147,6 +148,7 @@ Trainer::Epoch Trainer::train_epoch(int epoch) {
   const std::size_t local_batch = settings_.global_batch / world(communicator_);
   for (std::size_t first = 0; first < mine.size(); first += local_batch) {
     batch_.fill(train_set_, std::span(mine).subspan(first, std::min(local_batch, mine.size() - first)));
+    synchronizer_.begin_forward(first / local_batch);  // a rank that skips one would be found out
     result.loss += network_.forward(batch_.images, batch_.labels).loss;
     learn();
   }
@@ -244,6 +246,7 @@ Progress Trainer::begin() {
         communicator_.world_size(), settings_.label, settings_.global_batch,
         settings_.global_batch / world(communicator_), train_set_.size(), test_set_.size());
   if (settings_.checkpoint.empty()) return {};
+  print("# rank 0 is process {}\n", ::getpid());
   const auto found = resume(communicator_, settings_.checkpoint, run_name(), network_, scaler_);
   if (found) print("# going on after epoch {} from {}\n", found->epochs, settings_.checkpoint);
   return found.value_or(Progress{});

@@ -53,3 +53,22 @@ TEST_CASE("a checkpoint of another run is not gone on from") {
   CHECK(other.code == 1);
   CHECK(contains(other.err, "is of another run (seed 0, 2400 images"));
 }
+
+TEST_CASE("a rank that is killed is started again by the launcher, with the others, and the bits are the same") {
+  const Data data;
+  const Flags flags = {"--epochs", "4"};
+  auto expected = result_of(train(data, kRanks, flags).out);
+  auto command = training(data.path(), kRanks, flags + Flags{"--checkpoint", data.path() + "/progress.safetensors"});
+  command.insert(command.begin() + 1, {"--max-restarts", "1"});
+  Running running(command);
+  const auto pids = running.lines("# rank 0 is process ", 1);
+  running.lines("epoch ", 1);
+  ::kill(std::stoi(pids[0]), SIGKILL);
+  const Ended ended = running.wait();
+  INFO(ended.out << ended.err);
+  REQUIRE(ended.code == 0);
+  CHECK(contains(ended.err, "starting again: restart 1 of 1"));
+  CHECK(contains(ended.out, "# going on after epoch "));
+  auto result = result_of(ended.out);
+  for (const char* field : {"epochs", "loss", "accuracy", "parameters"}) CHECK(result[field] == expected[field]);
+}

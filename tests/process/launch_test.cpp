@@ -83,7 +83,12 @@ TEST_CASE("a wrong command line is one sentence and exit code 2") {
       {{"--nnodes", "2", "true"}, "--master-addr"},
       {{"--nnodes", "2", "--master-addr", "h", "true"}, "--secret-file"},
       {{"--nnodes", "2", "--node-rank", "2", "true"}, "--node-rank must be"},
-      {{"--max-restarts", "1", "true"}, "--max-restarts"},
+      {{"--max-restarts", "some", "true"}, "--max-restarts must be"},
+      {{"--nnodes", "2", "--max-restarts", "1", "--master-addr", "h", "--no-secret", "true"},
+       "--max-restarts is for one"},
+      {{"--ranks-filter", "0,x", "true"}, "--ranks-filter must be"},
+      {{"--local-ranks-filter", "0", "--prefix", "none", "true"}, "--local-ranks-filter cannot be had"},
+      {{"--pass-local-rank=--local-rank", "true"}, "--pass-local-rank takes a name without"},
       {{"-m", "module"}, "python3 -m"},
       {{"--rdzv_backend=etcd", "true"}, "--rdzv-backend etcd"},
       {{"-r", "3", "true"}, "--log-dir"},
@@ -156,4 +161,75 @@ TEST_CASE("fifty jobs at once") {
     CHECK(ended.err.empty());
     CHECK(ended.out.find("[1] job " + std::to_string(i) + " rank 1\n") != std::string::npos);
   }
+}
+
+TEST_CASE("a program that wants --local-rank gets it after its own arguments, spelled as it likes") {
+  for (const std::string flag : {"local-rank", "local_rank"}) {
+    const auto ended = run(rondorun({"--nproc-per-node", "2", "--pass-local-rank", flag, "echo", "--epochs", "2"}));
+    CHECK(ended.code == 0);
+    CHECK(ended.out.find("[0] --epochs 2 --" + flag + "=0\n") != std::string::npos);
+    CHECK(ended.out.find("[1] --epochs 2 --" + flag + "=1\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("the output of chosen ranks alone") {
+  for (const char* flag : {"--ranks-filter", "--local_ranks_filter"}) {
+    const auto ended = run(rondorun({"--nproc-per-node", "4", flag, "0,2", "sh", "-c", "echo $RANK; echo $RANK >&2"}));
+    CHECK(ended.code == 0);
+    CHECK(line_count(ended.out) == 2);
+    CHECK(line_count(ended.err) == 2);
+    for (const char* line : {"[0] 0\n", "[2] 2\n"}) {
+      CHECK(ended.out.find(line) != std::string::npos);
+      CHECK(ended.err.find(line) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("the last words of a rank whose output is not shown are, when it fails") {
+  const auto ended = run(rondorun({"--nproc-per-node", "3", "--ranks-filter", "0", "sh", "-c",
+                                   "test $RANK = 1 || exec sleep 60; seq 9999 >&2; echo out of memory >&2; exit 6"}));
+  CHECK(ended.code == 6);
+  CHECK(ended.out.empty());
+  CHECK(ended.err.find("[1] out of memory\nrondorun: rank 1 ") != std::string::npos);
+  CHECK(ended.err.size() < 8192 + 2 * 4096);
+  CHECK(ended.err.find("[1] 1\n") == std::string::npos);
+}
+
+TEST_CASE("a failed job is started again as often as allowed, all ranks of it") {
+  const std::string script =
+      "echo run $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; "
+      "test $TORCHELASTIC_RESTART_COUNT = 2 && exit 0; test $RANK = 1 && kill -9 $$; exec sleep 60";
+  const auto restarted = [&](const char* times) {
+    return run(rondorun({"--nproc-per-node", "2", "--max-restarts", times, "sh", "-c", script}));
+  };
+  const auto good = restarted("3");
+  INFO(good.out << good.err);
+  CHECK(good.code == 0);
+  for (const char* line : {"[0] run 0 of 3\n", "[1] run 0 of 3\n", "[0] run 2 of 3\n", "[1] run 2 of 3\n"})
+    CHECK(good.out.find(line) != std::string::npos);
+  CHECK(good.err.find("was killed by signal 9 (Killed)\nrondorun: starting again: restart 1 of 3\n") !=
+        std::string::npos);
+  CHECK(good.err.find("restart 2 of 3") != std::string::npos);
+  CHECK(good.err.find("restart 3 of 3") == std::string::npos);
+  const auto bad = restarted("1");
+  CHECK(bad.code == 128 + SIGKILL);
+  CHECK(bad.err.find("restart 1 of 1") != std::string::npos);
+  CHECK(bad.err.find("restart 2") == std::string::npos);
+}
+
+TEST_CASE("the grace period of one run does not kill the next, and what was told to end is not started again") {
+  const auto late = run(rondorun({"--nproc-per-node", "2", "--grace-period", "0.6", "--max-restarts", "1", "sh", "-c",
+                                  "test $TORCHELASTIC_RESTART_COUNT = 1 && exec sleep 1.2; test $RANK = 0 && exit 4; "
+                                  "sleep 60"}));
+  INFO(late.err);
+  CHECK(late.code == 0);
+  Running running(rondorun({"--max-restarts", "5", "sh", "-c", "echo here; exec sleep 60"}));
+  running.lines("here", 1);
+  running.signal(SIGTERM);
+  const auto told = running.wait();
+  CHECK(told.code == 128 + SIGTERM);
+  CHECK(told.err.find("starting again") == std::string::npos);
+  const auto missing = run(rondorun({"--max-restarts", "5", "/nonexistent"}));
+  CHECK(missing.code == 127);
+  CHECK(missing.err.find("starting again") == std::string::npos);
 }

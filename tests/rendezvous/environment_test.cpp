@@ -2,6 +2,8 @@
 // The environment table against what launchers really set (the few variables that matter, as recorded from each).
 #include "runtime/environment.hpp"
 
+#include <map>
+
 #include "tests/rendezvous/jobs.hpp"
 #include "tests/support/catch.hpp"
 
@@ -104,33 +106,93 @@ TEST_CASE("numbers that are none are named") {
   CHECK(contains(error_of([&] { read_launch(variables); }), "RANK=2"));
 }
 
+namespace {
+
+// Recorded from Slurm 22.05, Open MPI 4.1.4, MPICH 4.0.2.
+const Variables kSlurm = {{"SLURM_JOB_ID", "3"},         {"SLURM_PROCID", "1"},
+                          {"SLURM_STEP_ID", "0"},        {"SLURM_LOCALID", "1"},
+                          {"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_STEP_NUM_TASKS", "4"},
+                          {"SLURM_STEP_NODELIST", "n0"}, {"SLURM_STEP_TASKS_PER_NODE", "4"}};
+const Variables kSlurmOfTwoNodes = {{"SLURM_JOB_ID", "1"},
+                                    {"SLURM_PROCID", "3"},
+                                    {"SLURM_STEP_ID", "0"},
+                                    {"SLURM_LOCALID", "0"},
+                                    {"SLURM_STEP_NUM_NODES", "2"},
+                                    {"SLURM_STEP_NUM_TASKS", "4"},
+                                    {"PMI_RANK", "3"},
+                                    {"PMI_SIZE", "4"},
+                                    {"SLURM_STEP_NODELIST", "n[0-1]"},
+                                    {"PMI_FD", "11"},
+                                    {"SLURM_RESTART_COUNT", "2"}};
+const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "3"},       {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                            {"PMIX_NAMESPACE", "956039169"},     {"PMIX_RANK", "3"}};
+const Variables kMpich = {
+    {"MPI_LOCALNRANKS", "4"}, {"MPI_LOCALRANKID", "3"}, {"PMI_FD", "18"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}};
+
+struct Expected {
+  const char* launcher;
+  int rank, local_rank, nodes;
+  const char *address, *job;
+};
+void check_launch(const Variables& variables, const Expected& expected) {
+  const auto launch = read_launch(variables);
+  REQUIRE(launch.has_value());
+  CHECK(launch->launcher == expected.launcher);
+  CHECK(launch->rank == expected.rank);
+  CHECK(launch->world_size == 4);
+  CHECK(launch->local_rank == expected.local_rank);
+  CHECK(launch->nodes == expected.nodes);
+  CHECK(launch->master_address == expected.address);
+  CHECK(launch->job == expected.job);
+}
+
+}  // namespace
+
+TEST_CASE("variables of Slurm, Open MPI and MPICH") {
+  check_launch(kSlurm, {"Slurm", 1, 1, 1, "127.0.0.1", "slurm.3.0"});
+  check_launch(kSlurmOfTwoNodes, {"Slurm", 3, 0, 2, "n0", "slurm.1.0"});
+  CHECK(read_launch(kSlurmOfTwoNodes)->generation == 2);
+  check_launch(kOpenMpi, {"Open MPI", 3, 3, 1, "127.0.0.1", "956039169"});
+  check_launch(kMpich, {"MPICH", 3, 3, 1, "127.0.0.1", "job"});
+  check_launch(with(kMpich, {{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}),
+               {"MPICH", 3, 3, 1, "127.0.0.1", "job"});
+}
+
+TEST_CASE("on several nodes a scheduler's ranks meet where MASTER_ADDR says, or at Slurm's first node") {
+  auto several = kOpenMpi;
+  several["OMPI_COMM_WORLD_LOCAL_SIZE"] = std::string("2");
+  CHECK(contains(error_of([&] { read_launch(several); }), "set MASTER_ADDR"));
+  several["MASTER_ADDR"] = std::string("10.0.0.7");
+  several["MASTER_PORT"] = std::string("4000");
+  check_launch(several, {"Open MPI", 3, 3, 2, "10.0.0.7", "956039169"});
+  CHECK(read_launch(several)->master_port == 4000);
+  for (const auto& [list, first] : std::map<std::string, std::string>{
+           {"n[07-9,12],m3", "n07"}, {"m3,n[0-1]", "m3"}, {"a-b", "a-b"}, {"n[4]", "n4"}, {"r1n[2,4-5]x", "r1n2"}}) {
+    auto slurm = kSlurmOfTwoNodes;
+    slurm["SLURM_STEP_NODELIST"] = list;
+    CHECK(read_launch(slurm)->master_address == first);
+  }
+  CHECK(contains(error_of([] {
+                   read_launch(with(kSlurmOfTwoNodes, {{"SLURM_DISTRIBUTION", "arbitrary"}}));
+                 }),
+                 "set MASTER_ADDR"));
+}
+
 TEST_CASE("launchers without support are named, with a remedy") {
   struct Row {
     Variables variables;
     const char *launcher, *variable;
   };
-  const Row row = GENERATE(
-      Row{{{"SLURM_JOB_ID", "1"}, {"SLURM_PROCID", "3"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}},
-          "Slurm",
-          "SLURM_STEP_ID=0"},
-      Row{{{"SLURM_JOB_ID", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, "Slurm", "SLURM_PROCID=0"},
-      Row{{{"PMI_FD", "11"},
-           {"PMI_RANK", "3"},
-           {"PMI_SIZE", "4"},
-           {"SLURM_PROCID", "3"},
-           {"SLURM_STEP_ID", "0"},
-           {"SLURM_STEP_NUM_TASKS", "4"}},
-          "Slurm",
-          "SLURM_STEP_ID"},
-      Row{{{"PMI_FD", "18"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}, "PMI", "PMI_RANK=3"},
-      Row{{{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "956039169"}}, "PMIx", "PMIX_RANK=3"},
-      Row{{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"PMIX_RANK", "3"}},
-          "Open MPI",
-          "OMPI_COMM_WORLD_RANK=3"},
-      Row{{{"PALS_RANKID", "1"}, {"PMI_RANK", "1"}}, "PALS", "PALS_RANKID=1"},
-      Row{{{"PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "1"}},
-          "OpenPAI",
-          "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX=1"});
+  const Row row =
+      GENERATE(Row{{{"SLURM_JOB_ID", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, "Slurm", "SLURM_PROCID=0"},
+               Row{{{"PMI_FD", "18"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}, "PMI", "PMI_RANK=3"},
+               Row{{{"OMPI_COMM_WORLD_RANK", "3"}}, "Open MPI", "OMPI_COMM_WORLD_RANK=3"},
+               Row{{{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "956039169"}}, "PMIx", "PMIX_RANK=3"},
+               Row{{{"PALS_RANKID", "1"}, {"PMI_RANK", "1"}}, "PALS", "PALS_RANKID=1"},
+               Row{{{"PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "1"}},
+                   "OpenPAI",
+                   "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX=1"});
   const std::string error = error_of([&] { read_launch(row.variables); });
   CAPTURE(error);
   CHECK(contains(error, row.launcher));

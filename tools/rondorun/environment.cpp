@@ -29,15 +29,15 @@ Variables torchrun_variables(const Options& options, const Placement& at, int lo
           {"MASTER_ADDR", at.master_address},
           {"MASTER_PORT", std::to_string(at.master_port)},
           {"TORCHELASTIC_RUN_ID", at.job},
-          {"TORCHELASTIC_RESTART_COUNT", "0"},
-          {"TORCHELASTIC_MAX_RESTARTS", "0"}};
+          {"TORCHELASTIC_RESTART_COUNT", std::to_string(at.restarts)},
+          {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options.max_restarts)}};
 }
 
 // An empty value only hides what the launcher itself inherited under that name from a job around it.
 Variables own_variables(const Options& options, const Placement& at) {
   Variables result{{"RONDO_RENDEZVOUS", at.rendezvous},
                    {"RONDO_JOB", at.job},
-                   {"RONDO_GENERATION", "0"},
+                   {"RONDO_GENERATION", std::to_string(at.restarts)},
                    {"RONDO_SECRET_FD", at.secret_fd >= 0 ? std::to_string(at.secret_fd) : ""},
                    {"RONDO_SECRET_FILE", ""}};
   if (!options.interface.empty()) result["RONDO_INTERFACE"] = options.interface;

@@ -17,6 +17,7 @@ struct Placement {
   std::string rendezvous;  // host:port of our server; empty: none
   std::string job;
   int secret_fd = -1;
+  int restarts = 0;  // of this job so far
 };
 
 std::vector<std::string> rank_environment(const Options& options, const Placement& placement, int local_rank);

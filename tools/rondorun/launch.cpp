@@ -8,7 +8,9 @@
 #include <unistd.h>
 #include <csignal>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -44,6 +46,18 @@ bool same_file(int left, int right) {
   return ::fstat(left, &a) == 0 && ::fstat(right, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+std::vector<std::string> rank_arguments(const Options& options, int local_rank) {
+  if (options.local_rank_flag.empty()) return {};
+  return {fmt::format("--{}={}", options.local_rank_flag, local_rank)};
+}
+
+bool is_shown(const Options& options, int rank, int local_rank) {
+  const auto among = [](const std::vector<int>& all, int one) {
+    return all.empty() || std::find(all.begin(), all.end(), one) != all.end();
+  };
+  return among(options.shown, rank) && among(options.shown_local, local_rank);
+}
+
 class Launch {
  public:
   Launch(const Options& options, process::Supervision& supervision);
@@ -61,6 +75,9 @@ class Launch {
   void on_lost(const std::string& sentence);
   void on_ranks_ended();
   void stop_within_grace();
+  void later(Clock::duration delay, std::function<void()> handler);
+  bool may_start_again() const;
+  void start_again();
   void finish();
   void end_when_written();
   int exit_code() const;
@@ -87,6 +104,7 @@ class Launch {
   int end_signal_ = 0;  // that the launcher was told to end with
   int interrupts_ = 0;
   bool launcher_gone_ = false;
+  int restarts_ = 0;
 };
 
 Launch::Launch(const Options& options, process::Supervision& supervision)
@@ -131,6 +149,7 @@ void Launch::start_alone() {
   placement.local_size = placement.world_size = options_.local_size;
   placement.master_address = "127.0.0.1";
   placement.master_port = free_port();
+  placement.restarts = restarts_;
   placement.job = options_.job.empty() ? fmt::format("rondorun-{}", ::getpid()) : options_.job;
   server_ = std::make_unique<rendezvous::Server>(
       rendezvous::ServerOptions{.bind = {placement.master_address}, .secret = secret_, .job = placement.job});
@@ -151,13 +170,17 @@ void Launch::start_ranks(const Placement& placement) {
                      .log_dir = options_.log_dir,
                      .logged = options_.logged,
                      .hidden = options_.hidden,
+                     .append_logs = at.restarts > 0,
                      .keep = at.secret_fd,
                      .place = at.nodes > 1 ? " on host " + host_name() : "",
                      .signal_mask = supervision_.original_mask,
                      .failed = [this](const Failure& failure) { on_failure(failure); },
                      .ended = [this] { on_ranks_ended(); }};
   for (int i = 0; i < at.local_size; ++i)
-    setup.programs.push_back({at.first_rank + i, rank_environment(options_, at, i)});
+    setup.programs.push_back({.rank = at.first_rank + i,
+                              .arguments = rank_arguments(options_, i),
+                              .environment = rank_environment(options_, at, i),
+                              .shown = is_shown(options_, at.first_rank + i, i)});
   ranks_ = std::make_unique<Ranks>(loop_, std::move(setup), out_, *err_);
   ranks_->start();
 }
@@ -193,7 +216,7 @@ void Launch::on_failure(const Failure& failure) {
     stop_within_grace();
     // A rank that ends by itself may do so because another one, here or on another node, was killed: its peers can
     // notice that sooner than its launcher.
-    loop_.at(Clock::now() + (killed ? milliseconds(0) : kHearsay), [this] { settle_failure(); });
+    later(killed ? milliseconds(0) : kHearsay, [this] { settle_failure(); });
   } else if (!failure_settled_ && killed && failure_->exit_code <= 128) {
     failure_ = failure;
     settle_failure();
@@ -243,14 +266,41 @@ void Launch::stop_within_grace() {
     settle_failure();  // what ends from now on was told to
     ranks_->signal(signal);
   };
-  if (options_.grace_period > kSettle) loop_.at(Clock::now() + kSettle, [end_with] { end_with(SIGTERM); });
-  loop_.at(Clock::now() + options_.grace_period, [end_with] { end_with(SIGKILL); });
+  if (options_.grace_period > kSettle) later(kSettle, [end_with] { end_with(SIGTERM); });
+  later(options_.grace_period, [end_with] { end_with(SIGKILL); });
+}
+
+// Not if the ranks that it is about have been replaced by then.
+void Launch::later(Clock::duration delay, std::function<void()> handler) {
+  loop_.at(Clock::now() + delay, [this, attempt = restarts_, handler = std::move(handler)] {
+    if (attempt == restarts_) handler();
+  });
+}
+
+// A program that cannot be started would not be able to the next time.
+bool Launch::may_start_again() const {
+  return failure_ && end_signal_ == 0 && restarts_ < options_.max_restarts && failure_->exit_code != 126 &&
+         failure_->exit_code != 127;
+}
+
+// With a rendezvous of its own, where nobody is left from the last time.
+void Launch::start_again() {
+  say(fmt::format("starting again: restart {} of {}", ++restarts_, options_.max_restarts));
+  failure_.reset();
+  stopping_ = failure_settled_ = false;
+  ranks_.reset();
+  server_.reset();
+  start_alone();
 }
 
 void Launch::on_ranks_ended() {
   if (!process::kill_descent(Clock::now() + kKillLimit))
     say("some processes that the ranks left behind could not be killed");
   ranks_->finish_output();
+  if (may_start_again()) {
+    settle_failure();
+    return loop_.post([this] { end_signal_ == 0 ? start_again() : on_ranks_ended(); });  // the ranks are calling
+  }
   ranks_ended_ = true;
   settle_failure();
   if (!nodes_) return finish();

@@ -9,6 +9,7 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "tools/rondorun/gpus.hpp"
@@ -28,8 +29,6 @@ constexpr std::array kUnsupported{
     Unsupported{"--run-path,--run_path", "--run-path is not supported: write `rondorun … -- python3 FILE`"},
     Unsupported{"--rdzv-conf,--rdzv_conf", "--rdzv-conf is not supported: use --join-timeout SECONDS"},
     Unsupported{"--local-addr,--local_addr", "--local-addr is not supported: use --interface ADDRESS"},
-    Unsupported{"--local-ranks-filter,--local_ranks_filter",
-                "--local-ranks-filter is not supported: every line bears its [rank], so filter the output"},
     Unsupported{"--duplicate-stdout-filters,--duplicate_stdout_filters", "--duplicate-stdout-filters is not supported"},
     Unsupported{"--duplicate-stderr-filters,--duplicate_stderr_filters", "--duplicate-stderr-filters is not supported"},
     Unsupported{"--logs-specs,--logs_specs", "--logs-specs is not supported"},
@@ -43,7 +42,7 @@ constexpr std::array kUnsupported{
 // Values as they are written; turned into Options once the line as a whole is understood.
 struct Words {
   std::string nproc = "1", nnodes = "1", max_restarts = "0";
-  std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee;
+  std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local;
   double grace_period_s = 5, join_timeout_s = 300;
   bool standalone = false, no_python = false;
 };
@@ -145,11 +144,14 @@ void add_torchrun_flags(CLI::App& app, Words& words, Options& options) {
   app.add_option("--rdzv-id,--rdzv_id", options.job, "name of the job; the same on every node");
   app.add_option("--rdzv-backend,--rdzv_backend", words.rdzv_backend, "static or c10d; both mean our own");
   app.add_flag("--standalone", words.standalone, "one node (as is the default)");
-  app.add_option("--max-restarts,--max_restarts", words.max_restarts, "0: a failed job is not restarted");
+  app.add_option("--max-restarts,--max_restarts", words.max_restarts,
+                 "how often a failed job is started again, all ranks of it (0)");
   app.add_option("--log-dir,--log_dir", options.log_dir,
                  "each rank's output also into DIR/RANK/stdout.log, stderr.log");
   app.add_option("-r,--redirects", words.redirects, "1 stdout, 2 stderr, 3 both: only into the log directory");
   app.add_option("-t,--tee", words.tee, "1, 2, 3: also into the log directory");
+  app.add_option("--local-ranks-filter,--local_ranks_filter", words.shown_local,
+                 "0,1,…: only these local ranks' output is shown, and the last words of the one that fails first");
   app.add_option("--role", options.role, "given to the ranks as ROLE_NAME");
   app.add_flag("--no-python,--no_python", words.no_python, "accepted: programs are always run as they are");
   app.add_option("--monitor-interval,--monitor_interval", words.ignored, "accepted: ends are noticed at once");
@@ -169,6 +171,24 @@ void set_logs(const Words& words, Options& options) {
   if (options.logged != 0 && !options.prefix) refuse("--log-dir cannot be had with --prefix none");
 }
 
+std::vector<int> ranks(const std::string& text, const char* flag, const Options& options) {
+  std::vector<int> all;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) all.push_back(number(word, flag, 0, 1 << 20));
+  if (!all.empty() && !options.prefix) refuse(fmt::format("{} cannot be had with --prefix none", flag));
+  return all;
+}
+
+void set_restarts(const Words& words, Options& options) {
+  options.max_restarts = number(words.max_restarts, "--max-restarts", 0, 1'000'000);
+  if (options.max_restarts > 0 && options.nodes > 1)
+    refuse("--max-restarts is for one node: with several, let what starts rondorun on them start all of it again");
+}
+
+std::string is_flag_name(const std::string& text) {
+  return text.empty() || text.front() == '-' ? "--pass-local-rank takes a name without its dashes, say local-rank" : "";
+}
+
 void add_own_flags(CLI::App& app, Words& words, Options& options) {
   app.add_option("--secret-file,--secret_file", options.secret_file, "the job's secret, the same on every node");
   app.add_option("--new-secret,--new_secret", options.new_secret, "writes such a file (mode 0600) and ends");
@@ -180,6 +200,10 @@ void add_own_flags(CLI::App& app, Words& words, Options& options) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--grace-period,--grace_period", words.grace_period_s, "seconds until what must end is killed (5)");
   app.add_option("--join-timeout,--join_timeout", words.join_timeout_s, "seconds to wait for the other nodes (300)");
+  app.add_option("--ranks-filter,--ranks_filter", words.shown, "the same by rank, over all nodes");
+  app.add_option("--pass-local-rank,--pass_local_rank", options.local_rank_flag,
+                 "FLAG: each rank's last argument is --FLAG=LOCAL_RANK, as local-rank or local_rank")
+      ->check(CLI::Validator(is_flag_name, ""));
   app.add_option("--prefix", words.prefix, "rank: [rank] before every line; none: ranks write for themselves");
 }
 
@@ -188,13 +212,15 @@ Options finish(const Words& words, Options options) {
   set_gpus(options);
   options.local_size = local_size(words.nproc, options);
   check_backend(words.rdzv_backend);
-  if (words.max_restarts != "0") refuse("--max-restarts is not supported yet: a failed job is not restarted");
   set_nodes(words, options);
+  set_restarts(words, options);
   options.grace_period = seconds(words.grace_period_s, "--grace-period");
   options.join_timeout = seconds(words.join_timeout_s, "--join-timeout");
   if (words.prefix != "rank" && words.prefix != "none") refuse("--prefix must be rank or none");
   options.prefix = words.prefix == "rank";
   set_logs(words, options);
+  options.shown = ranks(words.shown, "--ranks-filter", options);
+  options.shown_local = ranks(words.shown_local, "--local-ranks-filter", options);
   if (!options.command.empty() && options.command.front() == "--") options.command.erase(options.command.begin());
   if (options.command.empty() || options.command.front().empty())
     refuse("no program given: rondorun [flags] program [arguments]");

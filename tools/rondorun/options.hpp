@@ -25,6 +25,10 @@ struct Options {
   std::string interface;
   std::string port_range;
   std::string role = "default";
+  int max_restarts = 0;          // of the whole job, after a failure
+  std::string local_rank_flag;   // each rank's last argument is --FLAG=LOCAL_RANK; empty: none
+  std::vector<int> shown;        // ranks whose output is seen; empty: all
+  std::vector<int> shown_local;  // the same, by local rank
   bool prefix = true;
   std::filesystem::path log_dir;  // <rank>/stdout.log and stderr.log; empty: none
   unsigned logged = 0;            // streams that go to these files, and

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t kQueueLimit = std::size_t{1} << 20;   // then the ranks have to wait
 constexpr std::size_t kLongestLine = std::size_t{4} << 20;  // then it is broken in two
+constexpr std::size_t kKept = 4096;                         // of a stream that is not shown
 constexpr std::size_t kRoom = 4096;  // what a pipe that polls as writable takes at once (PIPE_BUF)
 
 bool is_regular(int fd) {
@@ -122,6 +123,7 @@ std::size_t Source::read_some() {
   const std::string_view text(buffer.data(), static_cast<std::size_t>(count));
   log(text);
   if (way_.shown) take(text);
+  if (way_.kept) keep(text);
   return static_cast<std::size_t>(count);
 }
 
@@ -153,6 +155,18 @@ void Source::take(std::string_view text) {
     sink_.line(way_.prefix, partial_);
     partial_.clear();
   }
+}
+
+void Source::keep(std::string_view text) {
+  kept_.append(text);
+  if (kept_.size() > kKept) kept_.erase(0, kept_.size() - kKept);
+}
+
+// Whole lines, unless one is longer than what is kept.
+void Source::show_last() {
+  if (kept_.size() == kKept) kept_.erase(0, kept_.find('\n') + 1);
+  take(std::exchange(kept_, {}));
+  sink_.flush();
 }
 
 void Source::drain() {

@@ -50,25 +50,28 @@ class Source {
   struct Way {
     std::string prefix;
     bool shown = true;  // in `sink`
+    bool kept = false;  // if not shown: its last part, for show_last()
     Fd log{};           // a file for the bytes as they are, if any
   };
   // Reads from `pipe`, which must not block.
   Source(process::EventLoop& loop, Fd pipe, Way way, Sink& sink);
   ~Source();
-  void drain();   // everything that is there; at the end of the rank
-  void finish();  // and its last line, also without a newline
+  void drain();      // everything that is there; at the end of the rank
+  void finish();     // and its last line, also without a newline
+  void show_last();  // the end of what was kept
 
  private:
   void readable();
   std::size_t read_some();  // bytes; 0: nothing there, or the end
   void take(std::string_view text);
+  void keep(std::string_view text);
   void log(std::string_view text);
   void close();
 
   process::EventLoop& loop_;
   Fd pipe_;
   Way way_;
-  std::string partial_;
+  std::string partial_, kept_;
   Sink& sink_;
 };
 

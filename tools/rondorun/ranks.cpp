@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "comm/base/system_error.hpp"
 #include "runtime/process/descent.hpp"
@@ -36,6 +37,12 @@ std::string prefix_for(int rank, bool colored) {
   return fmt::format("\033[{}m[{}]\033[0m ", kColors[static_cast<std::size_t>(rank) % kColors.size()], rank);
 }
 
+// Those we were started with: a job that is started again must not get the raised ones.
+rlimit open_files_of_programs() {
+  static const rlimit original = process::raise_open_files();
+  return original;
+}
+
 }  // namespace
 
 struct Ranks::Rank {
@@ -46,7 +53,7 @@ struct Ranks::Rank {
 };
 
 Ranks::Ranks(process::EventLoop& loop, Setup setup, Sink& out, Sink& err)
-    : loop_(loop), setup_(std::move(setup)), out_(out), err_(err), open_files_(process::raise_open_files()) {}
+    : loop_(loop), setup_(std::move(setup)), out_(out), err_(err), open_files_(open_files_of_programs()) {}
 
 Ranks::~Ranks() {
   for (const auto& rank : ranks_)
@@ -71,7 +78,9 @@ void Ranks::start(Rank& rank, int index) {
     out = make_pipe();
     err = make_pipe();
   }
-  rank.child = process::start_program({.command = setup_.command,
+  auto command = setup_.command;
+  command.insert(command.end(), program.arguments.begin(), program.arguments.end());
+  rank.child = process::start_program({.command = command,
                                        .environment = program.environment,
                                        .in = nothing.get(),
                                        .out = out.writer.get(),
@@ -84,21 +93,25 @@ void Ranks::start(Rank& rank, int index) {
   rank.running = true;
   ++running_;
   if (setup_.prefix) {
-    rank.out = std::make_unique<Source>(loop_, std::move(out.reader), way(rank.rank, 1, out_), out_);
-    rank.err = std::make_unique<Source>(loop_, std::move(err.reader), way(rank.rank, 2, err_), err_);
+    rank.out = std::make_unique<Source>(loop_, std::move(out.reader), way(program, 1, out_), out_);
+    rank.err = std::make_unique<Source>(loop_, std::move(err.reader), way(program, 2, err_), err_);
   }
   loop_.watch(rank.child.pidfd.get(), EPOLLIN, [this, &rank] {
     if (const auto status = process::try_reap(rank.child.pidfd.get())) ended(rank, *status);
   });
 }
 
-Source::Way Ranks::way(int rank, unsigned stream, const Sink& sink) const {
-  Source::Way result{.prefix = prefix_for(rank, sink.colored()), .shown = (setup_.hidden & stream) == 0};
+Source::Way Ranks::way(const RankProgram& program, unsigned stream, const Sink& sink) const {
+  const bool shown = (setup_.hidden & stream) == 0;
+  Source::Way result{.prefix = prefix_for(program.rank, sink.colored()),
+                     .shown = shown && program.shown,
+                     .kept = shown && !program.shown};
   if ((setup_.logged & stream) == 0) return result;
-  const auto folder = setup_.log_dir / std::to_string(rank);
+  const auto folder = setup_.log_dir / std::to_string(program.rank);
   std::filesystem::create_directories(folder);
   const auto file = folder / (stream == 1 ? "stdout.log" : "stderr.log");
-  result.log.reset(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  result.log.reset(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | (setup_.append_logs ? O_APPEND : O_TRUNC) | O_CLOEXEC, 0666));
   if (!result.log) throw_errno("cannot write the log " + file.string());
   return result;
 }
@@ -110,7 +123,10 @@ void Ranks::ended(Rank& rank, const ExitStatus& status) {
   if (rank.out) rank.out->drain();
   if (rank.err) rank.err->drain();
   process::reap_adopted([this](pid_t pid) { return is_running(pid); });
-  if (!status.ok()) setup_.failed(failure_of(rank, status));
+  if (!status.ok()) {
+    if (rank.err && !std::exchange(last_words_shown_, true)) rank.err->show_last();
+    setup_.failed(failure_of(rank, status));
+  }
   if (running_ == 0) setup_.ended();
 }
 

@@ -19,7 +19,9 @@ namespace rondo::launcher {
 
 struct RankProgram {
   int rank = 0;
+  std::vector<std::string> arguments;  // after those of the command
   std::vector<std::string> environment;
+  bool shown = true;  // its output
 };
 
 struct Failure {
@@ -35,6 +37,7 @@ class Ranks {
     bool prefix = true;
     std::filesystem::path log_dir{};  // as in Options
     unsigned logged = 0, hidden = 0;
+    bool append_logs = false;
     int keep = -1;           // a descriptor the programs inherit
     std::string place{};     // " on host x", where there are several
     sigset_t signal_mask{};  // theirs
@@ -53,7 +56,7 @@ class Ranks {
  private:
   struct Rank;
   void start(Rank& rank, int index);
-  Source::Way way(int rank, unsigned stream, const Sink& sink) const;
+  Source::Way way(const RankProgram& program, unsigned stream, const Sink& sink) const;
   void ended(Rank& rank, const process::ExitStatus& status);
   Failure failure_of(const Rank& rank, const process::ExitStatus& status);
 
@@ -64,6 +67,7 @@ class Ranks {
   process::StartErrors start_errors_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   int running_ = 0;
+  bool last_words_shown_ = false;
 };
 
 }  // namespace rondo::launcher
