@@ -233,3 +233,12 @@ TEST_CASE("the grace period of one run does not kill the next, and what was told
   CHECK(missing.code == 127);
   CHECK(missing.err.find("starting again") == std::string::npos);
 }
+
+TEST_CASE("a reader slower than two runs gets all that both have written") {
+  const auto ended =
+      run({"sh", "-c",
+           tool("rondorun") + " --max-restarts 1 sh -c 'seq 400000; test $TORCHELASTIC_RESTART_COUNT = 1' "
+                              "| (sleep 0.3; wc -l)"});
+  CHECK(ended.out.find("800000") != std::string::npos);
+  CHECK(ended.err.find("starting again: restart 1 of 1") != std::string::npos);
+}

@@ -104,8 +104,8 @@ void Source::close() {
 void Source::readable() {
   if (sink_.full()) {
     loop_.forget(pipe_.get());
-    sink_.when_room([this] {
-      if (pipe_) loop_.watch(pipe_.get(), EPOLLIN, [this] { readable(); });
+    sink_.when_room([this, alive = std::weak_ptr<char>(alive_)] {
+      if (!alive.expired() && pipe_) loop_.watch(pipe_.get(), EPOLLIN, [this] { readable(); });
     });
     return;
   }

@@ -72,6 +72,7 @@ class Source {
   Fd pipe_;
   Way way_;
   std::string partial_, kept_;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // the sink may wake one that is gone
   Sink& sink_;
 };
 
