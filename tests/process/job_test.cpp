@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole jobs: rondorun, the rendezvous, communicators, and one rank that misbehaves.
+#include <unistd.h>
+
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <set>
 
@@ -128,4 +131,40 @@ TEST_CASE("mismatched collectives: every rank gets the error, with the field") {
   CHECK(errors.size() == 3);
   for (const auto& error : errors) CHECK(error.find("rank 1") != std::string::npos);
   CHECK(ended.seconds < 10);
+}
+
+TEST_CASE("processes that a scheduler started find each other by its variables alone") {
+  struct Scheduler {
+    const char *rank, *size, *local_rank, *local_size, *job;
+    std::vector<std::string> more;
+  };
+  const auto scheduler =
+      GENERATE(Scheduler{"SLURM_PROCID=",
+                         "SLURM_STEP_NUM_TASKS=",
+                         "SLURM_LOCALID=",
+                         "SLURM_NTASKS=",
+                         "SLURM_JOB_ID=",
+                         {"SLURM_STEP_ID=0", "SLURM_STEP_NUM_NODES=1"}},
+               Scheduler{"OMPI_COMM_WORLD_RANK=",
+                         "OMPI_COMM_WORLD_SIZE=",
+                         "OMPI_COMM_WORLD_LOCAL_RANK=",
+                         "OMPI_COMM_WORLD_LOCAL_SIZE=",
+                         "PMIX_NAMESPACE=",
+                         {}},
+               Scheduler{"PMI_RANK=", "PMI_SIZE=", "MPI_LOCALRANKID=", "MPI_LOCALNRANKS=", "PMI_JOBID=", {}});
+  const std::string job = std::to_string(::getpid());
+  std::deque<Running> ranks;
+  for (const std::string rank : {"0", "1", "2"}) {
+    auto variables = scheduler.more;
+    variables.insert(variables.end(),
+                     {scheduler.rank + rank, scheduler.size + std::string("3"), scheduler.local_rank + rank,
+                      scheduler.local_size + std::string("3"), scheduler.job + job});
+    ranks.emplace_back(std::vector{tool("reducer"), std::string("reduce")}, Running::How{.environment = variables});
+  }
+  for (auto& rank : ranks) {
+    const auto ended = rank.wait();
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+    CHECK(ended.out.find("sums are right\n") != std::string::npos);
+  }
 }
