@@ -10,6 +10,7 @@ namespace rondo::comm {
 namespace {
 
 constexpr std::size_t kShortBytes = 256 << 10;
+constexpr std::size_t kShortPlace = 2 << 10;
 
 }  // namespace
 
@@ -19,10 +20,11 @@ Rings::Rings(Segment segment, int own_index)
       short_{.start = 0, .bytes = std::min<std::size_t>(kShortBytes, segment.shape().ring_bytes / 4)},
       long_{.start = short_.bytes, .bytes = segment.shape().ring_bytes - short_.bytes} {}
 
-// Short places turn in a stretch of their own, so that they touch few pages, and what is written was read long ago.
+// Short places turn in a stretch of their own, so that they touch few pages. What longer ones overwrite must have left
+// the readers' caches, or each line waits until a reader's core has given it up.
 std::size_t Rings::reserve(std::size_t bytes) {
   const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
-  Turn& turn = rounded <= short_.bytes / 16 ? short_ : long_;
+  Turn& turn = rounded <= std::min(kShortPlace, short_.bytes / 16) ? short_ : long_;
   if (!std::exchange(turn.populated, true)) populate(turn);
   if (turn.head + rounded > turn.bytes) turn.head = 0;
   return turn.start + std::exchange(turn.head, turn.head + rounded);
