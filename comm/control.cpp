@@ -8,7 +8,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "comm/transport/sockets.hpp"
+
 namespace rondo::comm {
+namespace {
+
+constexpr std::size_t kRoom = 4;  // messages: left over are a failure, a goodbye and what threads send at once
+
+}  // namespace
 
 Control::~Control() { stop(); }
 
@@ -39,10 +46,13 @@ void Control::announce_departure() { send_all({.kind = Kind::departure}); }
 void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
 
 // A message is far smaller than a socket's buffer and there are few of them: one that does not fit whole is a peer
-// that has read nothing for long, and its connection is given up, which tells it as much.
+// that has read nothing for long, and its connection is given up, which tells it as much. Those that repeat themselves
+// are left out for a peer whose window they would close: a process may be stopped for as long as calls may take, and
+// the kernel gives up whom it cannot deliver to.
 void Control::send_all(const Message& message) {
   const std::lock_guard lock(sending_);
   for (const auto& peer : peers_) {
+    if (message.kind == Kind::waiting && !peer_takes(peer->socket, kRoom * sizeof message)) continue;
     const ssize_t sent = ::send(peer->socket.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0 && static_cast<std::size_t>(sent) < sizeof message) ::shutdown(peer->socket.get(), SHUT_WR);
   }

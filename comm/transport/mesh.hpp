@@ -18,9 +18,9 @@
 
 namespace rondo {
 
-// Both sockets are non-blocking, CLOEXEC, TCP_NODELAY. When the peer's host vanishes, `control` fails within about
-// 3 s, `data` only while nothing is in flight. Read `control` whatever else goes on: unread for 2 s with its buffers
-// full, it counts as dead.
+// Both sockets are non-blocking, CLOEXEC, TCP_NODELAY. When the peer is on another host and that vanishes, `control`
+// fails within about 3 s, `data` only while nothing is in flight. What a peer of another host has not read for 2 s, its
+// buffers full, makes it count as dead: ask peer_takes() before sending what can wait.
 struct MeshPeer {
   int rank = -1;
   Fd data;  // buffers of 4 MiB

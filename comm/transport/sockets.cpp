@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/sockets.hpp"
 
+#include <linux/sockios.h>
+#include <linux/tcp.h>  // tcpi_snd_wnd, which <netinet/tcp.h> lacks
 #include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 
@@ -32,14 +35,6 @@ bool grants(int option) {
   return ::getsockopt(probe.get(), SOL_SOCKET, option, &value, &bytes) == 0 && value >= kBufferBytes;
 }
 
-void set_keepalive(const Fd& socket) {
-  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "cannot set SO_KEEPALIVE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdleS, "cannot set TCP_KEEPIDLE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveIntervalS, "cannot set TCP_KEEPINTVL");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes, "cannot set TCP_KEEPCNT");
-}
-
 // Whether both ends of a connection are on this host: then they have the same address.
 bool stays_on_host(const Fd& socket) {
   sockaddr_storage here{}, there{};
@@ -56,6 +51,17 @@ bool stays_on_host(const Fd& socket) {
   return here.ss_family == AF_INET6 &&
          std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
                      &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+// When the kernel gives up a peer that is silent. Within a host never: a process that ends closes its sockets, and one
+// that has lost its core inside a call, the socket locked, is as silent as a host that vanished.
+void set_liveness(const Fd& socket, int user_timeout_ms) {
+  const bool watched = !stays_on_host(socket);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, watched ? 1 : 0, "cannot set SO_KEEPALIVE");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdleS, "cannot set TCP_KEEPIDLE");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveIntervalS, "cannot set TCP_KEEPINTVL");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes, "cannot set TCP_KEEPCNT");
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, watched ? user_timeout_ms : 0, "cannot set TCP_USER_TIMEOUT");
 }
 
 }  // namespace
@@ -80,15 +86,27 @@ void set_large_buffers(const Fd& socket) {
 }
 
 void set_data_options(const Fd& socket) {
-  set_keepalive(socket);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0, "cannot clear TCP_USER_TIMEOUT");
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
+  set_liveness(socket, 0);
   // Nothing to share, so nothing to pace: BBR would hold segments back by timers. Where Reno is not there, let it be.
   if (stays_on_host(socket)) ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
 void set_control_options(const Fd& socket) {
-  set_keepalive(socket);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs, "cannot set TCP_USER_TIMEOUT");
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
+  set_liveness(socket, kUserTimeoutMs);
+}
+
+bool peer_takes(const Fd& socket, std::size_t bytes) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  int unacknowledged = 0;
+  if (::getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+      length < offsetof(tcp_info, tcpi_snd_wnd) + sizeof info.tcpi_snd_wnd ||
+      ::ioctl(socket.get(), SIOCOUTQ, &unacknowledged) != 0) {
+    return true;  // not a TCP socket, or a kernel that does not tell
+  }
+  return static_cast<std::size_t>(unacknowledged) + bytes <= info.tcpi_snd_wnd;
 }
 
 }  // namespace rondo

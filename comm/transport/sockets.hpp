@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the sockets between peers.
 #pragma once
+#include <cstddef>
+
 #include "comm/base/fd.hpp"
 
 namespace rondo {
@@ -12,10 +14,12 @@ bool is_same_user(const Fd& socket);
 // Before connecting or listening: buffers decide the window scale. Leaves the kernel's own tuning where it would
 // grant less than asked for, since a fixed small buffer is slower than a growing one.
 void set_large_buffers(const Fd& socket);
-// A peer whose host vanished is noticed in about 3 s while nothing is in flight.
+// Between hosts, one that vanished is noticed in about 3 s while nothing is in flight; within a host there is no limit.
 void set_data_options(const Fd& socket);
 // The same, also with bytes in flight. Not for data: to the kernel a peer that is alive but does not read for 2 s
 // looks just as dead (measured), and on a data socket a rank busy elsewhere is no failure.
 void set_control_options(const Fd& socket);
+// Whether the peer's kernel takes that many bytes more, even if the peer reads nothing.
+bool peer_takes(const Fd& socket, std::size_t bytes);
 
 }  // namespace rondo
