@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our side, on the public interface alone. --windows 1: buffers from Communicator::allocate; --determinism
-// reproducible.
+// reproducible. --launched 1: as one rank, which a launcher has started.
 #include <rondo/rondo.hpp>
 #include <span>
 
@@ -64,10 +64,12 @@ class Rondo : public Library {
 int run(const Arguments& arguments, int rank, int np) {
   Options options;
   if (arguments.text("determinism", "") == "reproducible") options.determinism = Determinism::reproducible;
-  const Rendezvous rendezvous{.rank = rank, .world_size = np, .url = "file://" + arguments.needed("meeting") + ".url"};
+  const bool launched = arguments.number("launched", 0) != 0;
+  Rendezvous rendezvous;
+  if (!launched) rendezvous = {.rank = rank, .world_size = np, .url = "file://" + arguments.needed("meeting") + ".url"};
   Communicator communicator = Communicator::create(rendezvous, options);
   Rondo library(communicator, arguments.number("windows", 0) != 0);
-  return Runner(library, arguments, rank, np).run();
+  return Runner(library, arguments, communicator.rank(), np).run();
 }
 
 }  // namespace
@@ -78,5 +80,7 @@ int main(int argc, char** argv) {
   const Arguments arguments(argc, argv);
   const int np = static_cast<int>(arguments.number("np", 2));
   const auto limit_s = static_cast<unsigned>(arguments.number("limit-s", 120));
+  const bool launched = arguments.number("launched", 0) != 0;
+  if (launched) return run_rank(0, limit_s, [&](int) { return run(arguments, -1, np); });
   return run_forked(np, limit_s, [&](int rank) { return run(arguments, rank, np); });
 }
