@@ -52,7 +52,9 @@ inline const std::vector<Library>& libraries() {
       {"nlohmann/", {"trainer/", "tools/", "bench/", "tests/"}},
       {"openssl/", {"rendezvous/", "tests/"}},
       {"spdlog/", {"comm/base/log.cpp"}},
-      {"torch/", {"trainer/include/rondo/torch", "bench/ddp/", "examples/cifar", "tests/torch/"}},
+      {"torch/",
+       {"trainer/include/rondo/torch.hpp", "trainer/include/rondo/torch/", "bench/ddp/", "examples/cifar/",
+        "tests/torch/"}},
   };
   return table;
 }

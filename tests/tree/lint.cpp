@@ -70,17 +70,15 @@ bool allows(const Layer& layer, std::string_view path) {
   });
 }
 
+// A public header only where a row names one: whoever includes it needs the library.
 bool may_use_library(std::string_view path, std::string_view name) {
   for (const Library& library : libraries()) {
     if (!name.starts_with(library.prefix)) continue;
-    return std::any_of(library.users.begin(), library.users.end(),
-                       [&](std::string_view user) { return matches(user, path); });
+    return std::any_of(library.users.begin(), library.users.end(), [&](std::string_view user) {
+      return matches(user, path) && is_public(path) == is_public(user);
+    });
   }
   return true;
-}
-bool is_library(std::string_view name) {
-  return std::any_of(libraries().begin(), libraries().end(),
-                     [&](const Library& library) { return name.starts_with(library.prefix); });
 }
 
 class Checker {
@@ -132,7 +130,7 @@ class Checker {
       return;
     }
     if (!include.angled) return say(source, include.line, fmt::format("no file is called {}", include.name));
-    if (is_public(source.path) ? is_library(include.name) : !may_use_library(source.path, include.name)) {
+    if (!may_use_library(source.path, include.name)) {
       const std::string who = is_public(source.path) ? "a public header" : source.path;
       say(source, include.line, fmt::format("{} may not include <{}>", who, include.name));
     }

@@ -18,8 +18,9 @@ template <class Module>
 class DistributedDataParallel {
  public:
   // Collective. The communicator outlives this and is on the device of the module. Parameters that need no gradient are
-  // only made equal. Of the options, `buffers` and `gradients_in_buckets` are set here. Error(invalid_argument),
-  // Error(unsupported) for a module that cannot be trained so, Error(mismatch) on every rank when modules differ.
+  // only made equal. On a GPU the backward pass runs on options.stream (null: the default stream). Of the options,
+  // `buffers` and `gradients_in_buckets` are set here. Error(invalid_argument), Error(unsupported) for a module that
+  // cannot be trained so, Error(mismatch) on every rank when modules differ.
   DistributedDataParallel(Communicator& communicator, std::shared_ptr<Module> module,
                           trainer::SynchronizerOptions options = {.broadcast_buffers_each_step = true})
       : module_(std::move(module)),

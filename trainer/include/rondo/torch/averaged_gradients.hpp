@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,15 +33,20 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
   AveragedGradients(const AveragedGradients&) = delete;
   AveragedGradients& operator=(const AveragedGradients&) = delete;
 
-  // The buckets go with the synchronizer: gradients that live there become the module's own.
+  // The buckets go with the synchronizer: gradients that live there become the module's own. Those of a step that did
+  // not end are nothing, and may still be written.
   ~AveragedGradients() {
     const torch::NoGradGuard guard;
+    const bool whole = std::none_of(trained_.begin(), trained_.end(), [](const Trained& t) { return t.ready; });
     for (Trained& t : trained_) {
+      if (!lives_in_bucket(t)) continue;
+      torch::Tensor own;
       try {
-        if (lives_in_bucket(t)) t.tensor.value.mutable_grad() = t.gradient.clone();
+        if (whole) own = t.gradient.clone();
       } catch (const std::exception&) {
-        t.tensor.value.mutable_grad() = torch::Tensor();  // no memory: better none than one that dangles
+        // no memory for it: better none than one that dangles
       }
+      t.tensor.value.mutable_grad() = own;
     }
   }
 

@@ -44,7 +44,7 @@ inline NamedTensor named_tensor(std::string name, const torch::Tensor& tensor, c
     torch_refuse("'" + name + "' is not contiguous; call .contiguous() before the module is wrapped",
                  ErrorCode::unsupported);
   }
-  return {std::move(name), tensor, tensor.detach()};
+  return {std::move(name), tensor, tensor.tensor_data()};
 }
 
 inline void check_in_place(const NamedTensor& tensor) {
