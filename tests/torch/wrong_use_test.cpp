@@ -56,7 +56,8 @@ TEST_CASE("libtorch: a communicator on another device than the module") {
   const std::string said = thrown_alone([](Communicator& comm) { DistributedDataParallel model(comm, toy(0)); },
                                         {.device = rondo::Device::sim(), .timeout = rondo::test::kTorchDeadline});
   CHECK(contains(said, "libtorch has no tensors on a simulated device"));
-  CHECK(contains(refused(OneTensor(torch::empty({2, 2}, torch::kMeta))), "'weight' is on meta, but the communicator on cpu; call module->to(...) before"));
+  CHECK(contains(refused(OneTensor(torch::empty({2, 2}, torch::kMeta))),
+                 "'weight' is on meta, but the communicator on cpu; call module->to(...) before"));
 }
 
 TEST_CASE("libtorch: modules that cannot be trained so") {
@@ -65,7 +66,8 @@ TEST_CASE("libtorch: modules that cannot be trained so") {
   for (Tensor& p : frozen->parameters()) p.set_requires_grad(false);
   CHECK(contains(refused(frozen), "no parameters to train"));
   CHECK(contains(refused(OneTensor(torch::zeros({3, 2}).t())), "'weight' is not contiguous; call .contiguous()"));
-  CHECK(contains(refused(OneTensor(torch::zeros({2, 2}, torch::kComplexFloat))), "'weight' is ComplexFloat on cpu, which cannot be averaged"));
+  CHECK(contains(refused(OneTensor(torch::zeros({2, 2}, torch::kComplexFloat))),
+                 "'weight' is ComplexFloat on cpu, which cannot be averaged"));
 }
 
 TEST_CASE("libtorch: a sparse gradient") {
