@@ -20,7 +20,7 @@ namespace {
 [[noreturn]] void throw_lost(int peer, int error) {
   throw Error(ErrorCode::peer_lost,
               error == 0 ? fmt::format("rank {} closed its connection", peer)
-                         : fmt::format("the connection to rank {} broke: {}", peer, std::strerror(error)),
+                         : fmt::format("rank {} is gone or out of reach: {}", peer, std::strerror(error)),
               peer);
 }
 // Up to here a step's bytes are copied next to its header: that costs less than a vector costs the kernel.

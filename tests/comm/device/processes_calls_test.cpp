@@ -130,9 +130,13 @@ TEST_CASE("processes on devices: a killed rank is named by those that wait in a 
     DeviceArray<float> data(comm.device(), 3000);
     comm.all_reduce(data.span(), ReduceOp::sum);
     comm.synchronize();
-    comm.all_gather_bytes({});  // nobody is in the first any more
-    if (rank == victim) ::raise(SIGKILL);
+    const auto meet = [&] { comm.all_gather_bytes({}); };  // then nobody is in the first any more
+    if (rank == victim) {
+      meet();
+      ::raise(SIGKILL);
+    }
     const auto error = thrown_by([&] {
+      meet();  // which the victim may leave, and die, before the others have left it
       comm.all_reduce(data.span(), ReduceOp::sum);
       comm.synchronize();
     });
