@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <set>
+#include <thread>
 
 #include "tests/kernels/soft/kernels.hpp"
 #include "tests/kernels/soft/soft.hpp"
@@ -131,14 +133,18 @@ TEST_CASE("Occupancy follows the limit of resident blocks", "[soft]") {
 
 TEST_CASE("Kernels beyond the resident blocks wait for others to end", "[soft]") {
   const Machine machine({.resident_blocks = 4});
-  auto* const words = zeros(4);
+  auto* const words = zeros(5);
   REQUIRE(api().SetDevice(1) == cudaSuccess);
   auto* const elsewhere = zeros(3);
   const cudaStream_t there = make_stream();
   REQUIRE(api().SetDevice(0) == cudaSuccess);
   const cudaStream_t first = make_stream();
   const cudaStream_t second = make_stream();
-  REQUIRE(launch(kGate, Gate{words, 1, words + 1}, first, 3) == cudaSuccess);
+  REQUIRE(launch(kGate, Gate{words, 1, words + 1, words + 4}, first, 3) == cudaSuccess);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);  // streams run when they get a core
+  while (__atomic_load_n(words + 4, __ATOMIC_ACQUIRE) == 0 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::yield();
+  }
   REQUIRE(launch(kGate, Gate{words + 3, 0, words + 2}, second, 1) == cudaSuccess);  // open, and fits
   REQUIRE(api().StreamSynchronize(second) == cudaSuccess);
   REQUIRE(launch(kGate, Gate{words + 3, 0, words + 2}, second, 2) == cudaSuccess);  // does not fit
@@ -149,7 +155,7 @@ TEST_CASE("Kernels beyond the resident blocks wait for others to end", "[soft]")
   CHECK(api().StreamQuery(second) == cudaErrorNotReady);
   __atomic_store_n(words, 1u, __ATOMIC_RELEASE);
   REQUIRE(api().DeviceSynchronize() == cudaSuccess);
-  CHECK(read(words, 4) == std::vector<std::uint32_t>{1, 1, 1, 0});
+  CHECK(read(words, 5) == std::vector<std::uint32_t>{1, 1, 1, 0, 1});
 }
 
 TEST_CASE("A grid larger than the device runs in turns", "[soft]") {

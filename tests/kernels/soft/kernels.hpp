@@ -25,9 +25,11 @@ struct Gate {
   const std::uint32_t* gate;
   std::uint32_t open;
   std::uint32_t* passed;
+  std::uint32_t* reached = nullptr;
 };
 inline void gate_body(const Gate& gate) {
   using namespace kernels::device;
+  if (gate.reached != nullptr && thread_index() == 0 && block_index() == 0) store_release(gate.reached, 1);
   Spin spin;
   for (;;) {
     const std::uint32_t seen = load_acquire(gate.gate);
