@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,7 @@ class Trainer {
   std::vector<Prediction> predictions();
   std::string run_name() const;
   Progress begin();
+  void print_overlap();
   void print_result(const Progress& progress, const Epoch& last, bool identical);
   bool replicas_identical();
   bool print_claims(const Epoch& last, bool identical);
@@ -269,9 +271,21 @@ bool Trainer::run() {
   }
   const bool identical = replicas_identical();
   const bool all = print_claims(last, identical);
+  print_overlap();
   print_result(progress, last, identical);
   communicator_.barrier();  // a launcher may stop the others when one fails; rank 0 has printed by now
   return all;
+}
+
+// A device's stream keeps the times of its communication to itself.
+void Trainer::print_overlap() {
+  const rondo::trainer::Statistics& sums = synchronizer_.statistics();
+  if (sums.steps == 0) return;
+  const auto ms = [&](double seconds) { return 1e3 * seconds / static_cast<double>(sums.steps); };
+  const std::string communication =
+      sums.communication_seconds > 0 ? fmt::format(" communication {:.3f} ms,", ms(sums.communication_seconds)) : "";
+  print("# a step on rank 0, mean: backward {:.3f} ms,{} exposed communication {:.3f} ms ({})\n",
+        ms(sums.backward_seconds), communication, ms(sums.exposed_seconds), settings_.label);
 }
 
 void Trainer::print_result(const Progress& progress, const Epoch& last, bool identical) {

@@ -76,9 +76,11 @@ TEST_CASE("through simulated devices two ranks learn the very bits that they lea
   CHECK(result["device"] == "simulated");
   for (const char* field : {"first_epoch_loss", "loss", "accuracy", "parameters"})
     CHECK(result[field] == expected[field]);
+  CHECK(contains(simulated.out, "# a step on rank 0, mean: backward "));
   std::istringstream lines(simulated.out);
   for (std::string line; std::getline(lines, line);)
-    if (contains(line, "images/s") || contains(line, "images_per_second")) CHECK(contains(line, "simulated"));
+    if (contains(line, "images/s") || contains(line, "images_per_second") || contains(line, " ms"))
+      CHECK(contains(line, "simulated"));
 }
 
 TEST_CASE("what cannot be trained is refused in a sentence") {
