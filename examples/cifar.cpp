@@ -24,8 +24,8 @@ int main(int argc, char** argv) {
   CLI::App app("Trains the tutorials' ConvNet with libtorch, one process per rank.");
   app.add_option("--data", folder, "folder of CIFAR-10's binary version; without it: Fashion-MNIST");
   app.add_option("--fashion-mnist", grey, "folder with the four gzipped idx files");
-  app.add_option("--epochs", settings.epochs, "passes over the training images")->check(CLI::PositiveNumber);
-  app.add_option("--batch", settings.batch, "images of a rank in one step")->check(CLI::PositiveNumber);
+  app.add_option("--epochs", settings.epochs, "passes over the training images")->check(CLI::Range(1, 1000000));
+  app.add_option("--batch", settings.batch, "images of a rank in one step")->check(CLI::Range(1, 1000000));
   app.add_option("--lr", settings.learning_rate, "learning rate");
   app.add_option("--limit", settings.limit, "training images to use, 0 for all");
   app.add_option("--min-accuracy", settings.minimum_accuracy, "percent of the test images that must come out right");

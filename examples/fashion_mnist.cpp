@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
   int threads = 0;
   bool no_sync = false;
   CLI::App app("Trains a small classifier on Fashion-MNIST, one process per rank.");
-  app.add_option("--epochs", settings.epochs, "passes over the training images")->check(CLI::PositiveNumber);
+  app.add_option("--epochs", settings.epochs, "passes over the training images")->check(CLI::Range(1, 1000000));
   app.add_option("--global-batch", settings.global_batch, "images of all ranks together in one step");
   app.add_option("--lr", settings.learning_rate, "learning rate");
   app.add_option("--seed", settings.seed, "seed of the shuffle and of rank 0's first parameters");
