@@ -27,7 +27,8 @@ constexpr std::string_view kMemoryName = "rondo-sim";
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 std::size_t mapped_bytes(std::size_t bytes) { return 2 * kPage + whole_pages(bytes); }
 
-// A process that was killed has no memory any more, even before its parent has waited for it.
+// A process that was killed has no memory any more, even before its parent has waited for it; and before its sockets
+// are closed, which is what others see first. Memory is the 21st word of its line in /proc from the state on.
 bool is_alive(pid_t pid) {
   std::array<char, 512> line{};
   std::array<char, 32> path{};
@@ -37,8 +38,9 @@ bool is_alive(pid_t pid) {
   const ssize_t got = read(fd, line.data(), line.size() - 1);
   close(fd);
   if (got <= 0) return false;
-  const char* state = std::strrchr(line.data(), ')');
-  return state == nullptr || std::string_view("ZX").find(state[2]) == std::string_view::npos;
+  const char* word = std::strrchr(line.data(), ')');
+  for (int skipped = 0; word != nullptr && skipped < 21; ++skipped) word = std::strchr(word + 1, ' ');
+  return word == nullptr || std::string_view(word).substr(0, 3) != " 0 ";
 }
 
 // The descriptor's number may mean a terminal or a pipe by now: look before opening.
