@@ -45,11 +45,6 @@ Pattern pattern_of(Collective collective) {
   return Pattern::barrier;
 }
 
-bool has_counts(const Call& call) {
-  const CollectiveRow& row = row_of(call.collective);
-  return row.send == Extent::counts || row.recv == Extent::counts;
-}
-
 // Of a rank's larger buffer, from what every rank knows. all_to_all_v has one algorithm, so nothing hangs on it.
 std::size_t bytes_of(const Call& call, int world_size) {
   return call.collective == Collective::all_to_all_v ? 0 : larger_count(call, world_size) * size_of(call.dtype);
@@ -64,8 +59,8 @@ std::vector<std::size_t> offsets_of(std::span<const std::size_t> counts) {
 // A call that moves nothing must still find out that the others agree.
 bool moves_nothing(const Call& call) {
   if (call.collective == Collective::all_to_all_v) return false;  // the pairs find out
-  if (!has_counts(call)) return call.count == 0;
   const auto counts = counts_of(call);
+  if (counts.empty()) return call.count == 0;
   return std::all_of(counts.begin(), counts.end(), [](std::size_t count) { return count == 0; });
 }
 
@@ -99,7 +94,7 @@ bool prefers_board(std::string_view wanted) { return wanted.empty() || wanted ==
 CallShape shape_of(const Call& call, int world_size) {
   return {.pattern = moves_nothing(call) ? Pattern::barrier : pattern_of(call.collective),
           .bytes = bytes_of(call, world_size),
-          .variable_counts = has_counts(call)};
+          .variable_counts = !counts_of(call).empty()};
 }
 
 void check_algorithm_name(std::string_view name) {

@@ -21,11 +21,10 @@ inline std::span<const std::size_t> counts_of(const Call& call) {
 
 // Elements of a rank's larger buffer.
 inline std::size_t larger_count(const Call& call, int world_size) {
-  const CollectiveRow& row = row_of(call.collective);
-  if (row.send == Extent::world || row.recv == Extent::world) return call.count * as_size(world_size);
-  if (row.send != Extent::counts && row.recv != Extent::counts) return call.count;
   const auto counts = counts_of(call);
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  if (!counts.empty()) return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  const CollectiveRow& row = row_of(call.collective);
+  return row.send == Extent::world || row.recv == Extent::world ? call.count * as_size(world_size) : call.count;
 }
 
 // Where blocks that lie one after the other begin.

@@ -9,8 +9,6 @@
 namespace rondo::trainer {
 namespace {
 
-constexpr std::size_t kStepsKept = RollCall::kSteps;
-
 bool on_host(const Device& device) { return device.kind == Device::Kind::cpu; }
 
 }  // namespace
@@ -56,8 +54,8 @@ void BucketReducer::allocate() {
     memory_.push_back(count == 0 ? Window<std::byte>() : communicator_.allocate<std::byte>(count));
   if (on_host(device_)) return;
   const std::vector<char> used(parameters_.size(), 1);
-  all_used_ = DeviceMemory(device_, kStepsKept * roll_.bytes());
-  for (std::size_t step = 0; step < kStepsKept; ++step) {
+  all_used_ = DeviceMemory(device_, RollCall::kSteps * roll_.bytes());
+  for (std::size_t step = 0; step < RollCall::kSteps; ++step) {
     roll_.write(marks_here_, used, communicator_.rank(), step);
     all_used_.copy_from(marks_here_.data(), marks_here_.size(), step * roll_.bytes());
   }
@@ -144,7 +142,7 @@ void BucketReducer::mark(std::span<const char> used, std::size_t step) {
   if (on_host(device_)) return roll_.write(marks(), used, communicator_.rank(), step);
   if (step != RollCall::kAbsent && std::find(used.begin(), used.end(), 0) == used.end()) {
     const auto* const kept = static_cast<const std::byte*>(all_used_.data());
-    return copy(marks().data(), kept + step % kStepsKept * roll_.bytes(), roll_.bytes());
+    return copy(marks().data(), kept + step % RollCall::kSteps * roll_.bytes(), roll_.bytes());
   }
   roll_.write(marks_here_, used, communicator_.rank(), step);
   copy(marks().data(), marks_here_.data(), marks_here_.size());
