@@ -37,7 +37,7 @@ std::string congestion_control(const Fd& fd) {
 // Whether the host has one that is not Reno, set on this socket now.
 bool leave_reno(const Fd& fd) {
   for (const std::string_view other : {"cubic", "bbr"}) {
-    if (::setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, other.data(), 5) == 0)
+    if (::setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, other.data(), static_cast<socklen_t>(other.size())) == 0)
       return congestion_control(fd) != "reno";
   }
   return false;
