@@ -64,10 +64,10 @@ std::string CommunicatorImpl::why(const PreparedCall& prepared, const Call& call
     case PreparedCall::Way::links:
       break;
   }
-  return fmt::format("{}; not board: {}", prepared.chosen.why,
-                     obeys                 ? named
-                     : board_.spans_team() ? "too many ranks"
-                                           : "not all ranks share memory");
+  if (obeys) return fmt::format("{}; not board: {}", prepared.chosen.why, named);
+  if (board_.spans_team()) return fmt::format("{}; not board: too many ranks", prepared.chosen.why);
+  return fmt::format("{}; not board: not all ranks share memory; not two_level: {}", prepared.chosen.why,
+                     two_level_.why_not(call, options_.determinism, config_.algorithm));
 }
 
 std::string CommunicatorImpl::why_board(const Call& call) const {

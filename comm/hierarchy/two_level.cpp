@@ -15,24 +15,28 @@ TwoLevel::TwoLevel(Team& team, BoardCollectives& board, HostPrimitives& links, c
   }
 }
 
-bool TwoLevel::takes(const Call& call, Determinism determinism, std::string_view wanted) const {
-  if (!nodes_.nested() || !board_.fits(nodes_.most)) return false;
+std::string_view TwoLevel::why_not(const Call& call, Determinism determinism, std::string_view wanted) const {
+  if (!nodes_.nested()) return "no rank shares memory with another";
+  if (!board_.fits(nodes_.most)) return "too many ranks on a node";
   switch (call.collective) {
     case Collective::all_to_all:
     case Collective::all_to_all_v:
     case Collective::send:
     case Collective::recv:
-      return false;
+      return "every byte crosses once as it is";
     default:
       break;
   }
-  // (a + b) + (c + d) is not ((a + b) + c) + d.
-  if (row_of(call.collective).reduces && determinism == Determinism::reproducible) return false;
-  if (!wanted.empty()) return wanted == kTwoLevel.name;
+  if (row_of(call.collective).reduces && determinism == Determinism::reproducible) {
+    return "(a + b) + (c + d) is not ((a + b) + c) + d";
+  }
+  if (!wanted.empty()) return wanted == kTwoLevel.name ? "" : "RONDO_ALGORITHM";
   const CallShape shape = shape_of(call, team_.size());
-  if (shape.pattern == Pattern::reduce) return shape.bytes >= tuning_.two_level_reduce_bytes;
+  if (shape.pattern == Pattern::reduce) {
+    return shape.bytes >= tuning_.two_level_reduce_bytes ? "" : "less than two_level_reduce_bytes";
+  }
   const bool collects = shape.pattern == Pattern::gather || shape.pattern == Pattern::scatter;
-  return !collects || shape.bytes <= tuning_.two_level_gather_bytes;
+  return collects && shape.bytes > tuning_.two_level_gather_bytes ? "more than two_level_gather_bytes" : "";
 }
 
 // With many nodes a chunk grows rather than that its messages become too short to be worth their headers.

@@ -25,8 +25,12 @@ class TwoLevel {
  public:
   TwoLevel(Team& team, BoardCollectives& board, HostPrimitives& links, const Config& config);
 
-  // By the same values on every rank. `wanted`: as config.algorithm.
-  bool takes(const Call& call, Determinism determinism, std::string_view wanted) const;
+  // Why it does not take a call, for the log; empty: it does. By the same values on every rank. `wanted`: as
+  // config.algorithm.
+  std::string_view why_not(const Call& call, Determinism determinism, std::string_view wanted) const;
+  bool takes(const Call& call, Determinism determinism, std::string_view wanted) const {
+    return why_not(call, determinism, wanted).empty();
+  }
   void run(const Call& call, const Signature& signature, std::chrono::milliseconds timeout);
 
  private:

@@ -50,17 +50,17 @@ class Log {
   int file_;
 };
 
-// Two processes whose stderr is the log. The logger reads its level when it is first used: in the children.
+// Processes whose stderr is the log. The logger reads its level when it is first used: in the children.
 void run_processes(
     const Log& log, Settings settings, const std::function<void(Communicator&)>& body,
-    const std::function<Options(int)>& options = [](int) { return Options{}; }) {
+    const std::function<Options(int)>& options = [](int) { return Options{}; }, int ranks = 2) {
   settings.emplace_back("RONDO_LOG", "debug");
-  const auto ended = test::fork_ranks(2, 30s, [&](int rank, const std::shared_ptr<Store>& store) {
+  const auto ended = test::fork_ranks(ranks, 30s, [&](int rank, const std::shared_ptr<Store>& store) {
     log.take_stderr();
     for (const auto& [name, value] : settings) ::setenv(name.c_str(), value.c_str(), 1);
     Bootstrap bootstrap;
     bootstrap.rank = rank;
-    bootstrap.world_size = 2;
+    bootstrap.world_size = ranks;
     bootstrap.store = store;
     {
       Communicator comm = make_communicator(std::move(bootstrap), options(rank));
@@ -121,9 +121,38 @@ TEST_CASE("ranks without common memory are told to have none") {
     std::vector<float> values(1000);
     for (int i = 0; i < 2; ++i) comm.broadcast(values, 1);
   });
-  CHECK(
-      log.lines("broadcast") ==
-      Lines{"broadcast of 4000 bytes takes tree: a row of the built-in table; not board: not all ranks share memory"});
+  CHECK(log.lines("broadcast") ==
+        Lines{"broadcast of 4000 bytes takes tree: a row of the built-in table; not board: not all ranks share memory; "
+              "not two_level: no rank shares memory with another"});
+}
+
+TEST_CASE("what several nodes do is told with its threshold") {
+  const Log log;
+  run_processes(
+      log, {},
+      [](Communicator& comm) {
+        sum(comm, 1000, 2);
+        comm.barrier();
+        std::vector<float> values(1000);
+        comm.reduce(std::span<const float>(values), std::span(values), ReduceOp::sum, 0);
+        std::vector<float> blocks(3000);
+        comm.gather(std::span<const float>(values), std::span(blocks), 0);
+        comm.all_gather(std::span<const float>(values), std::span(blocks));
+      },
+      [](int rank) {
+        Options options;
+        options.node = rank == 2 ? "other" : "one";
+        return options;
+      },
+      3);
+  const std::string shared = "takes two_level: ranks share memory within their nodes";
+  CHECK(log.lines("all_reduce") == Lines{"all_reduce of 4000 bytes " + shared + "; two_level_leader_bytes is 256K"});
+  CHECK(log.lines("barrier") == Lines{"barrier of 0 bytes " + shared});
+  CHECK(log.lines("gather") == Lines{"gather of 12000 bytes " + shared + "; two_level_gather_bytes is 64K"});
+  CHECK(log.lines("all_gather") == Lines{"all_gather of 12000 bytes " + shared});
+  CHECK(log.lines("reduce") ==
+        Lines{"reduce of 4000 bytes takes tree: a row of the built-in table; not board: not all ranks share memory; "
+              "not two_level: less than two_level_reduce_bytes"});
 }
 
 TEST_CASE("kernels on devices are told, too") {
