@@ -70,6 +70,8 @@ class HostPrimitives {
   Active activate(const kernels::Move& move) const;
   void run_active();
   bool advance(Active& active);
+  bool transfer(Active& active);
+  void flush(int peer);
   void handle(Active& active, std::size_t bytes, const std::byte* received);
   void forward(Active& active, const std::byte* data, std::size_t bytes, bool stable);
   bool claim(Active& active);

@@ -20,7 +20,8 @@ class SendLink {
   virtual bool ready() = 0;       // a slot is free; stays true until one is taken
   virtual std::byte* slot() = 0;  // after ready(): where to build the next step, slice_bytes long
   virtual void publish(const Signature& signature, std::size_t bytes) = 0;  // what was built in slot()
-  // After ready(): the next step is these bytes, which stay as they are until flushed().
+  // After ready(): the next step is these bytes, which stay as they are until flushed(). Steps may be held back until
+  // then, or until all slots are taken, to leave together.
   virtual void send(const Signature& signature, const std::byte* data, std::size_t bytes) = 0;
   virtual bool refers_to(const std::byte* data, std::size_t bytes) const = 0;  // a step not yet flushed lies there
   virtual bool flushed() = 0;  // nothing of the caller's memory is needed any more; drives what is queued

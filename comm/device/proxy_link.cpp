@@ -138,6 +138,7 @@ bool ProxyLink::send_pieces() {
     send_.send(std::bit_cast<comm::Signature>(out_.frame.signature), out_.data + out_.done, piece);
     out_.done += piece;
   }
+  send_.flushed();  // leaves now
   out_ = {};
   return true;
 }
@@ -145,6 +146,7 @@ bool ProxyLink::send_pieces() {
 void ProxyLink::send_frame(const Frame& frame) {
   std::memcpy(send_.slot(), &frame, sizeof frame);
   send_.publish(std::bit_cast<comm::Signature>(frame.signature), sizeof frame);
+  send_.flushed();
 }
 
 bool ProxyLink::receive_some() {

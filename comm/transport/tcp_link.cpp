@@ -55,7 +55,6 @@ class TcpSendLink final : public SendLink {
   void send(const Signature& signature, const std::byte* data, std::size_t bytes) override {
     queue_[posted_ % shape_.slots] = {{.signature = signature, .step = posted_, .bytes = bytes}, data};
     ++posted_;
-    pump();
   }
   bool refers_to(const std::byte* data, std::size_t bytes) const override {
     for (std::uint64_t step = written_; step != posted_; ++step) {
