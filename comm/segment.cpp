@@ -12,8 +12,11 @@ std::size_t arrivals_offset(int local_size) {
 std::size_t progress_offset(int local_size) {
   return arrivals_offset(local_size) + 2 * static_cast<std::size_t>(local_size) * sizeof(Arrival);
 }
+std::size_t distances_offset(int local_size) {
+  return progress_offset(local_size) + static_cast<std::size_t>(local_size) * sizeof(ProgressLine);
+}
 std::size_t rings_offset(int local_size) {
-  const std::size_t offset = progress_offset(local_size) + static_cast<std::size_t>(local_size) * sizeof(ProgressLine);
+  const std::size_t offset = distances_offset(local_size) + static_cast<std::size_t>(local_size) * sizeof(DistanceLine);
   return (offset + kPage - 1) / kPage * kPage;
 }
 std::size_t fifos_offset(int local_size, FifoShape shape) {
@@ -46,6 +49,9 @@ Arrival& Segment::arrival(int local_rank, std::uint64_t meeting) const {
 }
 ProgressLine& Segment::progress(int local_rank) const {
   return reinterpret_cast<ProgressLine*>(base_ + progress_offset(local_size_))[local_rank];
+}
+DistanceLine& Segment::distance(int local_rank) const {
+  return reinterpret_cast<DistanceLine*>(base_ + distances_offset(local_size_))[local_rank];
 }
 std::byte* Segment::ring(int local_rank) const {
   return base_ + rings_offset(local_size_) + static_cast<std::size_t>(local_rank) * shape_.ring_bytes;

@@ -80,6 +80,12 @@ struct ProgressLine {
   alignas(kLine) std::array<std::atomic<std::uint64_t>, kStages> done;  // chunks of all calls so far
 };
 
+// How far apart cores are (board/store_choice.hpp). The rank writes both.
+struct DistanceLine {
+  alignas(kLine) std::atomic<std::uint64_t> written;  // grows; peers time how long it takes to read
+  alignas(kLine) std::atomic<std::uint32_t> far;      // 1: what peers wrote takes as long as from another cache
+};
+
 // Sizes every rank agrees on at init. slots >= slices per chunk + 1, and never fewer than 2, or fused rings hang.
 struct FifoShape {
   std::uint64_t slots = 8;
@@ -101,6 +107,7 @@ class Segment {
   std::byte* slot(int from, int to, std::uint64_t step) const;
   Arrival& arrival(int local_rank, std::uint64_t meeting) const;
   ProgressLine& progress(int local_rank) const;
+  DistanceLine& distance(int local_rank) const;
   std::byte* ring(int local_rank) const;
   FifoShape shape() const { return shape_; }
   int local_size() const { return local_size_; }

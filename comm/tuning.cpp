@@ -57,7 +57,7 @@ constexpr TuningField kFields[] = {
      &Tuning::streaming_bytes,
      0,
      kNever,
-     "results of calls from here on are stored past the caches",
+     "results are stored past the caches where the buffers of all ranks take so much",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
     {"direct_bytes",
      &Tuning::direct_bytes,

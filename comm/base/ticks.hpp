@@ -18,6 +18,23 @@ inline std::uint64_t read_ticks() {
 #endif
 }
 
+// The same after all that comes before it, and before all that comes after it; stores may be on their way still.
+inline std::uint64_t read_ticks_in_order() {
+#if defined(__x86_64__)
+  __builtin_ia32_lfence();
+  const std::uint64_t ticks = read_ticks();
+  __builtin_ia32_lfence();
+  return ticks;
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+  const std::uint64_t ticks = read_ticks();
+  asm volatile("isb" ::: "memory");
+  return ticks;
+#else
+  return read_ticks();
+#endif
+}
+
 // Both clocks were read together once, and are read together again when a time is asked for: the longer ago, the
 // better. Times are those of steady_clock.
 class TickScale {

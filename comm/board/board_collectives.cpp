@@ -20,6 +20,7 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
       board_(team, config),
       direct_(team, config, board_, windows),
       flow_(team, board_, config.tuning.ahead_bytes),
+      ring_stores_(team.segment(), board_.index()),
       tuning_(config.tuning),
       chunk_bytes_(std::max<std::size_t>(config.tuning.chunk_bytes / as_size(board_.size()), kLeastChunk)),
       rank_(board_.index()),
@@ -82,8 +83,8 @@ void BoardCollectives::load(const Call& call) {
   lay_out(counts_of(call_), offsets_);
   recv_offsets_.clear();
   if (call.collective == Collective::all_to_all_v) lay_out(call.recv_counts, recv_offsets_);
-  const bool streams = larger_bytes() * as_size(size_) >= tuning_.streaming_bytes;
-  result_stores_ = streams ? kernels::Stores::streaming : kernels::Stores::plain;
+  const bool beyond_caches = all_buffers_bytes() >= tuning_.streaming_bytes;
+  result_stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
 }
 
 std::size_t BoardCollectives::larger_bytes() const {
@@ -91,6 +92,20 @@ std::size_t BoardCollectives::larger_bytes() const {
   std::size_t count = 0;
   for (const Range& block : blocks_) count += block.count;
   return count * element_;
+}
+
+// Of all ranks together: whether a result finds room in the caches depends on what is read as well.
+std::size_t BoardCollectives::all_buffers_bytes() const {
+  const CollectiveRow& row = row_of(call_.collective);
+  const std::size_t larger = larger_bytes(), ranks = as_size(size_);
+  const bool has_blocks = row.send != row.recv;
+  const auto all = [&](Extent extent, bool at_root) {
+    if (extent == Extent::none) return std::size_t{0};
+    const std::size_t one = has_blocks && extent == Extent::one ? larger / ranks : larger;
+    return at_root ? one : one * ranks;
+  };
+  const std::size_t sent = call_.send == call_.recv ? 0 : all(row.send, row.send_at_root);
+  return sent + all(row.recv, row.recv_at_root);
 }
 
 // Chunks are about equally long, so that nobody waits for all of a last one.
@@ -113,9 +128,13 @@ std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes) const {
 void BoardCollectives::publish(Place place, const std::byte* from, std::size_t count, std::size_t first) {
   if (count == 0 || (size_ == 1 && !scales_)) return;
   std::byte* into = at(rank_, place, first);
-  if (scales_) return kernels::find_multiply(call_.dtype)(into, from, count, call_.op.factor());
   const std::size_t bytes = count * element_;
-  ring_stores_.write(bytes, [&](kernels::Stores stores) { kernels::copy(into, from, bytes, stores); });
+  if (scales_) {
+    kernels::find_multiply(call_.dtype)(into, from, count, call_.op.factor());
+  } else {
+    kernels::copy(into, from, bytes, ring_stores_.stores(bytes));
+  }
+  ring_stores_.wrote();
 }
 
 void BoardCollectives::broadcast() {
@@ -130,7 +149,9 @@ void BoardCollectives::broadcast() {
       },
       kNothing,
       [&](Range chunk, Place place) {
-        if (!roots) copy_result(recv(chunk.offset), at(call_.root, place, 0), chunk.count);
+        if (roots) return;
+        ring_stores_.read();
+        copy_result(recv(chunk.offset), at(call_.root, place, 0), chunk.count);
       });
 }
 
@@ -148,6 +169,7 @@ void BoardCollectives::gather_blocks(bool everywhere) {
       },
       kNothing,
       [&](Range chunk, Place place) {
+        ring_stores_.read();
         for (int step = 1; step < size_; ++step) {
           const int r = (rank_ + step) % size_;
           const Range theirs = kernels::clip(block(r), chunk);
@@ -174,7 +196,9 @@ void BoardCollectives::scatter_blocks() {
       kNothing,
       [&](Range chunk, Place place) {
         const Range mine = kernels::clip(block(rank_), chunk);
-        if (!roots) copy_result(recv(chunk.offset), at(call_.root, place, as_size(rank_) * chunks.step), mine.count);
+        if (roots) return;
+        ring_stores_.read();
+        copy_result(recv(chunk.offset), at(call_.root, place, as_size(rank_) * chunks.step), mine.count);
       });
 }
 
@@ -190,6 +214,7 @@ void BoardCollectives::publish_pieces(Range chunk, Place place, std::size_t lead
 }
 
 void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step) {
+  ring_stores_.read();
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
     const Range theirs = kernels::clip(recv_block(r), chunk);

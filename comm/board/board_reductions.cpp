@@ -58,9 +58,14 @@ void BoardCollectives::reduce_in_parts(bool everywhere) {
         const Range mine = kernels::part(chunk, size_, rank_);
         const std::size_t first = mine.offset - chunk.offset;
         gather_contributions(place, first, send(mine.offset));
-        if (!keeps) return fold(std::array{at(rank_, place, first)}, mine.count, kernels::Stores::plain);
-        if (!everywhere) return fold(std::array{recv(mine.offset)}, mine.count, result_stores_);
-        fold(std::array{at(rank_, place, first), recv(mine.offset)}, mine.count, kernels::Stores::plain);
+        std::byte* shown = at(rank_, place, first);
+        const kernels::Stores stores = ring_stores_.stores(mine.count * element_);
+        if (!keeps) return fold(std::array{shown}, mine.count, stores);
+        std::byte* kept = recv(mine.offset);
+        if (!everywhere) return fold(std::array{kept}, mine.count, result_stores_);
+        if (stores == kernels::Stores::plain) return fold(std::array{shown, kept}, mine.count, stores);
+        fold(std::array{kept}, mine.count, kernels::Stores::plain);
+        kernels::copy(shown, kept, mine.count * element_, stores);
       },
       [&](Range chunk, Place place) {
         for (int turn = 1; turn < size_; ++turn) {
@@ -93,6 +98,7 @@ void BoardCollectives::reduce_scatter() {
 
 // What every rank has at that element of its place; of its own, a rank's input, unless that has been scaled.
 void BoardCollectives::gather_contributions(Place place, std::size_t first, const std::byte* own) {
+  ring_stores_.read();
   for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = at(r, place, first);
   if (!scales_) contributions_[as_size(rank_)] = own;
 }

@@ -2,46 +2,58 @@
 #include "comm/board/store_choice.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
+#include <utility>
+
+#include "comm/blocks.hpp"
 
 namespace rondo::comm {
 namespace {
 
-using kernels::Stores;
-
 constexpr std::size_t kLeastBytes = 1 << 10;  // below, always through the caches
-constexpr std::uint32_t kTrials = 3;          // of each kind, of which the fastest counts: nobody interrupted it
-constexpr std::uint32_t kPeriod = 1024;
-// What was written past the caches is read so much slower, in units of what writing it so takes: the reader's time is
-// not measured. With cores that share a cache, 64 KiB are written twice as fast past it and read three times as slowly.
-constexpr double kPenalty = 3.0;
+constexpr std::uint32_t kFirstLooks = 16;     // one after the other
+constexpr std::uint32_t kRest = 16;           // chunks between later ones: a look takes as long as a few lines
+constexpr int kFarWeight = 3, kNearWeight = 1, kMost = 15;
 
 }  // namespace
 
-StoreChoice::Class* StoreChoice::class_of(std::array<Class, kClasses>& classes, std::size_t bytes) {
-  if (bytes < kLeastBytes) return nullptr;
-  const auto index = static_cast<std::size_t>(std::bit_width(bytes / kLeastBytes)) - 1;
-  return &classes[std::min(index, kClasses - 1)];
+void DistanceEstimate::add(double ns) {
+  weight_ = std::clamp(weight_ + (ns > kFarNs ? kFarWeight : -kNearWeight), 0, kMost);
+  if (weight_ == 0) far_ = false;
+  if (weight_ >= kMost / 2) far_ = true;
 }
 
-kernels::Stores StoreChoice::next(std::size_t bytes) {
-  timed_class_ = class_of(classes_, bytes);
-  timed_ = timed_class_ != nullptr && timed_class_->turn < 2 * kTrials;
-  if (timed_class_ == nullptr) return Stores::plain;
-  if (timed_) return timed_class_->turn < kTrials ? Stores::plain : Stores::streaming;
-  if (++timed_class_->turn == kPeriod) timed_class_->turn = 0;
-  return timed_class_->chosen;
-}
+StoreChoice::StoreChoice(Segment segment, int own_index)
+    : segment_(segment),
+      own_(own_index),
+      size_(segment.local_size()),
+      peer_(own_index),
+      seen_(as_size(segment.local_size())) {}
 
-void StoreChoice::took(std::uint64_t ticks, std::size_t bytes) {
-  Class& timed = *timed_class_;
-  if (timed.turn == 0) timed.best.fill(std::numeric_limits<double>::infinity());
-  double& best = timed.best[timed.turn < kTrials ? 0 : 1];
-  best = std::min(best, static_cast<double>(ticks) / static_cast<double>(bytes));
-  if (++timed.turn == 2 * kTrials) {
-    timed.chosen = timed.best[0] > timed.best[1] * (1 + kPenalty) ? Stores::streaming : Stores::plain;
+// One reader that is far from this rank is enough; which one says so, none knows better.
+kernels::Stores StoreChoice::stores(std::size_t bytes) const {
+  if (bytes < kLeastBytes) return kernels::Stores::plain;
+  for (int r = 0; r < size_; ++r) {
+    if (segment_.distance(r).far.load(std::memory_order_relaxed) != 0) return kernels::Stores::streaming;
   }
+  return kernels::Stores::plain;
+}
+
+// A line that was not written since is in this rank's own cache, and tells nothing.
+void StoreChoice::look() {
+  until_look_ = looks_ < kFirstLooks ? 1 : kRest;
+  peer_ = (peer_ + 1) % size_;
+  if (peer_ == own_) peer_ = (peer_ + 1) % size_;
+  const DistanceLine& line = segment_.distance(peer_);
+  const std::uint64_t begun = read_ticks_in_order();
+  const std::uint64_t written = line.written.load(std::memory_order_relaxed);
+  const std::uint64_t ended = read_ticks_in_order();
+  if (written == std::exchange(seen_[as_size(peer_)], written)) return;
+  ++looks_;
+  const auto us = scale_.to_microseconds();
+  estimate_.add((us(ended) - us(begun)) * 1e3);
+  auto& far = segment_.distance(own_).far;
+  if ((far.load(std::memory_order_relaxed) != 0) != estimate_.far())
+    far.store(estimate_.far(), std::memory_order_relaxed);
 }
 
 }  // namespace rondo::comm

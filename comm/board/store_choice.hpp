@@ -1,46 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank writes what others read: through its caches, or past them. Which is faster depends on how far apart the
-// cores are, which may change, so now and then a few chunks are written either way and timed. Only the writer sees its
-// choice, and only in time: bits never depend on it.
+// How a rank writes what others read: through its caches, or past them. Past them is several times faster when the
+// reader's core is far, which shares no cache with the writer's, and slower when it is near; and cores may move. So
+// readers time now and then how long a line takes that a peer has just written, and tell everybody what they found.
+// Bits never depend on it.
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "comm/base/ticks.hpp"
+#include "comm/segment.hpp"
 #include "kernels/reduce.hpp"
 
 namespace rondo::comm {
 
+// What a rank makes of the times that single lines took.
+class DistanceEstimate {
+ public:
+  static constexpr double kFarNs = 90;  // measured: 20 to 50 where cores share a cache, 130 to 160 where not
+  // Most of the peers may be on the reader's own core, and what a far one wrote is then seen the more rarely; a near
+  // line takes long when the reader was interrupted.
+  void add(double ns);
+  bool far() const { return far_; }
+
+ private:
+  int weight_ = 0;
+  bool far_ = false;
+};
+
 class StoreChoice {
  public:
-  // For the next chunk of that length. Where timed() is true, took() is told how long it took.
-  kernels::Stores next(std::size_t bytes);
-  bool timed() const { return timed_; }
-  void took(std::uint64_t ticks, std::size_t bytes);
+  StoreChoice(Segment segment, int own_index);
 
-  // write(stores) writes so many bytes.
-  template <class Write>
-  void write(std::size_t bytes, Write&& write) {
-    const kernels::Stores stores = next(bytes);
-    if (!timed_) return write(stores);
-    const std::uint64_t begun = read_ticks();
-    write(stores);
-    took(read_ticks() - begun, bytes);
+  kernels::Stores stores(std::size_t bytes) const;
+  void wrote() {  // a chunk for others
+    segment_.distance(own_).written.store(++written_, std::memory_order_relaxed);
+  }
+  void read() {  // a chunk of others', which they wrote just now
+    if (--until_look_ == 0) look();
   }
 
  private:
-  struct Class {                   // of chunks of about the same length
-    std::uint32_t turn = 0;        // in a period, which begins with the trials
-    std::array<double, 2> best{};  // ticks per byte, by kind, of this period's trials
-    kernels::Stores chosen = kernels::Stores::plain;
-  };
-  static constexpr std::size_t kClasses = 8;
-  static Class* class_of(std::array<Class, kClasses>& classes, std::size_t bytes);
+  void look();
 
-  std::array<Class, kClasses> classes_{};
-  Class* timed_class_ = nullptr;
-  bool timed_ = false;
+  Segment segment_;
+  int own_, size_, peer_;
+  std::uint64_t written_ = 0;
+  std::vector<std::uint64_t> seen_;  // of what they wrote, by rank
+  std::uint32_t until_look_ = 1, looks_ = 0;
+  DistanceEstimate estimate_;
+  TickScale scale_;
 };
 
 }  // namespace rondo::comm

@@ -1,48 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/board/store_choice.hpp"
 
+#include <vector>
+
 #include "tests/support/catch.hpp"
 
-using rondo::comm::StoreChoice;
+using namespace rondo::comm;
 using rondo::kernels::Stores;
 
 namespace {
 
+constexpr double kNearNs = 40, kFarNs = 150;
 constexpr std::size_t kBytes = 64 << 10;
 
-// Writes so many chunks, which take that long by kind; how many went past the caches.
-int write(StoreChoice& choice, int chunks, std::uint64_t plain_ticks, std::uint64_t streaming_ticks,
-          std::size_t bytes = kBytes) {
-  int streamed = 0;
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const Stores stores = choice.next(bytes);
-    streamed += stores == Stores::streaming;
-    if (choice.timed()) choice.took(stores == Stores::plain ? plain_ticks : streaming_ticks, bytes);
-  }
-  return streamed;
+// So many lines, of which every one of `period` took long.
+void add(DistanceEstimate& estimate, int lines, int period) {
+  for (int line = 0; line < lines; ++line) estimate.add(line % period == 0 ? kFarNs : kNearNs);
 }
+
+struct Memory {
+  static constexpr FifoShape kShape{.slots = 2, .slice_bytes = 1024, .ring_bytes = 4096};
+  explicit Memory(int ranks) : bytes(Segment::bytes(ranks, kShape) + kLine) {
+    auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
+    segment = Segment(bytes.data() + (kLine - address % kLine) % kLine, ranks, kShape);
+  }
+  std::vector<std::byte> bytes;
+  Segment segment;
+};
 
 }  // namespace
 
-TEST_CASE("stores go past the caches where that is much faster, for chunks of that length") {
-  StoreChoice choice;
-  write(choice, 20, 100'000, 20'000);
-  CHECK(write(choice, 100, 0, 0) == 100);
-  CHECK(write(choice, 100, 20'000, 20'000, kBytes / 8) <= 10);
+TEST_CASE("cores are far when every other line takes long, and near when one of five does") {
+  DistanceEstimate estimate;
+  CHECK_FALSE(estimate.far());
+  add(estimate, 1000, 5);
+  CHECK_FALSE(estimate.far());
+  add(estimate, 20, 2);  // others' lines come from this rank's own core
+  CHECK(estimate.far());
+  add(estimate, 1000, 2);
+  CHECK(estimate.far());
 }
 
-TEST_CASE("stores stay in the caches where both take about as long, and for a few bytes") {
-  StoreChoice choice;
-  write(choice, 20, 50'000, 20'000);  // what is read takes longer then
-  CHECK(write(choice, 100, 0, 0) == 0);
-  CHECK(write(choice, 100, 100'000, 1'000, 512) == 0);
+TEST_CASE("the estimate follows cores that move") {
+  DistanceEstimate estimate;
+  add(estimate, 1000, 1);
+  CHECK(estimate.far());
+  add(estimate, 100, 5);
+  CHECK_FALSE(estimate.far());
+  add(estimate, 5, 1);
+  CHECK(estimate.far());
 }
 
-TEST_CASE("the choice follows cores that move") {
-  StoreChoice choice;
-  write(choice, 100, 100'000, 20'000);
-  write(choice, 3000, 20'000, 20'000);
-  CHECK(write(choice, 100, 20'000, 20'000) <= 10);
-  write(choice, 3000, 100'000, 20'000);
-  CHECK(write(choice, 100, 100'000, 20'000) >= 90);
+TEST_CASE("stores go past the caches while a rank says that others are far, but not those of a few bytes") {
+  const Memory memory(3);
+  const StoreChoice choice(memory.segment, 0);
+  CHECK(choice.stores(kBytes) == Stores::plain);
+  memory.segment.distance(2).far = 1;
+  CHECK(choice.stores(kBytes) == Stores::streaming);
+  CHECK(choice.stores(512) == Stores::plain);
+  memory.segment.distance(2).far = 0;
+  CHECK(choice.stores(kBytes) == Stores::plain);
+}
+
+TEST_CASE("a rank says what it found of lines that were written since it looked") {
+  const Memory memory(2);
+  StoreChoice reader(memory.segment, 0), writer(memory.segment, 1);
+  auto& said = memory.segment.distance(0).far;
+  said = 1;
+  for (int chunk = 0; chunk < 100; ++chunk) reader.read();
+  CHECK(said == 1);  // nothing was written
+  for (int chunk = 0; chunk < 100; ++chunk) {
+    writer.wrote();
+    reader.read();
+  }
+  CHECK(said == 0);  // this thread wrote the lines itself
 }
