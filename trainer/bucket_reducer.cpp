@@ -24,6 +24,7 @@ BucketReducer::BucketReducer(Communicator& communicator, std::vector<Parameter>&
       roll_(parameters.size(), communicator.world_size(), buckets_.back().dtype),
       marks_here_(roll_.bytes()) {
   begin_step();
+  if (!on_host(device_) && options_.stream != nullptr) clock_.emplace(device_, options_.stream);
   allocate();
   if (options_.gradients_in_buckets) place_gradients();
   if (options_.hook) {
@@ -110,6 +111,7 @@ void BucketReducer::clear(void* to, std::size_t count) const {
 
 void BucketReducer::begin_step() {
   started_.clear();
+  if (clock_) clock_->begin_step();
   left_out_.clear();
   is_left_out_.assign(parameters_.size(), 0);
 }
@@ -151,7 +153,9 @@ void BucketReducer::mark(std::span<const char> used, std::size_t step) {
 void BucketReducer::start(std::size_t index) {
   const auto submitted = StepRecord::Clock::now();
   try {
+    if (clock_) clock_->mark();
     started_.push_back({index, reduce(index), submitted});
+    if (clock_) clock_->mark();
   } catch (const Error& error) {
     if (error.error_code() != ErrorCode::invalid_argument) throw;
     std::string names;
@@ -181,7 +185,9 @@ Work BucketReducer::reduce(std::size_t index) {
 }
 
 RollCall::Answer BucketReducer::wait() {
+  if (clock_) clock_->mark();
   if (!on_host(device_)) communicator_.synchronize(options_.stream);
+  if (clock_) clock_->passed();
   for (Started& one : started_) {
     one.work.wait();
     if (options_.hook) options_.hook->finish(view(one.bucket));
@@ -216,7 +222,8 @@ std::vector<BucketRecord> BucketReducer::records() const {
   std::vector<BucketRecord> all;
   for (const Started& one : started_) {
     const Bucket bucket = view(one.bucket);
-    const Work::Times times = one.work.times();
+    const Work::Times times =
+        clock_ ? Work::Times{clock_->at(2 * all.size()), clock_->at(2 * all.size() + 1)} : one.work.times();
     all.push_back({one.bucket, bucket.count * size_of(bucket.dtype), one.submitted, times.started, times.finished});
   }
   return all;

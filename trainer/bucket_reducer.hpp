@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 #include "trainer/buckets.hpp"
 #include "trainer/roll_call.hpp"
+#include "trainer/stream_clock.hpp"
 
 namespace rondo::trainer {
 
@@ -68,6 +70,7 @@ class BucketReducer {
   std::vector<std::byte> marks_here_;                    // on a device: what is copied there
   DeviceMemory all_used_;                                // on a device: marks of steps without unused parameters
   std::vector<Started> started_;                         // in this step
+  std::optional<StreamClock> clock_;                     // two marks each, and one at the end
   std::vector<std::pair<std::size_t, Piece>> left_out_;  // with their buckets
   std::vector<char> is_left_out_;                        // by parameter
   std::map<Place, std::vector<std::byte>> kept_;

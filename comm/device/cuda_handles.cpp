@@ -107,10 +107,11 @@ Stream make_stream(const cuda::Api& api, int device) {
   return {api, device, stream};
 }
 
-Event make_event(const cuda::Api& api, int device) {
+Event make_event(const cuda::Api& api, int device, Timing timing) {
   const DeviceScope scope(api, device);
   cudaEvent_t event{};
-  check(api, api.EventCreateWithFlags(&event, cudaEventDisableTiming), device, "creating an event");
+  check(api, api.EventCreateWithFlags(&event, timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming), device,
+        "creating an event");
   return {api, device, event};
 }
 

@@ -76,7 +76,8 @@ PinnedMemory allocate_pinned(const cuda::Api& api, int device, std::size_t bytes
 HostRegistration register_host(const cuda::Api& api, int device, std::byte* memory, std::size_t bytes);
 ImportedMemory import_memory(const cuda::Api& api, int device, const cudaIpcMemHandle_t& handle);
 Stream make_stream(const cuda::Api& api, int device);  // non-blocking
-Event make_event(const cuda::Api& api, int device);    // without timing
+enum class Timing { off, on };
+Event make_event(const cuda::Api& api, int device, Timing timing = Timing::off);
 
 // What kernels of `device` use to reach pinned or registered host memory.
 std::byte* device_pointer(const cuda::Api& api, int device, std::byte* host);

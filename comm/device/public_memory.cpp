@@ -126,4 +126,34 @@ void DeviceStream::synchronize() const {
   check(api, api.StreamSynchronize(static_cast<cudaStream_t>(stream_)), device_.index, "waiting for a stream");
 }
 
+DeviceEvent::DeviceEvent(Device device) : device_(chosen(device)) {
+  event_ =
+      comm::device::make_event(comm::device::api_of(device_.kind), device_.index, comm::device::Timing::on).release();
+}
+DeviceEvent::DeviceEvent(DeviceEvent&& other) noexcept
+    : device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
+DeviceEvent& DeviceEvent::operator=(DeviceEvent&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(event_, other.event_);
+  return *this;
+}
+DeviceEvent::~DeviceEvent() {
+  if (event_ == nullptr) return;
+  const comm::device::Event owner(comm::device::api_of(device_.kind), device_.index, static_cast<cudaEvent_t>(event_));
+}
+void DeviceEvent::record(Stream stream) {
+  const cuda::Api& api = comm::device::api_of(device_.kind);
+  const DeviceScope scope(api, device_.index);
+  check(api, api.EventRecord(static_cast<cudaEvent_t>(event_), static_cast<cudaStream_t>(stream)), device_.index,
+        "recording an event");
+}
+double DeviceEvent::seconds_since(const DeviceEvent& earlier) const {
+  const cuda::Api& api = comm::device::api_of(device_.kind);
+  const DeviceScope scope(api, device_.index);
+  float ms = 0;
+  check(api, api.EventElapsedTime(&ms, static_cast<cudaEvent_t>(earlier.event_), static_cast<cudaEvent_t>(event_)),
+        device_.index, "taking the time between two events");
+  return static_cast<double>(ms) / 1e3;
+}
+
 }  // namespace rondo

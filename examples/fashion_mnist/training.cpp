@@ -277,15 +277,12 @@ bool Trainer::run() {
   return all;
 }
 
-// A device's stream keeps the times of its communication to itself.
 void Trainer::print_overlap() {
   const rondo::trainer::Statistics& sums = synchronizer_.statistics();
   if (sums.steps == 0) return;
   const auto ms = [&](double seconds) { return 1e3 * seconds / static_cast<double>(sums.steps); };
-  const std::string communication =
-      sums.communication_seconds > 0 ? fmt::format(" communication {:.3f} ms,", ms(sums.communication_seconds)) : "";
-  print("# a step on rank 0, mean: backward {:.3f} ms,{} exposed communication {:.3f} ms ({})\n",
-        ms(sums.backward_seconds), communication, ms(sums.exposed_seconds), settings_.label);
+  print("# a step on rank 0, mean: backward {:.3f} ms, communication {:.3f} ms, exposed {:.3f} ms ({})\n",
+        ms(sums.backward_seconds), ms(sums.communication_seconds), ms(sums.exposed_seconds), settings_.label);
 }
 
 void Trainer::print_result(const Progress& progress, const Epoch& last, bool identical) {

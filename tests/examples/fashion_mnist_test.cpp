@@ -76,7 +76,11 @@ TEST_CASE("through simulated devices two ranks learn the very bits that they lea
   CHECK(result["device"] == "simulated");
   for (const char* field : {"first_epoch_loss", "loss", "accuracy", "parameters"})
     CHECK(result[field] == expected[field]);
-  CHECK(contains(simulated.out, "# a step on rank 0, mean: backward "));
+  for (const std::string& out : {cpu.out, simulated.out}) {
+    CHECK(contains(out, "# a step on rank 0, mean: backward "));
+    CHECK(contains(out, " ms, communication "));
+    CHECK_FALSE(contains(out, "communication 0.000 ms"));
+  }
   std::istringstream lines(simulated.out);
   for (std::string line; std::getline(lines, line);)
     if (contains(line, "images/s") || contains(line, "images_per_second") || contains(line, " ms"))

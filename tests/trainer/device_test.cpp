@@ -3,7 +3,11 @@
 #include <rondo/device.hpp>
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
+#include <atomic>
+#include <chrono>
+
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace {
@@ -74,6 +78,44 @@ TEST_CASE("gradients in device memory are averaged in place, step after step, in
           for (std::size_t p = 0; p < kCounts.size(); ++p) good &= model.is_average(p, step);
         }
         if (!good) throw std::runtime_error("a gradient is not the average");
+      },
+      kOptions);
+}
+
+TEST_CASE(
+    "in device memory: a bucket's time ends when the last rank has come, and is known on a stream of the caller's") {
+  const bool own_stream = GENERATE(true, false);
+  using Clock = std::chrono::steady_clock;
+  std::atomic<Clock::rep> last_came{0};
+  std::atomic<bool> first_waits{false};
+  rondo::test::on_ranks(
+      kRanks,
+      [&](Communicator& comm) {
+        Model model(comm.device(), 0);
+        GradientSynchronizer synchronizer(
+            comm, model.parameters(),
+            {.first_bucket_bytes = 64, .bucket_bytes = 256, .stream = own_stream ? model.stream.get() : nullptr});
+        const bool first = comm.rank() == 0;
+        if (!first) first_waits.wait(false);
+        if (!first) last_came = Clock::now().time_since_epoch().count();
+        for (std::size_t p = 0; p < kCounts.size(); ++p) synchronizer.ready(p);
+        first_waits = true;
+        first_waits.notify_one();
+        synchronizer.finish();
+        const rondo::trainer::StepRecord& record = synchronizer.last_step();
+        rondo::test::expect(record.buckets.size() > 1, "one bucket alone");
+        Clock::time_point before{};
+        for (const rondo::trainer::BucketRecord& bucket : record.buckets) {
+          if (!own_stream) rondo::test::expect(bucket.started == bucket.finished, "times of a stream nobody named");
+          if (!own_stream) continue;
+          rondo::test::expect(bucket.submitted <= bucket.started && bucket.started < bucket.finished &&
+                                  bucket.finished <= record.end && before <= bucket.started,
+                              "a bucket outside its step, or before another");
+          rondo::test::expect(bucket.finished.time_since_epoch().count() > last_came, "done before the last rank came");
+          before = bucket.finished;
+        }
+        const double seconds = synchronizer.statistics().communication_seconds;
+        rondo::test::expect(own_stream ? seconds > 0 : seconds == 0, "communication time");
       },
       kOptions);
 }

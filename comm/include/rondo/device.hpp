@@ -82,4 +82,22 @@ class RONDO_API DeviceStream {
   Stream stream_ = nullptr;
 };
 
+// A place between the things on a stream, for the time from one to another.
+class RONDO_API DeviceEvent {
+ public:
+  DeviceEvent() = default;
+  explicit DeviceEvent(Device device);
+  DeviceEvent(DeviceEvent&& other) noexcept;
+  DeviceEvent& operator=(DeviceEvent&& other) noexcept;
+  ~DeviceEvent();
+
+  void record(Stream stream);  // behind what is on it now; the place before is forgotten
+  // Streams must have passed both: synchronize first.
+  double seconds_since(const DeviceEvent& earlier) const;
+
+ private:
+  Device device_{};
+  void* event_ = nullptr;
+};
+
 }  // namespace rondo

@@ -11,7 +11,8 @@ struct BucketRecord {
   std::size_t index = 0;
   std::size_t bytes = 0;
   std::chrono::steady_clock::time_point submitted{};
-  std::chrono::steady_clock::time_point started{}, finished{};  // on the engine thread; equal on a device: not known
+  // On the engine thread, or on the stream of a device; equal where that is its default stream: not known.
+  std::chrono::steady_clock::time_point started{}, finished{};
 };
 
 struct StepRecord {
