@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "trainer/file.hpp"
@@ -11,25 +12,28 @@ namespace rondo::trainer {
 namespace {
 
 using Clock = StepRecord::Clock;
-enum Row : int { kModel = 1, kCommunication = 2 };
+enum Row : int { kModel, kCommunication, kRows };
+
+// Perfetto names threads by their number alone, without the process: no two ranks have the same.
+int thread_of(int rank, Row row) { return rank * kRows + row + 1; }
 
 std::string event(int rank, Row row, const std::string& name, Clock::time_point begin, Clock::time_point end,
                   Clock::time_point zero, const std::string& arguments) {
   const auto microseconds = [](Clock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); };
   return fmt::format(R"({{"ph":"X","pid":{},"tid":{},"name":"{}","ts":{:.3f},"dur":{:.3f},"args":{{{}}}}},)"
                      "\n",
-                     rank, static_cast<int>(row), name, microseconds(begin - zero), microseconds(end - begin),
+                     rank, thread_of(rank, row), name, microseconds(begin - zero), microseconds(end - begin),
                      arguments);
 }
 std::string label(int rank, Row row, const char* kind, const std::string& name) {
   return fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"name":"{}"}}}},)"
                      "\n",
-                     rank, static_cast<int>(row), kind, name);
+                     rank, thread_of(rank, row), kind, name);
 }
 
 std::string document(std::string events) {
   if (!events.empty()) events.resize(events.size() - 2);  // the last comma
-  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + events + "\n]}\n";
+  return "{\"traceEvents\":[\n" + events + "\n]}\n";
 }
 
 }  // namespace
@@ -57,22 +61,22 @@ std::string Timeline::json(int rank) const {
 }
 
 void Timeline::write(Communicator& communicator, const std::string& path) const {
-  // The clock of a node starts when it boots: what is common to a node's ranks is rank 0's, or its first rank's, zero.
+  // The clock of a node starts when it boots, so a node's zero is its own. It is the beginning of the first of its
+  // ranks to begin: Perfetto drops what is before zero.
   struct Origin {
-    std::int64_t zero;
+    Clock::rep zero;
     std::int32_t node;
   };
-  const Origin mine{records_.empty() ? 0 : records_.front().forward.time_since_epoch().count(), communicator.node()};
+  const auto begin = records_.empty() ? Clock::time_point::max() : records_.front().forward;
+  const Origin mine{begin.time_since_epoch().count(), communicator.node()};
   const auto origins = communicator.all_gather_bytes(std::as_bytes(std::span(&mine, 1)));
-  Clock::time_point zero{};
+  Clock::rep zero = mine.zero;
   for (const auto& bytes : origins) {
     Origin one{};
     std::memcpy(&one, bytes.data(), sizeof one);
-    if (one.node != mine.node) continue;
-    zero = Clock::time_point(Clock::duration(one.zero));
-    break;
+    if (one.node == mine.node) zero = std::min(zero, one.zero);
   }
-  const std::string mine_alone = events(communicator.rank(), zero);
+  const std::string mine_alone = events(communicator.rank(), Clock::time_point(Clock::duration(zero)));
   std::string all;
   for (const auto& bytes : communicator.all_gather_bytes(std::as_bytes(std::span(mine_alone))))
     all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drift check, statistics and timeline.
-#include <unistd.h>
+// Drift check and statistics.
 #include <rondo/trainer/drift.hpp>
 
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include <rondo/device.hpp>
 #include <rondo/trainer/gradient_synchronizer.hpp>
-#include <rondo/trainer/timeline.hpp>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
@@ -66,13 +61,11 @@ TEST_CASE("equal replicas pass the drift check; values in device memory are hash
 }
 
 TEST_CASE("a step's parts follow one another, and buckets count every byte") {
-  const auto path = std::filesystem::temp_directory_path() / ("rondo-timeline-" + std::to_string(::getpid()));
-  const auto errors = each_rank(2, [&](Communicator& comm) {
+  const auto errors = each_rank(2, [](Communicator& comm) {
     std::vector<float> a(3000, 1.0F), b(2000, 1.0F);
     rondo::trainer::GradientSynchronizer synchronizer(
         comm, {{"a", nullptr, a.data(), a.size()}, {"b", nullptr, b.data(), b.size()}},
         {.first_bucket_bytes = 4000, .bucket_bytes = 8000});
-    rondo::trainer::Timeline timeline;
     for (int step = 0; step < 3; ++step) {
       synchronizer.begin_forward();
       synchronizer.begin_backward();
@@ -80,7 +73,6 @@ TEST_CASE("a step's parts follow one another, and buckets count every byte") {
       synchronizer.ready(0);
       synchronizer.finish();
       const auto& record = synchronizer.last_step();
-      timeline.add(record);
       expect(record.step == static_cast<std::size_t>(step), "step");
       expect(record.forward <= record.backward && record.backward <= record.finish && record.finish <= record.end,
              "order");
@@ -94,29 +86,6 @@ TEST_CASE("a step's parts follow one another, and buckets count every byte") {
     const auto& sums = synchronizer.statistics();
     expect(sums.steps == 3 && sums.buckets == 12 && sums.bytes > 3 * 5000 * sizeof(float), "sums");
     expect(sums.communication_seconds > 0 && sums.exposed_seconds > 0, "times");
-    timeline.write(comm, path);
-    const auto alone = nlohmann::json::parse(timeline.json(comm.rank()));
-    expect(alone["traceEvents"].size() == 3 + 3 * (3 + 4), "events");
   });
   CHECK(errors == no_errors(2));
-  // What Perfetto asks of a file: an object with traceEvents, each with ph, pid, tid, name, and times in microseconds.
-  std::ifstream in(path);
-  const auto trace = nlohmann::json::parse(in);
-  std::filesystem::remove(path);
-  std::size_t buckets = 0;
-  for (const auto& event : trace["traceEvents"]) {
-    CHECK((event["pid"] == 0 || event["pid"] == 1));
-    CHECK((event["ph"] == "X" || event["ph"] == "M"));
-    if (event["ph"] == "M") continue;
-    CHECK(event["ts"].get<double>() > -1e9);
-    CHECK(event["dur"].get<double>() >= 0);
-    buckets += event["name"].get<std::string>().starts_with("bucket");
-  }
-  CHECK(buckets == 2 * 3 * 4);
-}
-
-TEST_CASE("a timeline that cannot be written is everybody's error") {
-  for (const std::string& error :
-       each_rank(2, [](Communicator& comm) { rondo::trainer::Timeline().write(comm, "/nowhere/at/all.json"); }))
-    CHECK(error.find("cannot open /nowhere/at/all.json") != std::string::npos);
 }

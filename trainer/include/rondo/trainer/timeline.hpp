@@ -14,8 +14,9 @@ class RONDO_API Timeline {
  public:
   void add(const StepRecord& record) { records_.push_back(record); }  // after finish()
   std::string json(int rank) const;                                   // of this rank's steps
-  // Collective: rank 0 writes all ranks' steps into one file. Clocks of ranks on one node are the same; those of other
-  // nodes are shifted so that their first step begins when rank 0's does. Error(system), on every rank, when it cannot.
+  // Collective: rank 0 writes all ranks' steps into one file. Clocks of ranks on one node are the same; those of
+  // different nodes are shifted so that the first step of each node begins at zero. Error(system), on every rank, when
+  // it cannot.
   void write(Communicator& communicator, const std::string& path) const;
 
  private:
