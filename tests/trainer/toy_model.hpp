@@ -3,6 +3,7 @@
 // samples that are a function of their number.
 #pragma once
 #include <array>
+#include <bitset>
 #include <cmath>
 #include <cstddef>
 #include <string>
@@ -26,10 +27,17 @@ class ToyModel {
     }
   }
 
+  using Tensors = std::bitset<kTensors>;
+
   // Gradients of the mean over samples [first, first + count); the earlier ones are overwritten.
   void backward(std::size_t first, std::size_t count) {
+    backward(first, count, [](std::size_t) { return ~Tensors(); });
+  }
+  // The same, where a sample adds to those tensors alone that used_by(sample) says.
+  template <class UsedBy>
+  void backward(std::size_t first, std::size_t count, UsedBy used_by) {
     for (auto& g : gradient) g.assign(g.size(), T(0));
-    for (std::size_t s = first; s < first + count; ++s) add_sample(s, T(1) / static_cast<T>(count));
+    for (std::size_t s = first; s < first + count; ++s) add_sample(s, T(1) / static_cast<T>(count), used_by(s));
   }
   void update(std::size_t tensor, T learning_rate) {
     for (std::size_t i = 0; i < values[tensor].size(); ++i) values[tensor][i] -= learning_rate * gradient[tensor][i];
@@ -72,19 +80,22 @@ class ToyModel {
       error_[o] = sum - target(sample, o);
     }
   }
-  void add_sample(std::size_t sample, T weight) {
+  void add_sample(std::size_t sample, T weight, Tensors used) {
     forward(sample);
+    const auto add = [&](std::size_t tensor, std::size_t i, T value) {
+      if (used[tensor]) gradient[tensor][i] += value;
+    };
     for (std::size_t h = 0; h < kHidden; ++h) {
       T back = 0;
       for (std::size_t o = 0; o < kOutputs; ++o) {
         const T d = 2 * error_[o] * weight;
         back += d * values[w2][o * kHidden + h];
-        gradient[w2][o * kHidden + h] += d * hidden_[h];
-        if (h == 0) gradient[b2][o] += d;
+        add(w2, o * kHidden + h, d * hidden_[h]);
+        if (h == 0) add(b2, o, d);
       }
       back *= 1 - hidden_[h] * hidden_[h];
-      gradient[b1][h] += back;
-      for (std::size_t i = 0; i < kInputs; ++i) gradient[w1][h * kInputs + i] += back * input(sample, i);
+      add(b1, h, back);
+      for (std::size_t i = 0; i < kInputs; ++i) add(w1, h * kInputs + i, back * input(sample, i));
     }
   }
 
