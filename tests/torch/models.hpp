@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small modules with given values, ranks as threads, and what a step on one process would give.
 #pragma once
+#include <unistd.h>
+
+#include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/ranks.hpp"
@@ -48,6 +52,29 @@ template <class Body>
 std::vector<std::string> torch_ranks(int world_size, Body body, Options options = {.timeout = kTorchDeadline}) {
   std::vector<std::string> all;
   for (const auto& error : run_ranks(world_size, options, body)) all.push_back(sentence_of(error));
+  return all;
+}
+// The same over TCP: every rank is a node of its own.
+template <class Body>
+std::vector<std::string> torch_nodes(int world_size, Body body) {
+  static int worlds = 0;
+  const auto meeting = std::filesystem::temp_directory_path() /
+                       ("rondo-torch-" + std::to_string(::getpid()) + "-" + std::to_string(worlds++));
+  std::vector<std::string> all(static_cast<std::size_t>(world_size));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < world_size; ++r) {
+    threads.emplace_back([&, r] {
+      all[static_cast<std::size_t>(r)] = sentence_of(thrown_by([&] {
+        Communicator comm =
+            Communicator::create({.rank = r, .world_size = world_size, .url = "file://" + meeting.string()},
+                                 {.timeout = kTorchDeadline, .node = "node" + std::to_string(r)});
+        if (comm.local_size() != 1) throw std::runtime_error("ranks are on one node, which is not over TCP");
+        body(comm);
+      }));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::filesystem::remove(meeting);
   return all;
 }
 inline std::vector<std::string> nothing(int world_size) {

@@ -33,16 +33,17 @@ std::vector<Tensor> detached(const torch::nn::Sequential& net) {
   return all;
 }
 
-void compare(int world_size, torch::ScalarType type, double tolerance) {
-  INFO(world_size << " ranks, " << c10::toString(type));
+void compare(bool over_tcp, int world_size, torch::ScalarType type, double tolerance) {
+  INFO(world_size << " ranks" << (over_tcp ? " over TCP, " : ", ") << c10::toString(type));
   std::vector<Tensor> models(static_cast<std::size_t>(world_size));
-  const auto errors = rondo::test::torch_ranks(world_size, [&](rondo::Communicator& comm) {
+  const auto rank = [&](rondo::Communicator& comm) {
     auto net = toy(comm.rank(), type);
     const rondo::DistributedDataParallel model(comm, net, {.first_bucket_bytes = 64, .bucket_bytes = 300});
     train(net, comm.rank(), 1, type, world_size % 2 == 0);
     models[static_cast<std::size_t>(comm.rank())] = torch::cat(detached(net));
-  });
-  REQUIRE(errors == rondo::test::nothing(world_size));
+  };
+  REQUIRE((over_tcp ? rondo::test::torch_nodes(world_size, rank) : rondo::test::torch_ranks(world_size, rank)) ==
+          rondo::test::nothing(world_size));
 
   auto expected = toy(0, type);
   train(expected, 0, world_size, type, true);
@@ -55,8 +56,9 @@ void compare(int world_size, torch::ScalarType type, double tolerance) {
 }  // namespace
 
 TEST_CASE("libtorch: 200 steps of several ranks are those of one process on the joined batch") {
+  const bool over_tcp = GENERATE(false, true);
   for (const int world_size : {1, 2, 3, 4}) {
-    compare(world_size, torch::kDouble, 1e-12);
-    compare(world_size, torch::kFloat, 1e-5);
+    compare(over_tcp, world_size, torch::kDouble, 1e-12);
+    compare(over_tcp, world_size, torch::kFloat, 1e-5);
   }
 }
