@@ -37,7 +37,7 @@ struct RankLine {
   std::atomic<std::uint32_t> unmapped;                 // the rank, once: it maps no peer's device memory any more
   std::atomic<std::uint32_t> touching;                 // the rank: 1 while it reads or writes its peers' own buffers
   std::atomic<std::uint32_t> fences_all;               // the rank, once: before it sleeps, every core fences
-  std::atomic<std::uint32_t> core;                     // the rank, while it waits: 1 + the core it runs on
+  std::atomic<std::uint32_t> core;                     // the rank: 1 + the core where it came or waits
   alignas(kLine) std::atomic<std::uint64_t> arrived;   // the rank: sequence of the latest collective it has entered
   std::array<HistoryEntry, kHistory> history;
 };

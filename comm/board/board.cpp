@@ -11,6 +11,9 @@
 namespace rondo::comm {
 namespace {
 
+// Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them.
+constexpr std::uint64_t kSpins = 64;
+
 std::vector<int> ranks_by_index(const Team& team) {
   std::vector<int> ranks;
   for (int rank = 0; rank < team.size(); ++rank) {
@@ -29,7 +32,7 @@ Board::Board(Team& team, const Config& config)
       index_(team.own_index()),
       size_(team.segment().local_size()),
       ranks_(ranks_by_index(team)),
-      spins_(team.spare_cores() ? 64 : 0) {}
+      crowded_(!team.spare_cores()) {}
 
 // The key: everything that the ranks must have agreed on up to here, and in that order.
 void Board::note(const Signature& signature, std::uint64_t hash) {
@@ -45,6 +48,7 @@ std::uint64_t Board::take_line(std::size_t bytes) {
 }
 
 void Board::post() {
+  if (crowded_) spread_.note();
   ++meetings_;
   line_taken_ = false;
   seen_ = 1;
@@ -77,27 +81,40 @@ int Board::absent() {
 
 bool Board::is_here(int index) {
   const Arrival& theirs = arrived(index);
-  if (theirs.meeting.load(std::memory_order_acquire) != meetings_) return false;
+  if (!has_come(index)) return false;
   if (compares_ && theirs.key != met_key_) disagree(index);
   return true;
 }
 
 void Board::idle(int index) {
-  if (spun_++ < spins_) return pause_cpu();
-  if (spun_ == spins_ + 1 && team_.spare_cores()) spread_.look(index);
+  if (!crowded_ && spun_++ < kSpins) return pause_cpu();
+  if (crowded_ || spun_ == kSpins + 1) spread_.look();
   if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
   const Blocked blocked{.peer = rank_of(index), .target = {}};
   waiter_.idle(std::span(&blocked, 1));
 }
 
+// Who shares its core with a rank that has yet to come gives it away at once. Others are on their way elsewhere.
+void Board::linger(int index) {
+  const auto is_needed_here = [&] {
+    for (int other = 0; other < size_; ++other) {
+      if (other != index_ && spread_.is_beside(other) && !has_come(other)) return true;
+    }
+    return false;
+  };
+  if (!crowded_ || spun_ == kSpins || is_needed_here()) return idle(index);
+  ++spun_;
+  pause_cpu();
+}
+
 void Board::await_all() {
-  for (int index = absent(); index != kNobody; index = absent()) idle(index);
+  for (int index = absent(); index != kNobody; index = absent()) linger(index);
   progressed();
 }
 
 void Board::await(int index) {
   if (is_here(index)) return;
-  while (!is_here(index)) idle(index);
+  while (!is_here(index)) linger(index);
   progressed();
 }
 

@@ -74,7 +74,7 @@ class Board {
   Arrival& arrived(int index) const { return arrival(index, meetings_); }
   void await(const std::atomic<std::uint64_t>& flag, int index) {
     if (flag.load(std::memory_order_acquire) == meetings_) return;
-    while (flag.load(std::memory_order_acquire) != meetings_) idle(index);
+    while (flag.load(std::memory_order_acquire) != meetings_) linger(index);
     progressed();
   }
 
@@ -82,6 +82,8 @@ class Board {
   Arrival& arrival(int index, std::uint64_t meeting) const {
     return arrivals_[2 * static_cast<std::uint64_t>(index) + (meeting & 1)];
   }
+  bool has_come(int index) const { return arrived(index).meeting.load(std::memory_order_acquire) == meetings_; }
+  void linger(int index);  // idle() of those who have nothing else to do
   [[noreturn]] void disagree(int index);
 
   Team& team_;
@@ -91,12 +93,13 @@ class Board {
   int index_, size_;
   std::vector<int> ranks_;  // in the team, by index
   std::uint64_t meetings_ = 0;
-  std::uint64_t spins_, spun_ = 0;
+  std::uint64_t spun_ = 0;   // polls of this wait, up to when the core was given away
   int seen_ = 1;             // steps round the ranks up to the first that has not arrived
   bool line_taken_ = false;  // of the next meeting
   bool first_ = false;       // the next meeting is the first of its collective: keys are compared
   bool compares_ = false;    // the latest was
   bool waiting_ = false;     // waiter_ has been told of this collective
+  bool crowded_;             // more ranks than cores
   bool fences_ = true;       // before it looks for sleepers
   Signature signature_;
   std::uint64_t key_ = 0, met_key_ = 0;  // now, and at the latest meeting

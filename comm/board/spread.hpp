@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ranks that land on one core take turns there though there are cores for all, and nothing but time makes the
-// kernel part them. A rank that sees it moves its thread to a core where no rank is. The thread's affinity mask stays
-// what it was: threads that the program starts later inherit it, so a rank that is pinned for good would tie them all
-// to its core.
+// Ranks take turns on a core that they share, and nothing but time makes the kernel part them: two of two on one core
+// though there are cores for all, or three of four. A rank that sees more ranks on its core than that core's share
+// moves its thread to where fewer are. The thread's affinity mask stays what it was: threads that the program starts
+// later inherit it, so a rank that is pinned for good would tie them all to its core.
 #pragma once
 #include "comm/segment.hpp"
 
@@ -10,16 +10,26 @@ namespace rondo::comm {
 
 class Spread {
  public:
-  Spread(Segment segment, int own_index) : segment_(segment), own_(own_index) {}
-  // Whenever a wait for a rank gets long and every rank could have a core.
-  void look(int awaited);
+  Spread(Segment segment, int own_index);
+  // Says where this rank is, for the others.
+  void note();
+  // Whenever a wait gets long. True: it moved.
+  bool look();
+  // As far as both have said where they are.
+  bool is_beside(int index) const { return is_on(index, core_); }
 
  private:
-  void leave() const;
+  bool is_on(int index, std::uint32_t core) const {
+    return segment_.line(index).core.load(std::memory_order_relaxed) == core;
+  }
+  int ranks_on(std::uint32_t core) const;
+  bool leave() const;
 
   Segment segment_;
   int own_;
-  int together_ = 0;  // looks in a row that saw both on one core
+  int share_;               // ranks of a core, when all cores have as many
+  std::uint32_t core_ = 0;  // as in the line
+  int looks_, seen_ = 0;    // that must see it in a row before it goes; that have
 };
 
 }  // namespace rondo::comm
