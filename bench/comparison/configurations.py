@@ -13,7 +13,7 @@ class Configuration:
     command: typing.Callable
     environment: dict = dataclasses.field(default_factory=dict)
     collectives: tuple = ()  # a variant that concerns these alone; empty: all
-    blocks: bool = False  # its ranks sleep while they wait, so nothing of the harness may spin beside them
+    blocks: bool = False  # its ranks sleep while they wait, so nothing of the harness may spin or yield beside them
 
 
 def open_mpi(program, flags):

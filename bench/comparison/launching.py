@@ -30,13 +30,18 @@ def shared_folder():
     return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
+def waits(work):
+    """How ranks wait in the harness (bench/peers/meeting.hpp)."""
+    return "sleep" if work.configuration.blocks else "spin" if work.np <= machine.CORES else "yield"
+
+
 def can_probe(work):
     """Its ranks have a core each and spin while they wait in the harness: they tell how far apart their cores are."""
-    return work.np <= machine.CORES and not work.configuration.blocks
+    return waits(work) == "spin"
 
 
 def arguments(work, options, folder, limit_s):
-    named = {"np": work.np, "meeting": os.path.join(folder, "meeting"), "spins": int(can_probe(work)),
+    named = {"np": work.np, "meeting": os.path.join(folder, "meeting"), "waits": waits(work),
              "collectives": ",".join(work.collectives), "sizes": ",".join(map(str, work.sizes)),
              "budget-ms": options.budget_ms, "min-iterations": options.min_iterations,
              "max-iterations": options.max_iterations, "offset": options.offset, "limit-s": int(limit_s) + 1}

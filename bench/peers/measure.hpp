@@ -26,7 +26,7 @@ class Runner {
       : library_(library),
         rank_(rank),
         np_(np),
-        meeting_(arguments.needed("meeting"), rank, np, arguments.number("spins", 1) != 0,
+        meeting_(arguments.needed("meeting"), rank, np, waits_of(arguments.text("waits", "spin")),
                  [&library] { library.progress(); }),
         budget_s_(static_cast<double>(arguments.number("budget-ms", 25)) * 1e-3),
         least_(static_cast<std::size_t>(arguments.number("min-iterations", 3))),

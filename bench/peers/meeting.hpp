@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the ranks of one launch meet beside the library under test, which never sees it: a small file in shared memory.
 // They agree on iteration counts there, line up before a cell, and leave their time stamps (CLOCK_MONOTONIC is one
-// clock for all processes of a host). A rank waits by spinning while every rank has a core, by a futex otherwise.
+// clock for all processes of a host). A rank waits by spinning while every rank has a core. With more ranks than cores
+// it yields: a sleeper on the other core takes 20 us to wake, longer than the calls that are lined up and counted with
+// them. Beside libraries whose ranks sleep it sleeps too, or it would be in the way of their threads.
 #pragma once
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -34,6 +37,16 @@ inline double cpu_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+enum class Waits { spin, yield, sleep };
+
+inline Waits waits_of(const std::string& name) {
+  if (name == "spin") return Waits::spin;
+  if (name == "yield") return Waits::yield;
+  if (name == "sleep") return Waits::sleep;
+  std::fprintf(stderr, "--waits %s is none of spin, yield, sleep\n", name.c_str());
+  std::exit(2);
+}
+
 struct Stamp {
   double begin, end;
 };
@@ -41,8 +54,8 @@ struct Stamp {
 class Meeting {
  public:
   // `idle` is called now and then while waiting.
-  Meeting(const std::string& path, int rank, int np, bool spins, std::function<void()> idle)
-      : rank_(rank), np_(np), spins_(spins), idle_(std::move(idle)) {
+  Meeting(const std::string& path, int rank, int np, Waits waits, std::function<void()> idle)
+      : rank_(rank), np_(np), waits_(waits), idle_(std::move(idle)) {
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     const std::size_t bytes = sizeof(Shared) + sizeof(Stamp) * static_cast<std::size_t>(np) * kMostIterations;
     if (np > kMostRanks || file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) fail(path.c_str());
@@ -58,20 +71,20 @@ class Meeting {
     if (shared_->arrived.fetch_add(1) + 1 == static_cast<std::uint32_t>(np_)) {
       shared_->arrived.store(0);
       shared_->phase.store(phase + 1);
-      if (!spins_) ::syscall(SYS_futex, &shared_->phase, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+      if (waits_ == Waits::sleep) ::syscall(SYS_futex, &shared_->phase, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
       return;
     }
     const double deadline = now() + kPatienceSeconds;
     for (long poll = 1; shared_->phase.load(std::memory_order_acquire) == phase; ++poll) {
-      if (spins_) {
-        pause();
+      if (waits_ != Waits::sleep) {
+        waits_ == Waits::spin ? pause() : yield();
         if (poll % kPollsBetweenIdle == 0) idle_();
       } else {
         const timespec turn{0, 2'000'000};
         const long status = ::syscall(SYS_futex, &shared_->phase, FUTEX_WAIT, phase, &turn, nullptr, 0);
         if (status != 0 && errno == ETIMEDOUT) idle_();
       }
-      if ((!spins_ || poll % 0x10000 == 0) && now() > deadline) {
+      if ((waits_ == Waits::sleep || poll % 0x10000 == 0) && now() > deadline) {
         std::fprintf(stderr, "rank %d: the other ranks did not come\n", rank_);
         std::_Exit(3);
       }
@@ -89,7 +102,7 @@ class Meeting {
   // One-way latency of a flag between ranks 0 and 1, in ns: a virtual machine's cores wander, and this tells near from
   // far. 0 where ranks outnumber cores or it took over 2 ms: not known.
   double probe() {
-    if (!spins_ || np_ < 2) return 0;
+    if (waits_ != Waits::spin || np_ < 2) return 0;
     if (rank_ == 0) shared_->ping.store(0), shared_->pong.store(0), shared_->probe_ns = 0;
     wait();
     if (rank_ < 2) ping_pong();
@@ -114,6 +127,7 @@ class Meeting {
     alignas(128) Stamp stamps[1];  // [np][kMostIterations]
   };
 
+  static void yield() { ::sched_yield(); }
   static void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -139,7 +153,7 @@ class Meeting {
   }
 
   int rank_, np_;
-  bool spins_;
+  Waits waits_;
   std::function<void()> idle_;
   Shared* shared_ = nullptr;
 };
