@@ -83,13 +83,16 @@ inline constexpr Algorithm<P> kAlgorithms[] = {
     {{Pattern::broadcast, "tree", kCanonical, kEqual, no_scratch}, tree_broadcast<P>},
     {{Pattern::all_gather, "ring", kCanonical, kVariable, no_scratch}, ring_all_gather<P>},
     {{Pattern::all_gather, "pairwise", kCanonical, kVariable, no_scratch}, pairwise_all_gather<P>},
+    {{Pattern::all_gather, "tree", kCanonical, kEqual, no_scratch}, tree_all_gather<P>},
     {{Pattern::reduce_scatter, "ring", kAnyOrder, kEqual, no_scratch}, ring_reduce_scatter<P>},
     {{Pattern::reduce_scatter, "pairwise", kAnyOrder, kEqual, no_scratch}, pairwise_reduce_scatter<P>},
+    {{Pattern::reduce_scatter, "tree", kAnyOrder, kEqual, tree_reduce_scatter_scratch_count}, tree_reduce_scatter<P>},
     {{Pattern::reduce_scatter, "direct", kCanonical, kEqual, no_scratch}, direct_reduce_scatter<P>},
     {{Pattern::all_to_all, "pairwise", kCanonical, kVariable, no_scratch}, pairwise_all_to_all<P>},
     {{Pattern::gather, "direct", kCanonical, kVariable, no_scratch}, direct_gather<P>},
     {{Pattern::scatter, "direct", kCanonical, kVariable, no_scratch}, direct_scatter<P>},
     {{Pattern::barrier, "dissemination", kCanonical, kEqual, barrier_scratch_count}, dissemination_barrier<P>},
+    {{Pattern::barrier, "tree", kCanonical, kEqual, barrier_scratch_count}, tree_barrier<P>},
 };
 
 // Primitives that do nothing: to read the rows without choosing any.

@@ -4,6 +4,7 @@
 // parent of a position is the position without its lowest bit; its children are the position with one lower bit set.
 // Links run one way only within a phase, from or to the root, so no FIFO size can make them wait in a circle.
 #pragma once
+#include "kernels/algorithms/direct.hpp"
 #include "kernels/algorithms/ranges.hpp"
 
 namespace rondo::kernels {
@@ -31,13 +32,13 @@ constexpr void tree_flow_down(P& p, const Work& work, const BinomialTree& tree) 
   }
 }
 
-// The message flows up to the root, reduced on the way: complete in the root's output. Ranks with two or more children
-// keep the partial result of one chunk in scratch.
+// The message flows up to the root, reduced on the way: complete in the root's `result`. Other ranks with two or more
+// children keep the partial result of one chunk in scratch.
 template <Primitives P>
-constexpr void tree_flow_up(P& p, const Work& work, const BinomialTree& tree) {
+constexpr void tree_flow_up(P& p, const Work& work, const BinomialTree& tree, Buffer result = Buffer::output) {
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
     const bool at_root = tree.position == 0;
-    const Place partial = at_root ? output(chunk.offset) : scratch(0);
+    const Place partial = at_root ? Place{result, chunk.offset} : scratch(0);
     Place mine = input(chunk.offset);
     for (int bit = 1; tree.has_child(bit); bit *= 2) {
       const bool last = !tree.has_child(2 * bit);
@@ -73,6 +74,65 @@ constexpr void tree_all_reduce(P& p, const Work& work) {
 
 constexpr std::size_t tree_scratch_count(const Work& work, std::size_t chunk_capacity) {
   return work.count < chunk_capacity ? work.count : chunk_capacity;
+}
+
+// Where few messages count for more than few bytes: 2(n-1) of them, and not n(n-1).
+
+// Every block straight to rank 0; all of them, which lie next to each other, down the tree.
+template <Primitives P>
+constexpr void tree_all_gather(P& p, const Work& work) {
+  Work all = work;
+  all.root = 0;
+  direct_gather(p, all);
+  all.count *= static_cast<std::size_t>(work.size);
+  tree_flow_down(p, all, BinomialTree(work, 0));
+}
+
+// Up the tree to rank 0's scratch; down it goes what lies in a rank's subtree, whose blocks are neighbours.
+template <Primitives P>
+constexpr void tree_reduce_scatter(P& p, const Work& work) {
+  const BinomialTree tree(work, 0);
+  Work all = work;
+  all.count = work.count * static_cast<std::size_t>(work.size);
+  tree_flow_up(p, all, tree, Buffer::scratch);
+  const auto blocks = [&](int position, int width) {
+    const int within = position + width < work.size ? width : work.size - position;
+    return Range{static_cast<std::size_t>(position) * work.count, static_cast<std::size_t>(within) * work.count};
+  };
+  const Range mine = blocks(tree.position, tree.end_bit());
+  for (const Range chunk : Rounds(tree.position == 0 ? 0 : mine.count, p.chunk_capacity())) {
+    recv_copy(p, tree.parent(), scratch(mine.offset + chunk.offset), chunk.count);
+  }
+  int bit = 1;
+  while (tree.has_child(bit)) bit *= 2;
+  for (bit /= 2; bit > 0; bit /= 2) {
+    const Range theirs = blocks(tree.position + bit, bit);
+    for (const Range chunk : Rounds(theirs.count, p.chunk_capacity())) {
+      send(p, tree.child(bit), scratch(theirs.offset + chunk.offset), chunk.count);
+    }
+  }
+  copy(p, scratch(mine.offset), output(0), work.count);
+}
+
+constexpr std::size_t tree_reduce_scatter_scratch_count(const Work& work, std::size_t) {
+  return work.count * static_cast<std::size_t>(work.size);
+}
+
+// That all have come flows up, that they have flows down.
+template <Primitives P>
+constexpr void tree_barrier(P& p, const Work& work) {
+  const BinomialTree tree(work, 0);
+  const auto receive = [&](int from) {
+    const Move move{.count = 1, .from = from};
+    p.run(std::span(&move, 1));
+  };
+  int bit = 1;
+  for (; tree.has_child(bit); bit *= 2) receive(tree.child(bit));
+  if (tree.position != 0) {
+    send(p, tree.parent(), scratch(0), 1);
+    receive(tree.parent());
+  }
+  for (bit /= 2; bit > 0; bit /= 2) send(p, tree.child(bit), scratch(0), 1);
 }
 
 }  // namespace rondo::kernels
