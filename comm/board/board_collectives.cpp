@@ -120,8 +120,8 @@ Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::si
 }
 
 // Where one rank writes and others read, or one reads and others write, small chunks let both go on at once.
-std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes) const {
-  return std::clamp(bytes / 4, kLeastChunk, chunk_bytes_);
+std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes, std::size_t most) const {
+  return std::clamp(bytes / 4, kLeastChunk, most);
 }
 
 // Into this rank's place, so many elements in; the operator's first touch on the way.
@@ -139,7 +139,7 @@ void BoardCollectives::publish(Place place, const std::byte* from, std::size_t c
 
 void BoardCollectives::broadcast() {
   const bool roots = rank_ == call_.root;
-  Flow::Plan chunks = plan(call_.count, 1, lopsided_bytes(call_.count * element_));
+  Flow::Plan chunks = plan(call_.count, 1, lopsided_bytes(call_.count * element_, chunk_bytes_));
   chunks.source = call_.root;
   flow_.run(
       chunks,
@@ -158,7 +158,7 @@ void BoardCollectives::broadcast() {
 void BoardCollectives::gather_blocks(bool everywhere) {
   const std::size_t longest = longest_block();
   const bool keeps = everywhere || rank_ == call_.root;
-  Flow::Plan chunks = plan(longest, 1, everywhere ? chunk_bytes_ : lopsided_bytes(longest * element_));
+  Flow::Plan chunks = plan(longest, 1, everywhere ? chunk_bytes_ : lopsided_bytes(longest * element_, chunk_bytes_));
   if (!everywhere) chunks.sink = call_.root;
   flow_.run(
       chunks,
@@ -181,7 +181,8 @@ void BoardCollectives::gather_blocks(bool everywhere) {
 void BoardCollectives::scatter_blocks() {
   const std::size_t longest = longest_block();
   const bool roots = rank_ == call_.root;
-  Flow::Plan chunks = plan(longest, as_size(size_), lopsided_bytes(longest * as_size(size_) * element_));
+  Flow::Plan chunks =
+      plan(longest, as_size(size_), lopsided_bytes(longest * as_size(size_) * element_, pieces_bytes()));
   chunks.source = call_.root;
   flow_.run(
       chunks,
@@ -224,7 +225,7 @@ void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t lead, s
 
 // All but the first elements of every block.
 void BoardCollectives::exchange(std::size_t longest, std::size_t skipped) {
-  const Flow::Plan chunks = plan(longest - skipped, as_size(size_), chunk_bytes_);
+  const Flow::Plan chunks = plan(longest - skipped, as_size(size_), pieces_bytes());
   const auto after = [&](Range chunk) { return Range{chunk.offset + skipped, chunk.count}; };
   flow_.run(
       chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, 0, chunks.step); }, kNothing,

@@ -72,7 +72,8 @@ class BoardCollectives {
 
   // A chunk's place holds `pieces` pieces of so many elements.
   Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes) const;
-  std::size_t lopsided_bytes(std::size_t bytes) const;
+  std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;
+  std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of pieces, of which a rank reads one
   void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0);
   void publish_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
   void take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);

@@ -29,9 +29,13 @@ void Flow::begin(const Plan& plan) {
   window_ = 0;
   first_ = {};
   if (chunks_ == 0) return;
-  window_ = std::clamp<std::size_t>(std::min(ahead_bytes_, rings_.capacity()) / plan_.place_bytes, 1, chunks_);
+  rings_used_ = plan.source == kEverybody ? 1 : static_cast<std::size_t>(size_);
+  const std::size_t in_a_ring = std::max<std::size_t>(std::min(ahead_bytes_, rings_.capacity()) / plan_.place_bytes, 1);
+  window_ = std::min(in_a_ring * rings_used_, chunks_);
   if (chunks_ == 1 && !plan.folds) first_.meeting = board_.take_line(plan.place_bytes);
-  if (first_.meeting == 0) first_.offset = rings_.reserve(window_ * plan_.place_bytes);
+  if (first_.meeting == 0) {
+    first_.offset = rings_.reserve((window_ + rings_used_ - 1) / rings_used_ * plan_.place_bytes);
+  }
 }
 
 Flow::Stage Flow::next() {
@@ -125,7 +129,8 @@ kernels::Range Flow::chunk_of(Stage stage) const {
 }
 
 Flow::Place Flow::place_of(Stage stage) const {
-  return {first_.offset + done_[stage] % window_ * plan_.place_bytes, first_.meeting};
+  const std::size_t slot = done_[stage] % window_;
+  return {first_.offset + slot / rings_used_ * plan_.place_bytes, first_.meeting, static_cast<int>(slot % rings_used_)};
 }
 
 }  // namespace rondo::comm

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call's chunks on their way from rank to rank through the rings. Every source puts its chunk into its ring
-// (publish), everybody may work on what all have put there (fold), and every sink takes what it needs (consume). Each
-// rank does whatever is ready, what is nearest to the end first, and tells the others by its progress line how far it
-// is, so it may run a window of chunks ahead of them and needs no other meeting than the first, which compares calls.
-// What one call leaves in the rings is overwritten at the earliest by the next but one, or by the next after its
-// meeting, which proves that it was read. Used by the thread that runs the collective.
+// A call's chunks on their way from rank to rank through the rings. Every source puts its chunk into its ring, and a
+// call's only source into all rings in turn (publish), everybody may work on what was put there (fold), and every sink
+// takes what it needs (consume). Each rank does whatever is ready, what is nearest to the end first, and tells the
+// others by its progress line how far it is, so it may run a window of chunks ahead of them and needs no other meeting
+// than the first, which compares calls. What one call leaves in the rings, whoever put it there, is overwritten at the
+// earliest by the next but one, or by the next after its meeting, which proves that it was read. Used by the thread
+// that runs the collective.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -30,13 +31,16 @@ class Flow {
   struct Place {  // of a chunk, in every ring
     std::size_t offset = 0;
     std::uint64_t meeting = 0;  // not 0: a few bytes, in that meeting's arrival lines
+    int turn = 0;               // a rank's is in the ring of the rank so many further on
   };
 
   Flow(Team& team, Board& board, std::size_t ahead_bytes);
 
   std::size_t most_place_bytes() const { return rings_.capacity() / 2; }  // twice that where there is one
   std::byte* at(int index, Place place) const {
-    return place.meeting == 0 ? rings_.at(index, place.offset) : board_.payload(index, place.meeting);
+    if (place.meeting != 0) return board_.payload(index, place.meeting);
+    const int ring = index + place.turn;
+    return rings_.at(ring < size_ ? ring : ring - size_, place.offset);
   }
 
   // Each of them is called with a chunk (elements of a block) and its place, chunks in order. Returns when this rank
@@ -82,7 +86,8 @@ class Flow {
   std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
   Plan plan_;
   std::size_t chunks_ = 0, window_ = 1;
-  Place first_;                              // the window's places lie one after the other
+  std::size_t rings_used_ = 1;               // by the places of one rank
+  Place first_;                              // of the window; the others lie in these rings in turn
   Counts done_{}, todo_{};                   // by this rank
   Counts known_{};                           // that all others who take part in a stage are known to have done
   bool arrived_ = false, all_here_ = false;  // all that this rank needs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ring of memory per rank of a segment, where each puts what the others read. All ranks reserve alike, so an offset
-// means the same in every ring. Who may overwrite what is the user's business: nothing is ever freed here.
+// A ring of memory per rank of a segment, for what some put there and others read. All ranks reserve alike, so an
+// offset means the same in every ring. Who may overwrite what is the user's business: nothing is ever freed here.
 #pragma once
 #include <cstddef>
 

@@ -6,8 +6,11 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/comm/stress/worlds.hpp"
+#include "tests/package/random.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/pairwise.hpp"
 #include "tests/support/ranks.hpp"
 
 using namespace rondo;
@@ -39,6 +42,40 @@ void call(Communicator& comm, Collective collective, std::vector<int>& send, std
                .count = count,
                .dtype = DataType::i32,
                .root = kRoot});
+}
+
+std::vector<int> numbers(int turn, int rank, std::size_t first, std::size_t count) {
+  std::vector<int> all(count);
+  std::iota(all.begin(), all.end(), 100'000'000 * rank + 1'000'000 * turn + static_cast<int>(first));
+  return all;
+}
+
+// A scatter_v whose root fills all rings, and at once a broadcast by another root, and an all_gather, in which every
+// rank fills its own.
+void fill_rings(Communicator& comm, int turn, consumer::Random random) {
+  const int ranks = comm.world_size(), rank = comm.rank();
+  std::vector<std::size_t> counts(static_cast<std::size_t>(ranks));
+  for (std::size_t& count : counts) count = random.chance(20) ? 0 : random.below(20'001);
+  const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  const std::size_t before = std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
+  const int root = random.index(ranks), other = random.index(ranks);
+  const std::size_t shared = random.below(40'000), block = random.below(10'000);
+
+  const std::vector<int> source = rank == root ? numbers(turn, root, 0, total) : std::vector<int>{};
+  const std::vector<int> own = numbers(turn, rank, 0, block);
+  std::vector<int> mine(counts[static_cast<std::size_t>(rank)], -1), all(block * counts.size(), -1);
+  std::vector<int> values = rank == other ? numbers(turn, other, 7, shared) : std::vector<int>(shared, -1);
+  comm.scatter_v(std::span<const int>(source), std::span(mine), counts, root);
+  comm.broadcast(std::span(values), other);
+  comm.all_gather(std::span<const int>(own), std::span(all));
+
+  expect(mine == numbers(turn, root, before, mine.size()), "scatter_v");
+  expect(values == numbers(turn, other, 7, shared), "broadcast");
+  for (int r = 0; r < ranks; ++r) {
+    const std::vector<int> theirs = numbers(turn, r, 0, block);
+    expect(std::equal(theirs.begin(), theirs.end(), all.begin() + r * static_cast<std::ptrdiff_t>(block)),
+           "all_gather");
+  }
 }
 
 }  // namespace
@@ -81,6 +118,21 @@ TEST_CASE("rooted calls one after the other, each with another root, sizes mixed
       if (comm.rank() == (root + 1) % 4) expect(sums.front() == 4 * turn && sums.back() == 4 * turn, "reduce");
     }
   });
+}
+
+TEST_CASE("roots fill all rings, and every rank its own right after") {
+  static const std::uint32_t seed = rotating_seed();
+  const Setting by_name("RONDO_ALGORITHM", "board");
+  const int ranks = GENERATE(2, 3, 5);
+  const std::string segment_bytes = GENERATE("65536", "1048576", "");  // many windows, a few, one
+  const Setting segment("RONDO_SEGMENT_BYTES", segment_bytes);
+  INFO(ranks << " ranks, segment " << segment_bytes);
+  on_ranks(
+      ranks,
+      [&](Communicator& comm) {
+        for (int turn = 0; turn < 40; ++turn) fill_rings(comm, turn, consumer::Random(seed + std::uint64_t(turn)));
+      },
+      kPatient);
 }
 
 TEST_CASE("a disagreement that a root did not wait for reaches it in its next call") {
