@@ -121,19 +121,19 @@ void Board::await(int index) {
 // Each wrote its history before it came here, and may have gone on. What they disagree on may be long past: the
 // earliest call counts.
 void Board::disagree(int index) {
-  const int own = team_.rank(), rank = rank_of(index);
+  const int own = team_.rank(), peer = rank_of(index);
   std::string difference;
   Signature mine, theirs;
-  const std::uint64_t latest = std::min(signature_.sequence, team_.arrived(rank));
+  const std::uint64_t latest = std::min(signature_.sequence, team_.arrived(peer));
   const std::uint64_t oldest = latest - std::min(latest - 1, kHistory - 1);
   for (std::uint64_t sequence = oldest; sequence <= latest && difference.empty(); ++sequence) {
-    if (!read_history(team_.own_line(), sequence, mine) || !team_.signature_of(rank, sequence, theirs)) continue;
-    difference = compare(own, mine, rank, theirs);
+    if (!read_history(team_.own_line(), sequence, mine) || !team_.signature_of(peer, sequence, theirs)) continue;
+    difference = compare(own, mine, peer, theirs);
   }
   if (difference.empty()) {
-    difference = fmt::format("rank {} and rank {} disagree on a collective before #{}", own, rank, oldest);
+    difference = fmt::format("rank {} and rank {} disagree on a collective before #{}", own, peer, oldest);
   }
-  throw Error(ErrorCode::mismatch, difference, rank);
+  throw Error(ErrorCode::mismatch, difference, peer);
 }
 
 }  // namespace rondo::comm

@@ -90,11 +90,10 @@ bool Flow::ready(Stage stage) {
 
 // Folders read what was published, sinks what was folded, or published where nobody folds.
 bool Flow::overwritable(std::size_t chunk) {
-  for (const Stage stage : {kFold, kConsume}) {
-    if (todo_[stage] != 0 && done_[stage] <= chunk) return false;
-    if (!all_passed(stage, chunk + 1)) return false;
-  }
-  return true;
+  const auto have_passed = [&](Stage stage) {
+    return (todo_[stage] == 0 || done_[stage] > chunk) && all_passed(stage, chunk + 1);
+  };
+  return have_passed(kFold) && have_passed(kConsume);
 }
 
 bool Flow::all_passed(Stage stage, std::size_t chunks) {
