@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 
@@ -21,6 +22,13 @@ constexpr auto kAnnounceAtMost = 1000ms;
 constexpr auto kReportAfter = 2s;
 constexpr std::uint64_t kSpinsPerYield = 64;
 constexpr std::uint64_t kSocketSpinsPerYield = 16;  // to look at a socket is a system call: as long as many pauses
+
+// Advances every 1 to 10 ms; read for a fraction of what the precise clock costs.
+std::int64_t kernel_tick() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
 
 }  // namespace
 
@@ -50,16 +58,21 @@ void Waiter::idle(std::span<const Blocked> blocked) {
   // Even with a core for everybody two ranks may have landed on one: then only a yield lets the other one run.
   const bool socket = !blocked.empty() && blocked.front().target.fd >= 0;
   if (round_ <= spins_ && round_ % (socket ? kSocketSpinsPerYield : kSpinsPerYield) != 0) return pause_cpu();
-  if (round_ <= spins_ + yields_) {
-    sched_yield();
-    return;
-  }
+  if (round_ <= spins_ + yields_) return yield();
   if (!armed_) {  // the caller looks once more before we sleep
     team_.bells().announce_sleep(team_.own_index());
     armed_ = true;
     return;
   }
   sleep(blocked);
+}
+
+// Whoever keeps a core past the kernel's tick computes, and would be given it again and again; who sleeps is woken in
+// its place.
+void Waiter::yield() {
+  const std::int64_t before = kernel_tick();
+  sched_yield();
+  if (kernel_tick() != before) round_ = spins_ + yields_;
 }
 
 void Waiter::sleep(std::span<const Blocked> blocked) {

@@ -35,6 +35,7 @@ class Waiter {
  private:
   using Clock = std::chrono::steady_clock;
   void rest();
+  void yield();
   void sleep(std::span<const Blocked> blocked);
   void inspect(std::span<const Blocked> blocked);
   void look_for_mismatch();

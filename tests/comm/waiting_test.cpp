@@ -19,9 +19,14 @@ using test::on_ranks;
 
 namespace {
 
-std::chrono::microseconds cpu_time() {  // of this thread
+rusage usage_of_this_thread() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
+  return usage;
+}
+
+std::chrono::microseconds cpu_time() {  // of this thread
+  const rusage usage = usage_of_this_thread();
   const auto of = [](const timeval& t) {
     return std::chrono::seconds(t.tv_sec) + std::chrono::microseconds(t.tv_usec);
   };
@@ -43,6 +48,34 @@ TEST_CASE("a rank that waits long takes no processor time") {
     if (comm.rank() == 1) spent_us = (cpu_time() - before).count();
   });
   CHECK(spent_us < kWait / 1us / 100);  // a rank that polled would take all of it
+}
+
+TEST_CASE("who waits beside somebody that computes sleeps soon") {
+  constexpr auto kWait = 500ms;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(::sched_getcpu(), &one);
+  std::atomic<bool> ends{false};
+  std::thread computes([&] {
+    ::sched_setaffinity(0, sizeof one, &one);
+    while (!ends) {
+    }
+  });
+  std::atomic<long> switches{0};
+  on_ranks(2, [&](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 0) {
+      std::this_thread::sleep_for(kWait);  // the wait that is measured
+      return comm.barrier();
+    }
+    ::sched_setaffinity(0, sizeof one, &one);
+    const long before = usage_of_this_thread().ru_nivcsw;  // switches without sleep: yields
+    comm.barrier();
+    switches = usage_of_this_thread().ru_nivcsw - before;
+  });
+  ends = true;
+  computes.join();
+  CHECK(switches < 20);  // each of them a few milliseconds; all the yields of a wait are 50
 }
 
 TEST_CASE("ranks that start on one core part, and keep their affinity") {
