@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kLeastBytes = 1 << 10;  // below, always through the caches
 constexpr std::uint32_t kFirstLooks = 16;     // one after the other
 constexpr std::uint32_t kRest = 16;           // chunks between later ones: a look takes as long as a few lines
-constexpr int kFarWeight = 3, kNearWeight = 1, kMost = 15;
+constexpr int kFarWeight = 2, kNearWeight = 1, kMost = 15;
 
 }  // namespace
 
@@ -29,11 +29,12 @@ StoreChoice::StoreChoice(Segment segment, int own_index)
       peer_(own_index),
       seen_(as_size(segment.local_size())) {}
 
-// One reader that is far from this rank is enough; which one says so, none knows better.
+// One reader that is far from its peers is enough. What this rank found counts for the others: where it only writes, it
+// has not looked for long.
 kernels::Stores StoreChoice::stores(std::size_t bytes) const {
   if (bytes < kLeastBytes) return kernels::Stores::plain;
   for (int r = 0; r < size_; ++r) {
-    if (segment_.distance(r).far.load(std::memory_order_relaxed) != 0) return kernels::Stores::streaming;
+    if (r != own_ && segment_.distance(r).far.load(std::memory_order_relaxed) != 0) return kernels::Stores::streaming;
   }
   return kernels::Stores::plain;
 }
