@@ -109,7 +109,7 @@ json named(const json& trace, int process, const std::string& name) {
   return {};
 }
 
-// Rank r's step begins r + 1 milliseconds before rank 0's.
+// Rank r's step begins r milliseconds before rank 0's.
 StepRecord record_of(int rank) {
   using std::chrono::microseconds;
   const StepRecord::Clock::time_point begin(std::chrono::seconds(100) - microseconds(rank == 0 ? 0 : 1000 * rank));

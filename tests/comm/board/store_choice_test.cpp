@@ -51,7 +51,13 @@ TEST_CASE("the estimate follows cores that move") {
   CHECK(estimate.far());
 }
 
-TEST_CASE("stores go past the caches while a rank says that others are far, but not those of a few bytes") {
+TEST_CASE("a line from the cache that cores share is near, though it had left the reader's own") {
+  DistanceEstimate estimate;
+  for (int line = 0; line < 100; ++line) estimate.add(line % 2 == 0 ? 100 : kNearNs);
+  CHECK_FALSE(estimate.far());
+}
+
+TEST_CASE("stores go past the caches while another rank says that others are far, but not those of a few bytes") {
   const Memory memory(3);
   const StoreChoice choice(memory.segment, 0);
   CHECK(choice.stores(kBytes) == Stores::plain);
@@ -59,6 +65,8 @@ TEST_CASE("stores go past the caches while a rank says that others are far, but 
   CHECK(choice.stores(kBytes) == Stores::streaming);
   CHECK(choice.stores(512) == Stores::plain);
   memory.segment.distance(2).far = 0;
+  CHECK(choice.stores(kBytes) == Stores::plain);
+  memory.segment.distance(0).far = 1;  // its own word, which a root that only writes does not renew
   CHECK(choice.stores(kBytes) == Stores::plain);
 }
 
