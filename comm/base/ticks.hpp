@@ -20,19 +20,17 @@ inline std::uint64_t read_ticks() {
 
 // The same after all that comes before it, and before all that comes after it; stores may be on their way still.
 inline std::uint64_t read_ticks_in_order() {
+  const auto settle = [] {
 #if defined(__x86_64__)
-  __builtin_ia32_lfence();
-  const std::uint64_t ticks = read_ticks();
-  __builtin_ia32_lfence();
-  return ticks;
+    __builtin_ia32_lfence();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-  const std::uint64_t ticks = read_ticks();
-  asm volatile("isb" ::: "memory");
-  return ticks;
-#else
-  return read_ticks();
+    asm volatile("isb" ::: "memory");
 #endif
+  };
+  settle();
+  const std::uint64_t ticks = read_ticks();
+  settle();
+  return ticks;
 }
 
 // Both clocks were read together once, and are read together again when a time is asked for: the longer ago, the

@@ -80,9 +80,8 @@ int Board::absent() {
 }
 
 bool Board::is_here(int index) {
-  const Arrival& theirs = arrived(index);
   if (!has_come(index)) return false;
-  if (compares_ && theirs.key != met_key_) disagree(index);
+  if (compares_ && arrived(index).key != met_key_) disagree(index);
   return true;
 }
 

@@ -17,7 +17,7 @@ namespace rondo::comm {
 // What a rank makes of the times that single lines took.
 class DistanceEstimate {
  public:
-  static constexpr double kFarNs = 110;  // measured: 20 to 90 where cores share a cache, 130 and more where not
+  static constexpr double kFarNs = 110;  // most take 20 to 90 where cores share a cache, 130 and more where not
   // Most of the peers may be on the reader's own core, and what a far one wrote is then seen the more rarely; a near
   // line takes long when the reader was interrupted.
   void add(double ns);

@@ -53,6 +53,7 @@ struct AlgorithmRow {
   bool canonical_order;  // reduces by the left fold in rank order, or does not reduce: Determinism::reproducible
   bool variable_counts;  // takes counts and offsets in Work
   std::size_t (*scratch_count)(const Work& work, std::size_t chunk_capacity);  // elements of Buffer::scratch
+  bool joins_blocks = false;  // moves neighbouring blocks as one message, so Work must hold whole blocks
 };
 
 constexpr std::size_t no_scratch(const Work&, std::size_t) { return 0; }
@@ -67,6 +68,7 @@ inline constexpr bool kAnyOrder = false;
 inline constexpr bool kCanonical = true;
 inline constexpr bool kEqual = false;
 inline constexpr bool kVariable = true;
+inline constexpr bool kJoinsBlocks = true;
 
 template <Primitives P>
 inline constexpr Algorithm<P> kAlgorithms[] = {
@@ -83,7 +85,7 @@ inline constexpr Algorithm<P> kAlgorithms[] = {
     {{Pattern::broadcast, "tree", kCanonical, kEqual, no_scratch}, tree_broadcast<P>},
     {{Pattern::all_gather, "ring", kCanonical, kVariable, no_scratch}, ring_all_gather<P>},
     {{Pattern::all_gather, "pairwise", kCanonical, kVariable, no_scratch}, pairwise_all_gather<P>},
-    {{Pattern::all_gather, "tree", kCanonical, kEqual, no_scratch}, tree_all_gather<P>},
+    {{Pattern::all_gather, "tree", kCanonical, kEqual, no_scratch, kJoinsBlocks}, tree_all_gather<P>},
     {{Pattern::reduce_scatter, "ring", kAnyOrder, kEqual, no_scratch}, ring_reduce_scatter<P>},
     {{Pattern::reduce_scatter, "pairwise", kAnyOrder, kEqual, no_scratch}, pairwise_reduce_scatter<P>},
     {{Pattern::reduce_scatter, "tree", kAnyOrder, kEqual, tree_reduce_scatter_scratch_count}, tree_reduce_scatter<P>},

@@ -6,9 +6,9 @@
 namespace rondo::kernels::device {
 
 // There is no scratch memory on devices but for what a barrier moves, which nobody reads. A channel has a share of each
-// block, so the blocks are not the one message that tree_all_gather takes them for.
+// block.
 constexpr bool runs_on_device(const AlgorithmRow& row) {
-  if (row.pattern == Pattern::all_gather && row.name == "tree") return false;
+  if (row.joins_blocks) return false;
   return row.pattern == Pattern::barrier || row.scratch_count(Work{.count = 1}, 1) == 0;
 }
 
