@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import time
 
-from comparison import configurations, launching, machine, odd, pairing, programs, results, tables
+from comparison import configurations, launching, machine, odd, pairing, planning, programs, results, tables
 
 BYTES = 16 << 20
 BASE = ("float", "sum")
@@ -31,11 +31,15 @@ def ours(options, _into):
     return [configurations.Configuration("rondo", command)]
 
 
-def plan(options, chosen):
+def plan(options, chosen, rows):
+    return planning.fixed(launches(options, chosen), rows)
+
+
+def launches(options, chosen):
     for round_ in range(1, options.pairs + 1):
         for np in options.np:
             for group in FLAGS:
-                yield launching.Work(round_, np, group, chosen[0], ("all_reduce",), (BYTES,))
+                yield launching.Work(round_, np, group, chosen[0], (("all_reduce", BYTES),))
 
 
 def rows_of(output, known):
@@ -52,16 +56,16 @@ def rows_of(output, known):
     return found
 
 
-def launch(work, options, order, distance, limit_s):
+def launch(work, options, order, limit_s):
     """As launching.launch."""
     arguments = ["-b", str(BYTES), "-e", str(BYTES), *FLAGS[work.group], *SAMPLES]
-    before, begin, cpu = distance(), time.monotonic(), machine.cpu_of_others()
+    begin, cpu = time.monotonic(), machine.cpu_of_others()
     out, error = launching.run(work.configuration.command(work.np, arguments), {}, limit_s)
     seconds = time.monotonic() - begin
     foreign = max(0.0, machine.cpu_of_others() - cpu) / (seconds * machine.CORES)
     known = {**dict.fromkeys(results.FIELDS, 0), "order": order, "round": work.round, "group": work.group,
              "configuration": work.configuration.name, "transport": options.transport, "foreign": "%.3f" % foreign,
-             "np": work.np, "xcore_ns": max(before, distance())}
+             "np": work.np}
     rows = rows_of(out, known) if not error else []
     if not rows:
         rows = [results.make_row({**known, "collective": "-", "check": error or "printed nothing", "histogram": ""})]

@@ -2,6 +2,7 @@
 """Judges the cells of a comparison by bench/peers/targets.csv."""
 import csv
 import dataclasses
+import math
 import pathlib
 import statistics
 
@@ -12,6 +13,8 @@ OURS = "rondo"
 LEAST_PAIRS = 5
 LEAST_P99_PAIRS = 20
 LEADER = 1.5  # within so much of the fastest, a peer may be the best one in other launches
+JUDGED = (OURS, OURS + "-windows")
+FAR_TIMES = 4.0  # so much slower a call may be when the cores are far apart
 ORDER = ("near", "unknown", "far")  # the first one with enough pairs is judged
 
 
@@ -81,15 +84,25 @@ def is_ours(configuration):
     return configuration.split("-")[0] == OURS
 
 
+def behind(distances):
+    """{peer: how many times slower than the fastest peer it is in a cell}: near or far, whichever is less, and where no
+    peer was measured at the same distance, with the benefit of the doubt."""
+    times = {distance: {name: statistics.median(row.median_us for row in rows) for name, rows in configurations.items()
+                        if not is_ours(name)} for distance, configurations in distances.items()}
+    found = {}
+    for medians in times.values():
+        for name, us in medians.items():
+            if len(medians) > 1:
+                found[name] = min(found.get(name, math.inf), us / min(medians.values()))
+    everybody = [(name, us) for medians in times.values() for name, us in medians.items()]
+    for name, us in everybody:
+        found.setdefault(name, max(1.0, us / FAR_TIMES / min(other for _, other in everybody)))
+    return found
+
+
 def leaders(distances):
     """Peers that may be the best one in a cell, near or far."""
-    times = {}
-    for configurations in distances.values():
-        for name, rows in configurations.items():
-            if not is_ours(name):
-                times.setdefault(name, []).extend(row.median_us for row in rows)
-    medians = {name: statistics.median(us) for name, us in times.items()}
-    return {name for name, us in medians.items() if us <= LEADER * min(medians.values())}
+    return {name for name, ratio in behind(distances).items() if ratio <= LEADER}
 
 
 def against_peers(configurations, mine, needed):
@@ -99,7 +112,7 @@ def against_peers(configurations, mine, needed):
     return pairing.best(ratios.values()) if all(ratios.get(name) for name in needed) else None
 
 
-def judge(rows, targets, judged=(OURS, OURS + "-windows"), least_pairs=LEAST_PAIRS):
+def judge(rows, targets, judged=JUDGED, least_pairs=LEAST_PAIRS):
     """A Judgement for each cell that a judged configuration was measured in."""
     judgements = []
     cells = pairing.by_cell(rows)

@@ -18,12 +18,23 @@ class Work:
     np: int
     group: str
     configuration: object
-    collectives: tuple
-    sizes: tuple
+    cells: tuple  # (collective, bytes)
 
     @property
     def key(self):
         return (self.round, self.np, self.group, self.configuration.name)
+
+
+UNSIZED = ("barrier", "waiting")
+
+
+def cells(collectives, sizes):
+    """(collective, bytes) of each cell."""
+    return tuple((collective, bytes_) for collective in collectives for bytes_ in ((0,) if collective in UNSIZED else sizes))
+
+
+def cells_text(cells_):
+    return ",".join("%s:%d" % cell for cell in cells_)
 
 
 def shared_folder():
@@ -35,14 +46,9 @@ def waits(work):
     return "sleep" if work.configuration.blocks else "spin" if work.np <= machine.CORES else "yield"
 
 
-def can_probe(work):
-    """Its ranks have a core each and spin while they wait in the harness: they tell how far apart their cores are."""
-    return waits(work) == "spin"
-
-
 def arguments(work, options, folder, limit_s):
     named = {"np": work.np, "meeting": os.path.join(folder, "meeting"), "waits": waits(work),
-             "collectives": ",".join(work.collectives), "sizes": ",".join(map(str, work.sizes)),
+             "cells": cells_text(work.cells), "far-ns": results.NEAR_NS, "patience": options.patience,
              "budget-ms": options.budget_ms, "min-iterations": options.min_iterations,
              "max-iterations": options.max_iterations, "offset": options.offset, "limit-s": int(limit_s) + 1}
     return [word for name, value in named.items() for word in ("--" + name, str(value))]
@@ -65,27 +71,20 @@ def run(command, environment, limit_s):
     return out, error.replace(",", ";")
 
 
-def launch(work, options, order, distance, limit_s):
-    """Rows of the cells; of a failed launch, one with the error instead of those that are missing.
-    distance(): how far apart the cores are, for ranks that cannot tell it themselves."""
+def launch(work, options, order, limit_s):
+    """Rows of the cells; of a failed launch, one with the error instead of those that are missing."""
     folder = tempfile.mkdtemp(prefix="rondo-compare-", dir=shared_folder())
-    measures = not can_probe(work)
     try:
-        before = distance() if measures else 0
         begin, cpu = time.monotonic(), machine.cpu_of_others()
         command = work.configuration.command(work.np, arguments(work, options, folder, limit_s))
         out, error = run(command, work.configuration.environment, limit_s)
         seconds = time.monotonic() - begin
         foreign = max(0.0, machine.cpu_of_others() - cpu) / (seconds * machine.CORES)
-        after = distance() if measures else 0
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     same = {"order": order, "round": work.round, "group": work.group, "configuration": work.configuration.name,
             "transport": options.transport, "foreign": "%.3f" % foreign}
     cells = results.parse_output(out)
-    for cell in cells:
-        if measures:
-            cell["xcore_ns"] = max(before, after) if before and after else 0
     if error or not cells:
         cells.append({**dict.fromkeys(results.FROM_PROGRAM, 0), "collective": "-", "np": work.np, "histogram": "",
                       "check": error or "printed nothing"})

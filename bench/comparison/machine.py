@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the machine is, and who else uses it while a launch runs."""
 import os
-import subprocess
 import time
 
 CORES = len(os.sched_getaffinity(0))
@@ -56,11 +55,3 @@ def wait_until_idle(limit_s, sample_s=0.1):
         if idle_seconds() - idle >= 0.9 * sample_s:
             break
     return time.monotonic() - begin
-
-
-def core_distance_ns(program):
-    """One-way flag latency between two cores, 0 where it cannot be told."""
-    try:
-        return float(subprocess.run([program], capture_output=True, text=True, timeout=5, check=True).stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return 0.0

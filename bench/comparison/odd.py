@@ -4,9 +4,8 @@ against the default. Each comparison is between launches next to each other, or 
 import dataclasses
 import typing
 
-from comparison import configurations, launching, pairing, programs, tables
+from comparison import configurations, launching, pairing, planning, programs, results, tables
 
-FLOAT = 4
 WORLDS = {3: 4, 5: 6, 6: 8, 7: 8}  # its even neighbour
 COUNTS = {1: 2, 3: 4, 1000: 1024, 12345: 12288}
 HUGE = {100_000_001: 100_000_000}  # 0.4 GB a buffer: two ranks
@@ -36,7 +35,7 @@ class Comparison:
 
 
 def count_bytes(counts):
-    return tuple(sorted(FLOAT * count for pair in counts.items() for count in pair))
+    return tuple(sorted(results.FLOAT * count for pair in counts.items() for count in pair))
 
 
 def ours(options, into):
@@ -48,13 +47,17 @@ def ours(options, into):
                                          configurations.direct(program, "--determinism", "reproducible"))]
 
 
-def plan(options, chosen):
+def plan(options, chosen, rows):
+    return planning.fixed(launches(options, chosen), rows)
+
+
+def launches(options, chosen):
     """Launches of --cases odd."""
     plain, shifted, reproducible = chosen
     worlds = sorted({*WORLDS, *WORLDS.values()})
     for round_ in range(1, options.pairs + 1):
         def work(np, group, configuration, collectives, sizes, number=round_):
-            return launching.Work(number, np, group, configuration, collectives, sizes)
+            return launching.Work(number, np, group, configuration, launching.cells(collectives, sizes))
 
         for np in worlds:
             yield work(np, "worlds", plain, ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"),
@@ -90,12 +93,6 @@ class Cells:
         return max(found, key=lambda ratio: ratio.pairs, default=None)
 
 
-def block_bytes(collective, np, bytes_):
-    """What the programs report for a collective with blocks: a multiple of np floats."""
-    blocks = collective in ("all_gather", "reduce_scatter", "all_to_all")
-    return bytes_ // FLOAT // np * np * FLOAT if blocks else bytes_
-
-
 def judge(rows):
     cells, found = Cells(rows), []
 
@@ -106,7 +103,7 @@ def judge(rows):
     for collective in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"):
         for np, even in WORLDS.items():
             for bytes_ in WORLD_BYTES:
-                odd_bytes, even_bytes = block_bytes(collective, np, bytes_), block_bytes(collective, even, bytes_)
+                odd_bytes, even_bytes = results.whole_blocks(collective, np, bytes_), results.whole_blocks(collective, even, bytes_)
                 add("%s of %s, %d ranks against %d" % (collective, tables.size_text(bytes_), np, even),
                     ("worlds", "rondo", collective, np, odd_bytes), ("worlds", "rondo", collective, even, even_bytes))
     nps = sorted({row.np for row in rows})
@@ -115,7 +112,7 @@ def judge(rows):
             for collective in ("all_reduce", "broadcast"):
                 for count, even in counts.items():
                     add("%s of %d floats against %d, %d ranks" % (collective, count, even, np),
-                        (group, "rondo", collective, np, FLOAT * count), (group, "rondo", collective, np, FLOAT * even))
+                        (group, "rondo", collective, np, results.FLOAT * count), (group, "rondo", collective, np, results.FLOAT * even))
         for name in ("shifted", "reproducible"):
             for bytes_ in SHIFTED_BYTES:
                 add("all_reduce of %s, %s, %d ranks" % (tables.size_text(bytes_), name, np),

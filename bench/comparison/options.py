@@ -62,7 +62,10 @@ def make_parser():
     add("--collectives", type=collectives, default=",".join(COLLECTIVES), help="or 'waiting': the CPU that a waiting rank uses")
     add("--sizes", type=sizes, default=SIZES, help="bytes of the larger buffer of a rank")
     add("--all-reduce-sizes", type=sizes, default=ALL_REDUCE_SIZES, help="the same for all_reduce")
-    add("--pairs", "--rounds", type=int, default=5, help="launches of each configuration; a gate needs %d" % 5)
+    add("--pairs", type=int, default=5, help="pairs of near launches that end a cell; a gate needs 5, p99 20; with --cases "
+        "odd or types: launches of each configuration")
+    add("--rounds", type=int, default=60, help="launches of a configuration that a cell may take")
+    add("--patience", type=int, default=200, help="turns of 5 ms that a launch may wait for near cores, in all")
     add("--offset", type=int, default=0, help="floats by which buffers are shifted from a page's begin")
     add("--budget-ms", type=int, default=25, help="timed part of a cell")
     add("--min-iterations", type=int, default=3)

@@ -59,10 +59,6 @@ def build(name, into, command, libraries, headers=()):
     return program
 
 
-def build_distance(into):
-    return build("core_distance", into, compiler(), ["-pthread"])
-
-
 def build_ours(folder, into):
     includes, library = ours_at(folder)
     flags = ["-I%s" % path for path in includes]

@@ -5,6 +5,7 @@ import dataclasses
 import io
 
 NEAR_NS = 120  # below: the two cores share a cache
+FLOAT = 4  # bytes of an element
 QUIET_SHARE = 0.04  # more CPU than this taken by others disturbs a launch
 
 
@@ -36,12 +37,12 @@ class Row:
     @property
     def distance(self):
         if self.xcore_ns <= 0:
-            return "unknown"
+            return "changed" if self.xcore_ns < 0 else "unknown"
         return "near" if self.xcore_ns < NEAR_NS else "far"
 
     @property
     def usable(self):
-        return self.check == "ok" and self.foreign <= QUIET_SHARE
+        return self.check == "ok" and self.foreign <= QUIET_SHARE and self.distance != "changed"
 
     @property
     def cell(self):
@@ -57,13 +58,28 @@ def make_row(texts):
     return Row(**{name: TYPES[name](texts[name]) for name in FIELDS})
 
 
+def whole_blocks(collective, np, bytes_):
+    """What the programs make of a size where there are blocks: a multiple of np floats."""
+    blocks = collective not in ("all_reduce", "broadcast", "reduce")
+    return bytes_ // FLOAT // np * np * FLOAT if blocks else bytes_
+
+
+def distance_of(before_ns, after_ns):
+    """How far apart the cores were throughout; 0: not known, -1: near and far, both."""
+    if before_ns <= 0 or after_ns <= 0:
+        return 0
+    return max(before_ns, after_ns) if (before_ns < NEAR_NS) == (after_ns < NEAR_NS) else -1
+
+
 def parse_output(text):
     """The cells that a program printed, as dictionaries; other lines are somebody else's."""
     cells = []
     for line in text.splitlines():
         words = line.split(",")
         if words[0] == "cell" and len(words) == 1 + len(FROM_PROGRAM):
-            cells.append(dict(zip(FROM_PROGRAM, words[1:])))
+            cell = dict(zip(FROM_PROGRAM, words[1:]))
+            cell["xcore_ns"] = distance_of(*map(float, cell["xcore_ns"].split(":")))
+            cells.append(cell)
     return cells
 
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is compared: the collectives by name, a cell of the table, and what a library must be able to do.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -24,6 +26,15 @@ enum class Collective {
 
 inline constexpr std::array<const char*, 9> kNames = {
     "all_reduce", "all_gather", "broadcast", "reduce_scatter", "all_to_all", "barrier", "reduce", "gather", "scatter"};
+
+inline Collective collective_of(const std::string& name) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) {
+    std::fprintf(stderr, "%s is no collective\n", name.c_str());
+    std::exit(2);
+  }
+  return static_cast<Collective>(found - kNames.begin());
+}
 
 // `count` floats in the larger buffer of a rank, as nccl-tests count; a multiple of np where there are blocks.
 // The root of a rooted collective is rank 0.
@@ -59,26 +70,32 @@ struct Cell {
 class Library {
  public:
   virtual ~Library() = default;
-  virtual bool has(Collective) const { return true; }
-  // Page-aligned memory for `count` floats, until finish(). Not timed.
+  // Page-aligned memory for `count` floats, until release(). Not timed.
   virtual float* allocate(std::size_t count) {
-    constexpr std::size_t kPage = 4096;
-    memory_.emplace_back(static_cast<float*>(std::aligned_alloc(kPage, (count * 4 + 2 * kPage) / kPage * kPage)));
+    memory_.push_back(pages(count));
     return memory_.back().get();
   }
+  virtual void release() { memory_.clear(); }
   // Called by all ranks; broadcast works on `out` alone. Not timed.
   virtual void prepare(const Cell& cell, float* in, float* out) = 0;
   virtual void load() {}  // `in` has been written: whoever works in place copies it now
   virtual void run() = 0;
   virtual const float* result() = 0;  // where run() leaves it
-  virtual void finish() { memory_.clear(); }
+  virtual void finish() {}
   virtual void progress() {}  // called now and then while this rank waits in the harness
 
- private:
+ protected:
   struct Free {
     void operator()(float* memory) const { std::free(memory); }
   };
-  std::vector<std::unique_ptr<float, Free>> memory_;
+  using Memory = std::unique_ptr<float, Free>;
+  static Memory pages(std::size_t count) {
+    constexpr std::size_t kPage = 4096;
+    return Memory(static_cast<float*>(std::aligned_alloc(kPage, (count * 4 + 2 * kPage) / kPage * kPage)));
+  }
+
+ private:
+  std::vector<Memory> memory_;
 };
 
 }  // namespace rondo::peers

@@ -39,19 +39,19 @@ class Gloo : public Library {
     if (!cell.is(Collective::reduce_scatter)) return;
     // Only the class of an older generation has it. It works in place, on connections of its own.
     own_context_ = connect();
-    work_ = allocate(cell.count);
+    work_ = pages(cell.count);
     reduce_scatter_ = std::make_unique<gloo::ReduceScatterHalvingDoubling<float>>(
-        own_context_, std::vector<float*>{work_}, static_cast<int>(cell.count),
+        own_context_, std::vector<float*>{work_.get()}, static_cast<int>(cell.count),
         std::vector<int>(static_cast<std::size_t>(np_), static_cast<int>(cell.block())));
   }
   void load() override {
-    if (reduce_scatter_) std::memcpy(work_, in_, cell_.count * sizeof(float));
+    if (reduce_scatter_) std::memcpy(work_.get(), in_, cell_.count * sizeof(float));
   }
-  const float* result() override { return reduce_scatter_ ? work_ : out_; }
+  const float* result() override { return reduce_scatter_ ? work_.get() : out_; }
   void finish() override {
     reduce_scatter_.reset();
     own_context_.reset();
-    Library::finish();
+    work_.reset();
   }
   void run() override {
     switch (cell_.collective) {
@@ -154,7 +154,8 @@ class Gloo : public Library {
   Context context_, own_context_;
   std::unique_ptr<gloo::Algorithm> reduce_scatter_;
   Cell cell_;
-  float *in_ = nullptr, *out_ = nullptr, *work_ = nullptr;
+  float *in_ = nullptr, *out_ = nullptr;
+  Memory work_;
 };
 
 }  // namespace

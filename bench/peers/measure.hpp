@@ -5,9 +5,11 @@
 // (not timed), and its time is last end - first begin; broadcast's begins at the root.
 // `waiting` is no collective: rank 0 comes to a barrier a second late, and the time is the CPU time of the rank that
 // waits most busily. Rank 0 prints a line per cell:
-//   cell,collective,np,bytes,iterations,median_us,p99_us,min_us,mean_us,xcore_ns,ok|WRONG,histogram
+//   cell,collective,np,bytes,iterations,median_us,p99_us,min_us,mean_us,BEFORE:AFTER,ok|WRONG,histogram
+// BEFORE and AFTER: how far apart the cores were then, in ns (Meeting::probe).
 // The histogram holds every iteration, "bucket:count" with bucket = floor(16 log2(ns)): p99 is pooled over launches.
 #pragma once
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <thread>
@@ -19,6 +21,12 @@
 namespace rondo::peers {
 
 constexpr double kBucketsPerOctave = 16;
+constexpr std::chrono::milliseconds kTurn{5};
+
+// Between the cores, around the timed calls.
+struct Distance {
+  double before_ns = 0, after_ns = 0;
+};
 
 class Runner {
  public:
@@ -32,21 +40,19 @@ class Runner {
         least_(static_cast<std::size_t>(arguments.number("min-iterations", 3))),
         most_(std::min(kMostIterations, static_cast<std::size_t>(arguments.number("max-iterations", 2000)))),
         offset_(static_cast<std::size_t>(arguments.number("offset", 0))),
-        collectives_(arguments.list("collectives")),
-        sizes_(arguments.list("sizes")) {}
+        far_ns_(static_cast<double>(arguments.number("far-ns", 0))),
+        patience_(arguments.number("patience", 0)),
+        cells_(arguments.list("cells")) {}
 
   // The exit status: 1 when a result was wrong.
   int run() {
-    for (const std::string& name : collectives_) {
-      if (name == "waiting") measure_waiting();
-      for (std::size_t k = 0; k < kNames.size(); ++k) {
-        const auto collective = static_cast<Collective>(k);
-        if (name != kNames[k] || !library_.has(collective)) continue;
-        if (collective == Collective::barrier) {
-          measure({.collective = collective, .count = 0, .rank = rank_, .np = np_});
-          continue;
-        }
-        for (const std::string& bytes : sizes_) measure(cell_of(collective, std::stoull(bytes)));
+    for (const std::string& text : cells_) {
+      const std::size_t colon = text.find(':');
+      const std::string name = text.substr(0, colon);
+      if (name == "waiting") {
+        measure_waiting();
+      } else {
+        measure(cell_of(collective_of(name), std::stoull(text.substr(colon + 1))));
       }
     }
     return failed_ ? 1 : 0;
@@ -61,26 +67,35 @@ class Runner {
 
   void measure(const Cell& cell) {
     if (cell.count == 0 && !cell.is(Collective::barrier)) return;
-    float* in = library_.allocate(cell.count + offset_) + offset_;
-    float* out = library_.allocate(cell.count + offset_) + offset_;
-    std::fill_n(in, cell.count, kPoison);
-    library_.prepare(cell, in, out);
-    bool right = check(cell, in, out, 1);
+    reserve(cell.count);
+    std::fill_n(in_, cell.count, kPoison);
+    library_.prepare(cell, in_, out_);
+    bool right = check(cell, 1);
     const std::size_t iterations = calibrate(cell);
-    const double distance_ns = meeting_.probe();
+    const double before_ns = near_if_soon();
     loop(cell, iterations);
+    const Distance distance{before_ns, meeting_.probe()};
+    const std::string row = rank_ == 0 ? summary(cell, iterations, distance) : "";
     meeting_.wait();
-    const std::string row = rank_ == 0 ? summary(cell, iterations, distance_ns) : "";
-    meeting_.wait();
-    right = check(cell, in, out, 2) && right;
+    right = check(cell, 2) && right;
     failed_ |= !right;
     if (rank_ == 0) print(cell, row, right);
     library_.finish();
     meeting_.wait();
   }
 
-  bool check(const Cell& cell, float* in, float* out, std::uint32_t seed) {
-    load(cell, in, out, seed);
+  // The same two buffers for all cells, larger ones when a cell needs them: fresh pages would take as long as the
+  // calls.
+  void reserve(std::size_t count) {
+    if (in_ != nullptr && count <= capacity_) return;
+    library_.release();
+    in_ = library_.allocate(count + offset_) + offset_;
+    out_ = library_.allocate(count + offset_) + offset_;
+    capacity_ = count;
+  }
+
+  bool check(const Cell& cell, std::uint32_t seed) {
+    load(cell, in_, out_, seed);
     library_.load();
     meeting_.wait();
     library_.run();
@@ -99,6 +114,16 @@ class Runner {
       stamp[i].end = now();
     }
     return stamp[iterations - 1].end - stamp[0].begin;
+  }
+
+  // Tells how far apart the cores are. Where they are far apart it waits a little: they often come near again.
+  double near_if_soon() {
+    double ns = meeting_.probe();
+    for (; ns >= far_ns_ && patience_ > 0; --patience_) {
+      std::this_thread::sleep_for(kTurn);
+      ns = meeting_.probe();
+    }
+    return ns;
   }
 
   // As many calls as the budget allows, the same on every rank.
@@ -121,13 +146,13 @@ class Runner {
     return cell.rooted() ? last - first : longest;
   }
 
-  std::string summary(const Cell& cell, std::size_t iterations, double distance_ns) {
+  std::string summary(const Cell& cell, std::size_t iterations, Distance distance) {
     std::vector<double> us(iterations);
     for (std::size_t i = 0; i < iterations; ++i) us[i] = seconds_of(cell, i) * 1e6;
-    return row_of(cell.name(), cell.count * 4, us, distance_ns);
+    return row_of(cell.name(), cell.count * 4, us, distance);
   }
 
-  std::string row_of(const char* name, std::size_t bytes, std::vector<double> us, double distance_ns) const {
+  std::string row_of(const char* name, std::size_t bytes, std::vector<double> us, Distance distance) const {
     std::sort(us.begin(), us.end());
     const std::size_t n = us.size();
     std::map<int, int> histogram;
@@ -138,8 +163,8 @@ class Runner {
     }
     const double median = (us[(n - 1) / 2] + us[n / 2]) / 2, p99 = us[(n * 99 + 99) / 100 - 1];
     char row[256];
-    std::snprintf(row, sizeof row, "cell,%s,%d,%zu,%zu,%.3f,%.3f,%.3f,%.3f,%.0f,", name, np_, bytes, n, median, p99,
-                  us[0], sum / static_cast<double>(n), distance_ns);
+    std::snprintf(row, sizeof row, "cell,%s,%d,%zu,%zu,%.3f,%.3f,%.3f,%.3f,%.0f:%.0f,", name, np_, bytes, n, median,
+                  p99, us[0], sum / static_cast<double>(n), distance.before_ns, distance.after_ns);
     std::string buckets;
     for (const auto& [bucket, count] : histogram)
       buckets += (buckets.empty() ? "" : " ") + std::to_string(bucket) + ":" + std::to_string(count);
@@ -162,7 +187,7 @@ class Runner {
     if (rank_ == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
     library_.run();
     const double used = meeting_.max_over_ranks(rank_ == 0 ? 0 : cpu_seconds() - cpu);
-    if (rank_ == 0) print(cell, row_of("waiting", 0, {used * 1e6}, 0), true);
+    if (rank_ == 0) print(cell, row_of("waiting", 0, {used * 1e6}, {}), true);
     library_.finish();
     meeting_.wait();
   }
@@ -172,7 +197,11 @@ class Runner {
   Meeting meeting_;
   double budget_s_;
   std::size_t least_, most_, offset_;
-  std::vector<std::string> collectives_, sizes_;
+  double far_ns_;
+  long patience_;  // turns that this launch may wait for near cores, in all
+  std::vector<std::string> cells_;
+  float *in_ = nullptr, *out_ = nullptr;
+  std::size_t capacity_ = 0;  // floats of each
   bool failed_ = false;
 };
 

@@ -65,26 +65,27 @@ class Meeting {
     shared_ = static_cast<Shared*>(memory);
   }
 
-  // A barrier. Nobody is more than one behind, so `arrived` may be reset by the last.
-  void wait() {
+  void wait() { wait(waits_); }
+  // A barrier. Nobody is more than one behind, so `arrived` may be reset by the last. Every rank waits the same way.
+  void wait(Waits how) {
     const std::uint32_t phase = shared_->phase.load();
     if (shared_->arrived.fetch_add(1) + 1 == static_cast<std::uint32_t>(np_)) {
       shared_->arrived.store(0);
       shared_->phase.store(phase + 1);
-      if (waits_ == Waits::sleep) ::syscall(SYS_futex, &shared_->phase, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+      if (how == Waits::sleep) ::syscall(SYS_futex, &shared_->phase, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
       return;
     }
     const double deadline = now() + kPatienceSeconds;
     for (long poll = 1; shared_->phase.load(std::memory_order_acquire) == phase; ++poll) {
-      if (waits_ != Waits::sleep) {
-        waits_ == Waits::spin ? pause() : yield();
+      if (how != Waits::sleep) {
+        how == Waits::spin ? pause() : yield();
         if (poll % kPollsBetweenIdle == 0) idle_();
       } else {
         const timespec turn{0, 2'000'000};
         const long status = ::syscall(SYS_futex, &shared_->phase, FUTEX_WAIT, phase, &turn, nullptr, 0);
         if (status != 0 && errno == ETIMEDOUT) idle_();
       }
-      if ((waits_ == Waits::sleep || poll % 0x10000 == 0) && now() > deadline) {
+      if ((how == Waits::sleep || poll % 0x10000 == 0) && now() > deadline) {
         std::fprintf(stderr, "rank %d: the other ranks did not come\n", rank_);
         std::_Exit(3);
       }
@@ -99,23 +100,30 @@ class Meeting {
     return most;
   }
 
-  // One-way latency of a flag between ranks 0 and 1, in ns: a virtual machine's cores wander, and this tells near from
-  // far. 0 where ranks outnumber cores or it took over 2 ms: not known.
+  // One-way latency of a flag between two cores, in ns: a virtual machine's cores wander, and this tells near from far.
+  // Ranks 0 and 1 pass it: where they are, if every rank has a core, else on the machine's first two, while the others
+  // sleep. 0 where it took over kProbeSeconds or there are no such cores: not known.
   double probe() {
-    if (waits_ != Waits::spin || np_ < 2) return 0;
-    if (rank_ == 0) shared_->ping.store(0), shared_->pong.store(0), shared_->probe_ns = 0;
+    if (np_ < 2) return 0;
+    const Waits aside = waits_ == Waits::spin ? Waits::spin : Waits::sleep;
+    if (rank_ == 0) shared_->ping.store(0), shared_->pong.store(0);
     wait();
-    if (rank_ < 2) ping_pong();
-    wait();
-    return shared_->probe_ns;
+    double mine_ns = 0;
+    if (rank_ < 2) {
+      const OnCore placed(aside == Waits::spin ? -1 : rank_);
+      mine_ns = ping_pong();
+    }
+    wait(aside);
+    return max_over_ranks(mine_ns);
   }
 
   Stamp* stamps(int rank) { return shared_->stamps + static_cast<std::size_t>(rank) * kMostIterations; }
 
  private:
   static constexpr double kPatienceSeconds = 60;
+  static constexpr double kProbeSeconds = 10e-3;
   static constexpr long kPollsBetweenIdle = 50000;
-  static constexpr std::uint32_t kFlags = 300;
+  static constexpr std::uint32_t kFlags = 75, kBatches = 4;  // the quickest batch: others held up a rank
 
   struct Shared {
     alignas(128) std::atomic<std::uint32_t> arrived;
@@ -123,7 +131,6 @@ class Meeting {
     alignas(128) double values[kMostRanks];
     alignas(128) std::atomic<std::uint32_t> ping;
     alignas(128) std::atomic<std::uint32_t> pong;
-    alignas(128) double probe_ns;
     alignas(128) Stamp stamps[1];  // [np][kMostIterations]
   };
 
@@ -138,18 +145,43 @@ class Meeting {
     std::_Exit(2);
   }
 
-  void ping_pong() {
+  // This thread on one core, until the end of the scope; -1: where it is.
+  class OnCore {
+   public:
+    explicit OnCore(int core) {
+      ::sched_getaffinity(0, sizeof before_, &before_);
+      if (core < 0) return;
+      cpu_set_t only;
+      CPU_ZERO(&only);
+      CPU_SET(static_cast<unsigned>(core), &only);
+      ::sched_setaffinity(0, sizeof only, &only);
+    }
+    OnCore(const OnCore&) = delete;
+    OnCore& operator=(const OnCore&) = delete;
+    ~OnCore() { ::sched_setaffinity(0, sizeof before_, &before_); }
+
+   private:
+    cpu_set_t before_;
+  };
+
+  // 0 on rank 1.
+  double ping_pong() {
     auto& mine = rank_ == 0 ? shared_->ping : shared_->pong;
     auto& other = rank_ == 0 ? shared_->pong : shared_->ping;
-    const double begin = now(), end = begin + 2e-3;
-    for (std::uint32_t i = 1; i <= kFlags; ++i) {
-      if (rank_ == 0) mine.store(i, std::memory_order_release);
-      for (int poll = 1; other.load(std::memory_order_acquire) < i; ++poll) {
-        if (poll % 256 == 0 && now() > end) return;
+    const double end = now() + kProbeSeconds;
+    double quickest = 1;
+    for (std::uint32_t batch = 0; batch < kBatches; ++batch) {
+      const double begin = now();
+      for (std::uint32_t i = batch * kFlags + 1; i <= (batch + 1) * kFlags; ++i) {
+        if (rank_ == 0) mine.store(i, std::memory_order_release);
+        for (int poll = 1; other.load(std::memory_order_acquire) < i; ++poll) {
+          if (poll % 256 == 0 && now() > end) return 0;
+        }
+        if (rank_ == 1) mine.store(i, std::memory_order_release);
       }
-      if (rank_ == 1) mine.store(i, std::memory_order_release);
+      quickest = std::min(quickest, now() - begin);
     }
-    if (rank_ == 0) shared_->probe_ns = (now() - begin) / kFlags / 2 * 1e9;
+    return rank_ == 0 ? quickest / kFlags / 2 * 1e9 : 0;
   }
 
   int rank_, np_;

@@ -46,8 +46,8 @@ class Rondo : public Library {
     }
   }
   const float* result() override { return out_.data(); }
-  void finish() override {
-    Library::finish();
+  void release() override {
+    Library::release();
     held_.clear();
   }
 

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 from comparison import options, results  # noqa: E402
 
 BUILD = sys.argv.pop(1)
-SHORT = ["--ours", BUILD, "--build", BUILD + "/peers", "--no-peers", "--pairs", "1", "--budget-ms", "1",
+SHORT = ["--ours", BUILD, "--build", BUILD + "/peers", "--no-peers", "--pairs", "1", "--rounds", "1", "--budget-ms", "1",
          "--max-iterations", "5", "--quiet-wait", "0", "--retries", "0", "--total", "60", "--limit", "30"]
 
 

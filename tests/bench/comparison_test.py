@@ -3,12 +3,12 @@
 """bench/compare and bench/plot without a measurement: known rows in, known judgements and pictures out."""
 import dataclasses
 import io
+import itertools
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-import types
 import unittest
 import unittest.mock
 import xml.etree.ElementTree
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 from comparison import campaign, configurations, drawing, element_types, gates, launching  # noqa: E402
-from comparison import odd, options, pairing, programs, results, tables  # noqa: E402
+from comparison import odd, options, pairing, planning, results, tables  # noqa: E402
 
 NEAR, FAR = 50, 250
 
@@ -44,8 +44,9 @@ def judge(rows):
 
 class Parsing(unittest.TestCase):
     def test_cells_are_found_among_other_output(self):
-        text = "[host] mpirun warns, of this\ncell,broadcast,2,64,7,1.5,2.5,1.0,1.6,48,ok,151:6 160:1\ncell,too,short\n"
+        text = "[host] mpirun warns, of this\ncell,broadcast,2,64,7,1.5,2.5,1.0,1.6,48:50,ok,151:6 160:1\ncell,too,short\n"
         cell, = results.parse_output(text)
+        self.assertEqual(cell["xcore_ns"], 50)
         self.assertEqual((cell["collective"], cell["np"], cell["check"]), ("broadcast", "2", "ok"))
         self.assertEqual(results.histogram_of(cell["histogram"]), {151: 6, 160: 1})
 
@@ -68,6 +69,11 @@ class Parsing(unittest.TestCase):
             with self.subTest(wrong), unittest.mock.patch("sys.stderr", io.StringIO()), self.assertRaises(SystemExit) as end:
                 parser.parse_args(wrong)
             self.assertEqual(end.exception.code, 2)
+
+    def test_a_cell_during_which_the_cores_moved_does_not_count(self):
+        told = [results.distance_of(*both) for both in ((50, 60), (250, 200), (50, 250), (250, 50), (0, 50), (50, 0))]
+        self.assertEqual(told, [60, 250, -1, -1, 0, 0])
+        self.assertFalse(row(1, "rondo", 1, xcore_ns=-1).usable)
 
     def test_distance_and_disturbance_of_a_row(self):
         self.assertEqual([row(1, "rondo", 1, xcore_ns=ns).distance for ns in (0, 119, 120)], ["unknown", "near", "far"])
@@ -168,52 +174,148 @@ class Judging(unittest.TestCase):
         self.assertTrue(tables.summary(judge(rows)).startswith("3 cells: 3 pass the gate, 0 fail, 0 have too few pairs;"))
 
 
+def configuration(name, *collectives):
+    return configurations.Configuration(name, None, collectives=collectives)
+
+
+OURS, PEERS = [configuration("rondo")], [configuration("openmpi"), configuration("mpich")]
+US = {"rondo": 1, "openmpi": 2, "mpich": 2.5}
+
+
 class Plan(unittest.TestCase):
+    """The plan, and a machine that answers every launch at once."""
+
     def wanted(self, *words):
         return options.make_parser().parse_args(["--np", "2", "--pairs", "2", *words])
 
-    def test_rounds_begin_with_another_configuration_and_variants_run_their_collectives(self):
-        chosen = [configurations.Configuration("a", None), configurations.Configuration("b", None, collectives=("all_reduce",))]
-        works = list(campaign.plan(self.wanted("--all-reduce-sizes", "8,1M", "--collectives", "all_reduce,barrier"), chosen))
-        self.assertEqual([w.configuration.name for w in works if w.group == "all_reduce-small"], ["b", "a", "a", "b"])
-        self.assertEqual({w.configuration.name for w in works if w.group == "others-small"}, {"a"})
-        self.assertEqual(len({w.key for w in works}), len(works))
-        self.assertEqual([w.sizes for w in works if w.group == "all_reduce-big"], [(1 << 20,)] * 4)
+    def answer(self, work, rows, **more):
+        """Appends the rows of a launch; **more: fields, or functions of work, collective and bytes."""
+        order = 1 + max((r.order for r in rows), default=0)
+        for collective, bytes_ in work.cells:
+            given = {name: value(work, collective, bytes_) if callable(value) else value for name, value in more.items()}
+            rows.append(row(order, work.configuration.name, given.pop("us", US.get(work.configuration.name, 3)), np=work.np,
+                            round=work.round, collective=collective, bytes=bytes_, **given))
+
+    def run_plan(self, wanted, chosen, rows=None, **more):
+        """[(np, configuration, cells)] of the launches."""
+        rows, launched = [] if rows is None else rows, []
+        for work in planning.plan(wanted, chosen, rows):
+            self.assertLess(len(launched), 1000)
+            launched.append((work.np, work.configuration.name, work.cells))
+            self.answer(work, rows, **more)
+        return launched
+
+    def test_ours_runs_between_the_peers_and_variants_run_their_collectives(self):
+        chosen = OURS + PEERS + [configuration("openmpi-nocma", "all_reduce")]
+        launched = self.run_plan(self.wanted("--all-reduce-sizes", "8", "--collectives", "all_reduce,barrier"), chosen)
+        self.assertEqual([name for _, name, _ in launched], ["mpich", "rondo", "openmpi", "openmpi-nocma",
+                                                             "openmpi-nocma", "openmpi", "rondo", "mpich"])
+        self.assertEqual({cells for _, name, cells in launched if name == "openmpi-nocma"}, {(("all_reduce", 8),)})
+        self.assertEqual({cells for _, name, cells in launched if name == "rondo"}, {(("all_reduce", 8), ("barrier", 0))})
+
+    def test_only_cells_that_lack_near_pairs_are_measured_again(self):
+        wanted = self.wanted("--all-reduce-sizes", "8,64,1K", "--collectives", "all_reduce", "--rounds", "5")
+        launched = self.run_plan(wanted, OURS + PEERS[:1], xcore_ns=lambda work, _, bytes_: {8: NEAR, 64: FAR, 1024: NEAR if (
+            work.round > 3) else FAR}[bytes_])
+        for name in ("rondo", "openmpi"):
+            sizes = [[bytes_ for _, bytes_ in cells] for _, by, cells in launched if by == name]
+            self.assertEqual(sizes, [[8, 64, 1024]] * 2 + [[64, 1024]] * 3)
+
+    def test_every_peer_that_may_be_the_best_needs_its_pairs(self):
+        wanted = self.wanted("--all-reduce-sizes", "8", "--collectives", "all_reduce", "--rounds", "9")
+        often = self.run_plan(wanted, OURS + PEERS, xcore_ns=lambda work, *_: FAR if work.configuration.name == "mpich" and work.round < 7 else NEAR)
+        self.assertEqual([name for _, name, _ in often].count("rondo"), 8)
+        slower = {**US, "mpich": 4}  # twice the best: asked, but nobody waits for it
+        often = self.run_plan(wanted, OURS + PEERS, us=lambda work, *_: slower[work.configuration.name], xcore_ns=lambda work, *_: (
+            FAR if work.configuration.name == "mpich" and work.round > 1 else NEAR))
+        self.assertEqual([name for _, name, _ in often].count("rondo"), 2)
+
+    def test_a_hopeless_peer_is_not_asked_for_the_cell_again(self):
+        wanted = self.wanted("--all-reduce-sizes", "8,1M", "--collectives", "all_reduce")
+        launched = self.run_plan(wanted, OURS + PEERS, us=lambda work, _, bytes_: (
+            7 if bytes_ == 8 and work.configuration.name == "mpich" else US[work.configuration.name]))
+        self.assertEqual([[b for _, b in cells] for _, name, cells in launched if name == "mpich"], [[8, 1 << 20], [1 << 20]])
+        self.assertEqual([[b for _, b in cells] for _, name, cells in launched if name == "openmpi"], [[8, 1 << 20]] * 2)
+
+    def test_far_times_make_nobody_slow_beside_near_ones(self):
+        def behind(*more):
+            rows = [row(1, "openmpi", 2), *more]
+            return gates.behind(pairing.by_cell(rows)[rows[0].cell])
+        self.assertEqual(behind(row(2, "mpich", 8, xcore_ns=FAR)), {"openmpi": 1, "mpich": 1})
+        self.assertEqual(behind(row(2, "mpich", 80, xcore_ns=FAR))["mpich"], 10)
+        self.assertEqual(behind(row(2, "mpich", 9))["mpich"], 4.5)
+        self.assertEqual(behind(row(2, "mpich", 9), row(3, "mpich", 16, xcore_ns=FAR))["mpich"], 4.5)
+        both_far = (row(3, "mpich", 16, xcore_ns=FAR), row(4, "openmpi", 8, xcore_ns=FAR))
+        self.assertEqual(behind(row(2, "mpich", 9), *both_far)["mpich"], 2)
+
+    def test_a_peer_that_never_answers_is_asked_twice(self):
+        wanted = self.wanted("--all-reduce-sizes", "8", "--collectives", "all_reduce", "--pairs", "5")
+        launched = self.run_plan(wanted, OURS + PEERS, check=lambda work, *_: "exit 1" if work.configuration.name == "mpich" else "ok")
+        self.assertEqual([name for _, name, _ in launched].count("mpich"), 2)
+        self.assertEqual([name for _, name, _ in launched].count("rondo"), 5)
+
+    def test_a_disturbed_peer_is_asked_until_the_rounds_are_out(self):
+        wanted = self.wanted("--all-reduce-sizes", "8", "--collectives", "all_reduce", "--rounds", "6")
+        launched = self.run_plan(wanted, OURS + PEERS, foreign=lambda work, *_: 0.5 if work.configuration.name == "mpich" else 0.0)
+        self.assertEqual([name for _, name, _ in launched].count("mpich"), 6)
+
+    def test_a_configuration_that_has_its_pairs_rests(self):
+        chosen = OURS + [configuration("rondo-windows")] + PEERS[:1]
+        wanted = self.wanted("--all-reduce-sizes", "8", "--collectives", "all_reduce")
+        launched = self.run_plan(wanted, chosen, xcore_ns=lambda work, *_: FAR if work.configuration.name == "rondo-windows" and work.round < 3 else NEAR)
+        self.assertEqual([name for _, name, _ in launched].count("rondo"), 2)
+        self.assertEqual([name for _, name, _ in launched].count("rondo-windows"), 4)
+
+    def test_without_peers_variants_are_measured_beside_ours(self):
+        wanted = self.wanted("--all-reduce-sizes", "8", "--collectives", "all_reduce,waiting", "--pairs", "3")
+        alone = self.run_plan(wanted, OURS)
+        self.assertEqual([name for _, name, _ in alone], ["rondo"] * 3)
+        both = self.run_plan(wanted, OURS + [configuration("rondo-against")])
+        self.assertEqual([name for _, name, _ in both].count("rondo-against"), 3)
+
+    def test_launches_are_short_and_cells_of_one_world(self):
+        wanted = self.wanted("--np", "2,8", "--all-reduce-sizes", "8,64M", "--sizes", "64M", "--collectives", "all_reduce,all_gather")
+        works = list(itertools.islice(planning.plan(wanted, OURS, []), 3))
+        self.assertEqual([(w.np, len(w.cells)) for w in works], [(2, 3), (8, 2), (8, 1)])
+        self.assertEqual(works[1].cells, (("all_reduce", 8), ("all_reduce", 64 << 20)))
+
+    def test_cells_are_named_as_programs_name_them(self):
+        cells = planning.cells_of(self.wanted("--collectives", "all_reduce,all_gather,barrier", "--all-reduce-sizes", "8", "--sizes", "8,64"), 3)
+        self.assertEqual([cell[1::2] for cell in cells], [("all_reduce", 8), ("all_gather", 60), ("barrier", 0)])
+        self.assertEqual(launching.cells_text([cell[1::2] for cell in cells]), "all_reduce:8,all_gather:60,barrier:0")
 
     def test_a_slice_goes_on_where_the_last_one_stopped(self):
         with tempfile.TemporaryDirectory() as folder:
             wanted = self.wanted("--append", "--out", folder + "/rows.csv", "--collectives", "all_reduce",
-                                 "--all-reduce-sizes", "8", "--quiet-wait", "0")
+                                 "--all-reduce-sizes", "8,64M,64", "--quiet-wait", "0")
             launched = []
 
-            def launch(work, _options, order, _distance, _limit):
-                launched.append(work.key)
-                return [row(order, work.configuration.name, 1, round=work.round, group=work.group)], 0.1
-            chosen = [configurations.Configuration("rondo", None), configurations.Configuration("mpich", None)]
-            plan = list(campaign.plan(wanted, chosen))
+            def launch(work, _options, order, _limit):
+                launched.append((work.configuration.name, work.cells))
+                rows = [row(order - 1, "", 1)]
+                self.answer(work, rows)
+                return rows[1:], 0.1
+
+            def run(launches):
+                one = campaign.Campaign(wanted, ["x: %d" % launches], launch)
+                self.assertTrue(one.run(itertools.islice(planning.plan(wanted, OURS + PEERS[:1], one.rows), launches)))
+                return one
             with unittest.mock.patch("sys.stderr", io.StringIO()):
-                self.assertTrue(campaign.Campaign(wanted, None, ["x: y"], launch).run(plan[:3]))
-                again = campaign.Campaign(wanted, None, ["x: z"], launch)
-                self.assertTrue(again.run(plan))
-            self.assertEqual(launched, [w.key for w in plan])
-            self.assertEqual(again.head, ["x: y"])
-            self.assertEqual([r.order for r in results.read(wanted.out)[1]], [1, 2, 3, 4])
+                run(2)
+                again = run(100)
+            cells = [tuple(b for _, b in of) for _, of in launched]
+            self.assertEqual(cells, [(8, 64 << 20, 64)] * 4)
+            self.assertEqual(again.head, ["x: 2"])
+            self.assertEqual([r.order for r in results.read(wanted.out)[1]][::3], [1, 2, 3, 4])
 
     def test_disturbed_launches_are_repeated_and_the_least_disturbed_kept(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("sys.stderr", io.StringIO()):
             wanted = self.wanted("--out", folder + "/rows.csv", "--quiet-wait", "0")
             shares = iter([0.3, 0.2, 0.25])
-            work = launching.Work(1, 2, "g", configurations.Configuration("rondo", None), ("barrier",), ())
-            one = campaign.Campaign(wanted, None, [], lambda w, o, order, d, l: ([row(order, "rondo", 1, foreign=next(shares))], 0.1))
+            work = launching.Work(1, 2, "g", OURS[0], (("barrier", 0),))
+            one = campaign.Campaign(wanted, [], lambda w, o, order, l: ([row(order, "rondo", 1, foreign=next(shares))], 0.1))
             self.assertEqual(one.measure(work)[0].foreign, 0.2)
             self.assertIsNone(next(shares, None))
-
-    def test_a_hopeless_peer_is_not_asked_again(self):
-        rows = [row(1, "rondo", 1), row(2, "openmpi", 2), row(3, "gloo", 7), row(4, "mpich", 5)]
-        asked = {name: not campaign.is_hopeless(rows, types.SimpleNamespace(
-            round=2, np=2, group="all_reduce-small", configuration=types.SimpleNamespace(name=name)))
-                 for name in ("rondo", "openmpi", "gloo", "mpich", "other")}
-        self.assertEqual(asked, {"rondo": True, "openmpi": True, "gloo": False, "mpich": True, "other": True})
 
 
 class Peers(unittest.TestCase):

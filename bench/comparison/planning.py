@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to launch next. A turn measures a few cells that still lack pairs, those tried least often first, with ours and
+every peer that may be the best one there, one after the other: so both sides of a pair are a second or two apart."""
+import collections
+import itertools
+
+from comparison import gates, launching, pairing, results
+
+HOPELESS = 3.0  # a peer so many times slower than the best one in a cell is not asked for that cell again
+FRUITLESS = 2  # nor is one that was asked so often and never answered
+TURN_S = 1.0  # estimated time of a launch's cells
+CELL_S = 0.02  # estimated time of a cell, and of each byte of it on each rank: filled, checked
+BYTE_S = 2.5e-9
+
+
+def cells_of(options, np):
+    """The cells asked for at one number of ranks, as rows will name them."""
+    sized = [cell for collective in options.collectives for cell in launching.cells(
+        [collective], options.all_reduce_sizes if collective == "all_reduce" else options.sizes)]
+    whole = [(collective, bytes_, results.whole_blocks(collective, np, bytes_)) for collective, bytes_ in sized]
+    return [(options.transport, collective, np, rows_bytes) for collective, bytes_, rows_bytes in whole if rows_bytes or not bytes_]
+
+
+def in_turn(configurations):
+    """Ours between the peers."""
+    ours = [c for c in configurations if gates.is_ours(c.name)]
+    peers = [c for c in configurations if not gates.is_ours(c.name)]
+    return peers[1::2] + ours + peers[::2]
+
+
+class Progress:
+    """What the rows say about the cells, and what was asked for since."""
+
+    def __init__(self, configurations, rows, pairs):
+        self.configurations, self.rows, self.pairs = in_turn(configurations), rows, pairs
+        self.asked = collections.Counter((row.cell, row.configuration) for row in rows)
+
+    def tries(self, cell):
+        return max(self.asked[cell, configuration.name] for configuration in self.configurations)
+
+    def unanswered(self, cell, name):
+        return self.asked[cell, name] - sum(row.check == "ok" for row in self.rows if (row.cell, row.configuration) == (cell, name))
+
+    def lacking(self, cell, distances):
+        """Names of the configurations that the cell must be measured with; {} for one that is done."""
+        names = [c.name for c in self.configurations if not c.collectives or cell[1] in c.collectives]
+        behind = gates.behind(distances)
+        peers = {n for n in names if not gates.is_ours(n) and
+                 (behind[n] <= HOPELESS if n in behind else self.unanswered(cell, n) < FRUITLESS)}
+        leaders = {n for n in peers if behind.get(n, 0) <= gates.LEADER}
+        wanted = set()
+        for mine in filter(gates.is_ours, names):
+            beside_peers = peers if mine in gates.JUDGED else set()
+            if any(self.pairs_of(distances, mine, other) < self.pairs
+                   for other in (leaders & beside_peers or {gates.OURS})):
+                wanted |= {mine} | (beside_peers or {gates.OURS})
+        return wanted
+
+    @staticmethod
+    def pairs_of(distances, mine, other):
+        """Near ones; far ones do not end a cell."""
+        return max((min(len(distances[d].get(name, ())) for name in (mine, other))
+                    for d in ("near", "unknown") if d in distances), default=0)
+
+    def turn(self, cells, rounds):
+        """{cell: names}: the next cells, all of one np; {} when nothing is left to do."""
+        measured = pairing.by_cell(self.rows)
+        open_ = [(self.tries(cell), cell, self.lacking(cell, measured.get(cell, {}))) for cell in cells]
+        open_ = [one for one in open_ if one[2] and one[0] < rounds]
+        least = min((tries for tries, _, _ in open_), default=0)
+        open_ = [(cell, names) for tries, cell, names in open_ if tries == least]
+        chosen, seconds = {}, 0.0
+        for cell, names in open_:
+            if seconds < TURN_S and cell[2] == open_[0][0][2]:
+                chosen[cell] = names
+                seconds += CELL_S + BYTE_S * cell[3] * cell[2]
+        return chosen
+
+    def launches(self, cells, backwards):
+        """Those of one turn."""
+        for configuration in self.configurations[::-1 if backwards else 1]:
+            its = [cell for cell, names in cells.items() if configuration.name in names]
+            if its:
+                self.asked.update((cell, configuration.name) for cell in its)
+                yield launching.Work(max(self.asked[cell, configuration.name] for cell in its), its[0][2],
+                                     "%s:%d+%d" % (*its[0][1::2], len(its) - 1), configuration,
+                                     tuple((cell[1], cell[3]) for cell in its))
+
+
+def plan(options, configurations, rows):
+    """Launches until every cell has its pairs or was measured in --rounds turns. Looks at `rows` before each turn."""
+    cells = [cell for np in options.np for cell in cells_of(options, np)]
+    progress = Progress(configurations, rows, options.pairs)
+    for backwards in itertools.cycle((False, True)):
+        turn = progress.turn(cells, options.rounds)
+        if not turn:
+            return
+        yield from progress.launches(turn, backwards)
+
+
+def fixed(works, rows):
+    """Those of a list of launches that are not in the file yet."""
+    done = {(row.round, row.np, row.group, row.configuration) for row in rows}
+    return (work for work in works if work.key not in done)
