@@ -229,6 +229,7 @@ class Plan(unittest.TestCase):
         often = self.run_plan(wanted, OURS + PEERS, us=lambda work, *_: slower[work.configuration.name], xcore_ns=lambda work, *_: (
             FAR if work.configuration.name == "mpich" and work.round > 1 else NEAR))
         self.assertEqual([name for _, name, _ in often].count("rondo"), 2)
+        self.assertEqual([name for _, name, _ in often].count("mpich"), 2)
 
     def test_a_hopeless_peer_is_not_asked_for_the_cell_again(self):
         wanted = self.wanted("--all-reduce-sizes", "8,1M", "--collectives", "all_reduce")
