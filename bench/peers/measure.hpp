@@ -22,6 +22,7 @@ namespace rondo::peers {
 
 constexpr double kBucketsPerOctave = 16;
 constexpr std::chrono::milliseconds kTurn{5};
+constexpr double kSlowSeconds = 1;  // no cell is timed for longer, but one call
 
 // Between the cores, around the timed calls.
 struct Distance {
@@ -130,9 +131,10 @@ class Runner {
   std::size_t calibrate(const Cell& cell) {
     double seconds = meeting_.max_over_ranks(loop(cell, 2) / 2);
     const auto affordable = [&](double budget) { return static_cast<std::size_t>(budget / std::max(seconds, 1e-9)); };
-    const std::size_t trial = std::clamp<std::size_t>(affordable(budget_s_ / 4), 1, 200);
-    seconds = meeting_.max_over_ranks(loop(cell, trial) / static_cast<double>(trial));
-    return std::clamp(affordable(budget_s_), least_, most_);
+    if (const std::size_t trial = std::min<std::size_t>(affordable(budget_s_ / 4), 200); trial > 2)
+      seconds = meeting_.max_over_ranks(loop(cell, trial) / static_cast<double>(trial));
+    const std::size_t least = std::clamp<std::size_t>(affordable(kSlowSeconds), 1, std::max<std::size_t>(least_, 1));
+    return std::clamp(affordable(budget_s_), least, most_);
   }
 
   double seconds_of(const Cell& cell, std::size_t i) {
