@@ -7,7 +7,8 @@ import itertools
 from comparison import gates, launching, pairing, results
 
 HOPELESS = 3.0  # a peer so many times slower than the best one in a cell is not asked for that cell again
-FRUITLESS = 2  # nor is one that was asked so often and never answered
+LOOKS = 3  # nor is one that so many launches found slower than a leader
+FRUITLESS = 2  # nor one that was asked so often and never answered
 TURN_S = 1.0  # estimated time of a launch's cells
 CELL_S = 0.02  # estimated time of a cell, and of each byte of it on each rank: filled, checked
 BYTE_S = 2.5e-9
@@ -44,10 +45,11 @@ class Progress:
     def lacking(self, cell, distances):
         """Names of the configurations that the cell must be measured with; {} for one that is done."""
         names = [c.name for c in self.configurations if not c.collectives or cell[1] in c.collectives]
-        behind = gates.behind(distances)
-        peers = {n for n in names if not gates.is_ours(n) and
-                 (behind[n] <= HOPELESS if n in behind else self.unanswered(cell, n) < FRUITLESS)}
-        leaders = {n for n in peers if behind.get(n, 0) <= gates.LEADER}
+        behind = {n: times for n, times in gates.behind(distances).items() if n in names}
+        unknown = {n for n in names if not gates.is_ours(n) and n not in behind and self.unanswered(cell, n) < FRUITLESS}
+        leaders = unknown | {n for n in behind if behind[n] <= gates.LEADER}
+        looks = collections.Counter(n for of in distances.values() for n in of for _ in of[n])
+        peers = leaders | {n for n in behind if behind[n] <= HOPELESS and looks[n] < LOOKS}
         wanted = set()
         for mine in filter(gates.is_ours, names):
             beside_peers = peers if mine in gates.JUDGED else set()

@@ -230,6 +230,8 @@ class Plan(unittest.TestCase):
             FAR if work.configuration.name == "mpich" and work.round > 1 else NEAR))
         self.assertEqual([name for _, name, _ in often].count("rondo"), 2)
         self.assertEqual([name for _, name, _ in often].count("mpich"), 2)
+        often = self.run_plan(wanted, OURS + PEERS, us=lambda work, *_: slower[work.configuration.name], xcore_ns=FAR)
+        self.assertEqual([[name for _, name, _ in often].count(n) for n in ("rondo", "openmpi", "mpich")], [9, 9, 3])
 
     def test_a_hopeless_peer_is_not_asked_for_the_cell_again(self):
         wanted = self.wanted("--all-reduce-sizes", "8,1M", "--collectives", "all_reduce")
@@ -259,6 +261,11 @@ class Plan(unittest.TestCase):
         wanted = self.wanted("--all-reduce-sizes", "8", "--collectives", "all_reduce", "--rounds", "6")
         launched = self.run_plan(wanted, OURS + PEERS, foreign=lambda work, *_: 0.5 if work.configuration.name == "mpich" else 0.0)
         self.assertEqual([name for _, name, _ in launched].count("mpich"), 6)
+
+    def test_a_peer_of_an_earlier_slice_that_is_left_out_now_is_not_waited_for(self):
+        wanted = self.wanted("--all-reduce-sizes", "8", "--collectives", "all_reduce")
+        launched = self.run_plan(wanted, OURS + PEERS[:1], rows=[row(1, "mpich", 1, bytes=8)])
+        self.assertEqual([name for _, name, _ in launched], ["rondo", "openmpi", "openmpi", "rondo"])
 
     def test_a_configuration_that_has_its_pairs_rests(self):
         chosen = OURS + [configuration("rondo-windows")] + PEERS[:1]
