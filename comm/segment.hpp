@@ -56,22 +56,14 @@ struct Fifo {
 };
 
 // A rank's arrival at a meeting on the board (board/board.hpp), and the bytes that it brings, when they are few; two
-// per rank, used in turn. The rank writes. A flag every few cache lines lets data cross with their flag instead of
-// after it: a bare exchange of 1 KiB takes half as long so. Nothing but meetings ever lies where a flag is. No more
-// cells: 4 KiB by two near ranks take 1.6 us in cells and 1.2 through the rings, 1 KiB 0.5 either way.
+// per rank, used in turn. The rank writes.
 struct Arrival {
-  struct Cell {
-    static constexpr std::size_t kPayload = 248;
-    alignas(64) std::array<std::byte, kPayload> payload;
-    std::atomic<std::uint64_t> meeting;  // last, release
-  };
-  static constexpr std::size_t kPayload = 48, kCells = 4;
-  static constexpr std::size_t kBytes = kPayload + kCells * Cell::kPayload;
+  static constexpr std::size_t kPayload = 48, kBody = 4096;
 
-  alignas(kLine) std::atomic<std::uint64_t> meeting;  // release, after key and payload: counted from 1
+  alignas(kLine) std::atomic<std::uint64_t> meeting;  // release, after all that follows: counted from 1
   std::uint64_t key;                                  // hash of all signatures up to this meeting
   std::array<std::byte, kPayload> payload;            // in the cache line of its flag
-  std::array<Cell, kCells> cells;                     // what exceeds the payload; those that are needed
+  std::array<std::byte, kBody> body;                  // what exceeds the payload, whole: vectors stay within lines
 };
 
 // How far a rank is with the chunks that it exchanges on the board (board/flow.hpp). The rank writes.

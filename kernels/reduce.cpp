@@ -64,6 +64,7 @@ const ReduceTables& reduce_tables() {
 FoldFunction find_fold(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold[op]; }
 Scale find_multiply(DataType dtype) { return row_of(dtype).multiply; }
 Scale find_divide(DataType dtype) { return row_of(dtype).divide; }
+Copy find_copy() { return best_table().copy; }
 
 void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
   if (bytes == 0) return;

@@ -45,7 +45,9 @@ using Scale = void (*)(void* out, const void* in, std::size_t count, double fact
 Scale find_multiply(DataType dtype);  // premul_sum: each rank's input, once
 Scale find_divide(DataType dtype);    // average: the complete sum, once
 
-// memcpy that may store past the caches.
+// memcpy that may store past the caches; the plain one is worth keeping where a call costs ns.
+using Copy = void (*)(void* out, const void* in, std::size_t bytes);
+Copy find_copy();
 void copy(void* out, const void* in, std::size_t bytes, Stores stores);
 
 }  // namespace rondo::kernels

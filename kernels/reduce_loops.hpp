@@ -80,6 +80,16 @@ void fold_bytes(Byte* to, const Inputs& inputs, std::size_t bytes) {
 }
 using FoldBytes = void (*)(Byte* to, const Inputs& inputs, std::size_t bytes);
 
+// What fills words of so many bytes, from `at` on; returns where it ended.
+template <int kBytes>
+[[gnu::always_inline]] inline std::size_t copy_words(Byte* to, const Byte* from, std::size_t at, std::size_t bytes) {
+  for (; at + kBytes <= bytes; at += kBytes) {
+    store(to + at, load<Vector<Byte, kBytes>>(from + at));
+    asm volatile("" ::: "memory");  // or the compiler makes a memcpy of the loop
+  }
+  return at;
+}
+
 // Not the C library's: from a few KiB on that is one `rep movsb`, which some processors do twenty times slower when
 // `to` lies a few bytes behind `from` in its page (2 GB/s against 40 on Zen 4).
 void copy_bytes(Byte* to, const Byte* from, std::size_t bytes) {
@@ -92,7 +102,12 @@ void copy_bytes(Byte* to, const Byte* from, std::size_t bytes) {
     __builtin_memcpy(to + at + 3 * kVectorBytes, from + at + 3 * kVectorBytes, kVectorBytes);
     asm volatile("" ::: "memory");  // or the compiler makes a memcpy of the loop
   }
-  __builtin_memcpy(to + at, from + at, bytes - at);
+  if constexpr (kVectorBytes > 32) at = copy_words<kVectorBytes>(to, from, at, bytes);
+  if constexpr (kVectorBytes > 16) at = copy_words<32>(to, from, at, bytes);
+  at = copy_words<16>(to, from, at, bytes);
+  at = copy_words<8>(to, from, at, bytes);
+  at = copy_words<4>(to, from, at, bytes);
+  copy_words<1>(to, from, at, bytes);
 }
 
 void copy(void* out, const void* in, std::size_t bytes) {

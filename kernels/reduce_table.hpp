@@ -15,8 +15,8 @@ struct ReduceRow {  // of one dtype
 struct ReduceTable {
   const char* name;
   ReduceRow rows[kDataTypeCount];
-  void (*copy)(void* out, const void* in, std::size_t bytes);    // through the caches
-  void (*stream)(void* out, const void* in, std::size_t bytes);  // past them
+  Copy copy;    // through the caches
+  Copy stream;  // past them
 };
 
 const ReduceTable& reduce_table_baseline();

@@ -65,23 +65,16 @@ class Board {
     if (waiting_) waiter_.progressed();
   }
 
-  // Arrival in pieces, for those who bring more than a payload: payload, post, cells, wake. `meeting` is what flags
-  // say.
+  // For those who bring bytes: where this rank's go before it arrives, and where a rank's lie that has come.
   Arrival& next() const { return arrival(index_, meetings_ + 1); }
-  void post();
-  void wake() const;
-  std::uint64_t meeting() const { return meetings_; }
   Arrival& arrived(int index) const { return arrival(index, meetings_); }
-  void await(const std::atomic<std::uint64_t>& flag, int index) {
-    if (flag.load(std::memory_order_acquire) == meetings_) return;
-    while (flag.load(std::memory_order_acquire) != meetings_) linger(index);
-    progressed();
-  }
 
  private:
   Arrival& arrival(int index, std::uint64_t meeting) const {
     return arrivals_[2 * static_cast<std::uint64_t>(index) + (meeting & 1)];
   }
+  void post();
+  void wake() const;
   bool has_come(int index) const { return arrived(index).meeting.load(std::memory_order_acquire) == meetings_; }
   void linger(int index);  // idle() of those who have nothing else to do
   [[noreturn]] void disagree(int index);

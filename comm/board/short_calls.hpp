@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives whose ranks bring few bytes each: these lie in the arrivals themselves, so ranks meet once, and what
-// crosses between two cores are the lines that hold data, with the flags in them. Everybody reads what it needs from
-// everybody; sums are in rank order. Ranks are called by their index in the segment, as by Board.
+// Collectives whose ranks bring few bytes each: these lie in the arrivals themselves, so ranks meet once. Everybody
+// reads what it needs from everybody; sums are in rank order. Ranks are called by their index in the segment, as by
+// Board.
 #pragma once
 #include <chrono>
 #include <string_view>
@@ -23,9 +23,10 @@ class ShortCalls {
 
   // What all calls of one shape have in common; offsets and lengths are bytes.
   struct Plan {
-    std::size_t block = 0;                 // that a rank gets from each rank that it reads
-    std::size_t brought = 0;               // by this rank
-    std::size_t part = 0;                  // where this rank's block lies in what each brings
+    std::size_t block = 0;  // that a rank gets from each rank that it reads
+    std::size_t part = 0;   // where this rank's block lies in what each brings
+    // What this rank brings: the first so many bytes, and the last so many of `whole`; nobody reads those between.
+    std::size_t first = 0, last = 0, whole = 0;
     std::size_t element = 1;               // of the dtype
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
@@ -34,6 +35,7 @@ class ShortCalls {
     kernels::FoldFunction fold = nullptr;  // null: blocks are copied
     kernels::Scale multiply = nullptr;     // not null: the operator's first touch on what is brought
   };
+  static std::size_t most_bytes(int ranks);  // that a rank may bring
   // Ranks agree on the answer. The ranks of the segment are the team's.
   bool takes(const Call& call) const;
   Plan plan(const Call& call) const;
@@ -43,20 +45,16 @@ class ShortCalls {
   void collect(const Plan& plan, const Call& call);
 
  private:
-  struct Piece {  // of what a rank brings: so many bytes of a cell's payload, from `start` on; kHead: of the arrival's
-    std::size_t cell, start, bytes;
-  };
-  static constexpr std::size_t kHead = ~std::size_t{0};
-  template <class F>
-  static void for_pieces(std::size_t first, std::size_t bytes, F&& visit);
-  const std::byte* await(int index, Piece piece);
-
-  void bring_cells(const Plan& plan, const Call& call);
+  static std::byte* place(Arrival& arrival, const Plan& plan) {
+    return plan.whole <= Arrival::kPayload ? arrival.payload.data() : arrival.body.data();
+  }
+  void bring(const Plan& plan, const Call& call);
   void fold(const Plan& plan, const Call& call);
   void copy_from(int index, const Plan& plan, const Call& call, std::byte* into);
 
   Board& board_;
   int index_, size_;
+  kernels::Copy copy_ = kernels::find_copy();
   std::vector<const void*> contributions_;  // by rank
 };
 

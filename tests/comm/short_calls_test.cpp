@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of few bytes: every collective at the lengths where what a rank brings begins another cell, or no longer fits.
+// Calls of few bytes: every collective at the lengths where what a rank brings leaves the line of its flag, or no
+// longer fits.
 #include <rondo/communicator.hpp>
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/segment.hpp"
+#include "comm/board/short_calls.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"
 
@@ -18,7 +19,7 @@ namespace {
 
 using comm::Arrival;
 
-constexpr std::size_t kHead = Arrival::kPayload / 4, kCell = Arrival::Cell::kPayload / 4, kMost = Arrival::kBytes / 4;
+constexpr std::size_t kLineful = Arrival::kPayload / 4;
 
 // Of one rank, different from place to place.
 std::int32_t value(int rank, std::size_t at) { return static_cast<std::int32_t>((at * 7 + 13) % 1000) * (rank + 1); }
@@ -87,8 +88,9 @@ void every_collective(Communicator& comm, std::size_t count) {
 
 TEST_CASE("calls of few bytes move the same as others at every length") {
   const int world = GENERATE(1, 2, 3, 4);
-  const std::size_t count = GENERATE(1u, kHead - 1, kHead, kHead + 1, kHead + kCell, kHead + kCell + 1, kMost / 4,
-                                     kMost / 3, kMost / 2 + 1, kMost - 1, kMost, kMost + 1);
+  const std::size_t most = comm::ShortCalls::most_bytes(world) / 4, per_rank = most / static_cast<std::size_t>(world);
+  const std::size_t count = GENERATE_COPY(1u, kLineful / 3, kLineful / 2, kLineful - 1, kLineful, kLineful + 1, 61u,
+                                          per_rank, per_rank + 1, most - 1, most, most + 1);
   on_ranks(world, [&](Communicator& comm) {
     every_collective<std::int32_t>(comm, count);
     every_collective<double>(comm, count / 2 + 1);
