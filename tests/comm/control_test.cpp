@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/control.hpp"
 
-#include <netinet/tcp.h>
+#include <linux/tcp.h>  // tcpi_snd_wnd, which <netinet/tcp.h> lacks
+#include <netinet/in.h>
 
 #include <condition_variable>
 #include <mutex>
@@ -19,6 +20,14 @@ namespace {
 
 constexpr int kGivenUpAfterMs = 200;
 constexpr int kSmallBufferBytes = 16 << 10;
+
+// Linux does since 5.4; qemu-user does not.
+bool tells_window(const Fd& socket) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  return ::getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+         length >= offsetof(tcp_info, tcpi_snd_wnd) + sizeof info.tcpi_snd_wnd;
+}
 
 // What the monitor's thread reports, for one that waits for it.
 class Reports {
@@ -62,6 +71,10 @@ class Reports {
 TEST_CASE("control: who is stopped for long is not lost by what others keep telling it") {
   TcpPair pair("127.0.0.1",
                [](const Fd& fd) { ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &kSmallBufferBytes, sizeof(int)); });
+  if (!tells_window(pair.far)) {
+    WARN("skipped: this kernel does not tell the peer's window");
+    return;
+  }
   ::setsockopt(pair.far.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &kGivenUpAfterMs, sizeof(int));
   Reports here, there;
   const auto monitor = std::make_shared<Monitor>();
