@@ -88,7 +88,8 @@ void every_collective(Communicator& comm, std::size_t count) {
 
 TEST_CASE("calls of few bytes move the same as others at every length") {
   const int world = GENERATE(1, 2, 3, 4);
-  const std::size_t most = comm::ShortCalls::most_bytes(world) / 4, per_rank = most / static_cast<std::size_t>(world);
+  const std::size_t most = comm::ShortCalls::most_of_block(world, false) / 4;
+  const std::size_t per_rank = comm::ShortCalls::most_of_block(world, true) / 4;
   const std::size_t count = GENERATE_COPY(1u, kLineful / 3, kLineful / 2, kLineful - 1, kLineful, kLineful + 1, 61u,
                                           per_rank, per_rank + 1, most - 1, most, most + 1);
   on_ranks(world, [&](Communicator& comm) {
