@@ -151,6 +151,7 @@ void run_algorithm(const Chosen& chosen, const Call& call, const Signature& sign
                     .dtype = call.dtype,
                     .op = call.op,
                     .reduces = row_of(call.collective).reduces,
+                    .may_hold = true,
                     .send_counts = pairs ? call.send_counts : std::span<const std::size_t>{},
                     .recv_counts = pairs ? call.recv_counts : std::span<const std::size_t>{}},
                    timeout);

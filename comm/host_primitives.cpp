@@ -115,7 +115,12 @@ void HostPrimitives::receive_empty(std::span<const int> peers) {
   run_active();
 }
 
+// What is sent goes to the kernel together: a write of megabytes costs it less than many of 128 KiB. Moves that only
+// send are held back until something is received or waited for: a peer may need them before it sends.
 void HostPrimitives::run_active() {
+  holds_ =
+      job_.may_hold && std::all_of(active_.begin(), active_.end(), [](const Active& a) { return a.from == kNobody; });
+  if (!holds_) flush_held();
   while (!active_.empty()) {
     blocked_.clear();
     std::fill(sending_.begin(), sending_.end(), 0);
@@ -145,10 +150,9 @@ bool HostPrimitives::claim(Active& active) {
   return free;
 }
 
-// What was sent goes to the kernel together: a write of a megabyte costs it half as much as eight of 128 KiB.
 bool HostPrimitives::advance(Active& active) {
   const bool moved = transfer(active);
-  if (active.to != kNobody) flush(active.to);
+  if (active.to != kNobody && (holds_ || !team_.send_link(active.to).flushed())) note_unflushed(active.to);
   return moved;
 }
 
@@ -229,9 +233,12 @@ void HostPrimitives::forward(Active& active, const std::byte* data, std::size_t 
   }
 }
 
-void HostPrimitives::flush(int peer) {
-  if (team_.send_link(peer).flushed()) return;
+void HostPrimitives::note_unflushed(int peer) {
   if (std::find(unflushed_.begin(), unflushed_.end(), peer) == unflushed_.end()) unflushed_.push_back(peer);
+}
+
+void HostPrimitives::flush_held() {
+  std::erase_if(unflushed_, [&](int peer) { return team_.send_link(peer).flushed(); });
 }
 
 const std::byte* HostPrimitives::first_touch(const std::byte* local, std::size_t bytes) {
@@ -242,6 +249,7 @@ const std::byte* HostPrimitives::first_touch(const std::byte* local, std::size_t
 }
 
 void HostPrimitives::fold(const Fold& fold) {
+  flush_held();
   const std::size_t total = fold.count * element_;
   const bool scale = job_.op == ReduceOp::premultiplied_sum && fold.local.buffer == Buffer::input;
   for (std::size_t done = 0; done < total;) {
@@ -305,7 +313,7 @@ void HostPrimitives::settle(const std::byte* begin, std::size_t bytes) {
 
 void HostPrimitives::finish() {
   for (;;) {
-    std::erase_if(unflushed_, [&](int peer) { return team_.send_link(peer).flushed(); });
+    flush_held();
     if (unflushed_.empty()) break;
     blocked_.clear();
     wait();

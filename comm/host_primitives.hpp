@@ -21,6 +21,7 @@ struct Job {  // one collective on this rank, or one of its phases
   DataType dtype = DataType::u8;
   ReduceOp op = ReduceOp::sum;
   bool reduces = false;
+  bool may_hold = false;  // sends, for a while: until it finishes, the rank waits nowhere but here
   // all_to_all_v: what each pair has agreed on, and nobody else knows; its steps carry the pair's count. Else empty.
   std::span<const std::size_t> send_counts{}, recv_counts{};
   // Whom moves name: the ranks of the team at these positions, this one among them; empty: everybody. average divides
@@ -71,7 +72,8 @@ class HostPrimitives {
   void run_active();
   bool advance(Active& active);
   bool transfer(Active& active);
-  void flush(int peer);
+  void note_unflushed(int peer);
+  void flush_held();
   void handle(Active& active, std::size_t bytes, const std::byte* received);
   void forward(Active& active, const std::byte* data, std::size_t bytes, bool stable);
   bool claim(Active& active);
@@ -97,6 +99,7 @@ class HostPrimitives {
   std::vector<Active> active_;
   std::vector<Blocked> blocked_;
   std::vector<int> unflushed_;              // peers whose link may still refer to the caller's memory
+  bool holds_ = false;                      // the moves in progress only send, and wait to be flushed
   std::vector<char> sending_, receiving_;   // by peer: an earlier move of this pass holds the link
   std::vector<const void*> contributions_;  // by position, for fold
 };

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include <rondo/error.hpp>
@@ -34,31 +35,40 @@ struct Packed {
   std::byte* bytes() { return memory.data() + 64; }
 };
 
+// One write of 4 MiB takes the kernel less time than eight of 512 KiB; a socket's buffer holds no more.
+constexpr std::size_t kWriteBytes = 4 << 20, kMostSteps = 64;
+std::size_t steps_of_a_write(FifoShape shape) {
+  return std::clamp<std::size_t>(kWriteBytes / shape.slice_bytes, shape.slots, kMostSteps);
+}
+
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// Up to shape.slots steps are queued as {header, bytes}; bytes lie in the caller's memory or in a slot of our own.
+// Steps are queued as {header, bytes}; bytes lie in the caller's memory or in one of shape.slots slots of our own.
 class TcpSendLink final : public SendLink {
  public:
   TcpSendLink(std::shared_ptr<const Fd> socket, int peer, FifoShape shape)
-      : socket_(std::move(socket)), peer_(peer), shape_(shape), queue_(shape.slots) {}
+      : socket_(std::move(socket)), peer_(peer), shape_(shape), queue_(steps_of_a_write(shape)) {}
 
   bool ready() override {
-    if (queued() < shape_.slots) return true;
+    if (has_room()) return true;
     pump();
-    return queued() < shape_.slots;
+    return has_room();
   }
   std::byte* slot() override {
     if (slots_.empty()) slots_.resize(shape_.slots * shape_.slice_bytes);
-    return slots_.data() + (posted_ % shape_.slots) * shape_.slice_bytes;
+    return slots_.data() + (slot_ % shape_.slots) * shape_.slice_bytes;
   }
-  void publish(const Signature& signature, std::size_t bytes) override { send(signature, slot(), bytes); }
+  void publish(const Signature& signature, std::size_t bytes) override {
+    post(signature, slot(), bytes, true);
+    ++slot_;
+    ++built_;
+  }
   void send(const Signature& signature, const std::byte* data, std::size_t bytes) override {
-    queue_[posted_ % shape_.slots] = {{.signature = signature, .step = posted_, .bytes = bytes}, data};
-    ++posted_;
+    post(signature, data, bytes, false);
   }
   bool refers_to(const std::byte* data, std::size_t bytes) const override {
     for (std::uint64_t step = written_; step != posted_; ++step) {
-      const Entry& entry = queue_[step % shape_.slots];
+      const Entry& entry = queue_[step % queue_.size()];
       if (entry.data < data + bytes && data < entry.data + entry.header.bytes) return true;
     }
     return false;
@@ -73,9 +83,15 @@ class TcpSendLink final : public SendLink {
   struct Entry {
     StepHeader header;
     const std::byte* data = nullptr;
+    bool built = false;  // in a slot
   };
   std::uint64_t queued() const { return posted_ - written_; }
-  Entry& front() { return queue_[written_ % shape_.slots]; }
+  bool has_room() const { return queued() < queue_.size() && built_ < shape_.slots; }
+  Entry& front() { return queue_[written_ % queue_.size()]; }
+  void post(const Signature& signature, const std::byte* data, std::size_t bytes, bool built) {
+    queue_[posted_ % queue_.size()] = {{.signature = signature, .step = posted_, .bytes = bytes}, data, built};
+    ++posted_;
+  }
 
   void pump() {
     while (queued() != 0) {
@@ -96,13 +112,13 @@ class TcpSendLink final : public SendLink {
                   MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   ssize_t send_parts() {
-    std::array<iovec, 16> parts;
+    std::array<iovec, 2 * kMostSteps> parts;
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = gather(parts);
     return ::sendmsg(socket_->get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
-  std::size_t gather(std::array<iovec, 16>& parts) {
+  std::size_t gather(std::span<iovec> parts) {
     std::size_t used = 0, skip = offset_;
     const auto add = [&](const void* base, std::size_t length) {
       const std::size_t cut = std::min(skip, length);
@@ -112,7 +128,7 @@ class TcpSendLink final : public SendLink {
         parts[used++] = {const_cast<std::byte*>(static_cast<const std::byte*>(base)) + cut, length - cut};
     };
     for (std::uint64_t step = written_; step != posted_ && used + 2 <= parts.size(); ++step) {
-      Entry& entry = queue_[step % shape_.slots];
+      Entry& entry = queue_[step % queue_.size()];
       add(&entry.header, sizeof entry.header);
       add(entry.data, entry.header.bytes);
     }
@@ -124,6 +140,7 @@ class TcpSendLink final : public SendLink {
       const std::size_t whole = sizeof(StepHeader) + front().header.bytes;
       if (offset_ < whole) return;
       offset_ -= whole;
+      if (front().built) --built_;
       ++written_;
     }
   }
@@ -134,7 +151,8 @@ class TcpSendLink final : public SendLink {
   std::vector<Entry> queue_;
   std::vector<std::byte> slots_;
   std::uint64_t posted_ = 0, written_ = 0;
-  std::size_t offset_ = 0;  // bytes of step written_ that the kernel has taken
+  std::uint64_t slot_ = 0, built_ = 0;  // the next slot's number; queued steps that lie in slots
+  std::size_t offset_ = 0;              // bytes of step written_ that the kernel has taken
 };
 
 class TcpRecvLink final : public RecvLink {

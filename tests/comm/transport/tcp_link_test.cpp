@@ -4,9 +4,11 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -17,7 +19,8 @@ using namespace rondo::comm;
 
 namespace {
 
-constexpr FifoShape kShape{.slots = 4, .slice_bytes = 4096};
+constexpr FifoShape kShape{.slots = 4, .slice_bytes = 1024};
+constexpr std::size_t kSlices = 16, kStepsOfAWrite = 64;
 constexpr std::size_t kStep = sizeof(StepHeader) + kShape.slice_bytes;
 
 struct Pair {
@@ -30,7 +33,7 @@ struct Pair {
   }
   void post(std::size_t step) {
     REQUIRE(send->ready());
-    const std::byte* begin = reinterpret_cast<const std::byte*>(data.data()) + step * kShape.slice_bytes;
+    const std::byte* begin = reinterpret_cast<const std::byte*>(data.data()) + step % kSlices * kShape.slice_bytes;
     send->send({.sequence = 1, .count = data.size()}, begin, kShape.slice_bytes);
   }
   ssize_t take(std::vector<std::byte>& into) {
@@ -41,7 +44,7 @@ struct Pair {
   Fd there;
   std::unique_ptr<SendLink> send;
   std::unique_ptr<RecvLink> recv;
-  std::vector<std::uint32_t> data = std::vector<std::uint32_t>(16 * kShape.slice_bytes / 4);
+  std::vector<std::uint32_t> data = std::vector<std::uint32_t>(kSlices * kShape.slice_bytes / 4);
 };
 
 }  // namespace
@@ -62,11 +65,33 @@ TEST_CASE("steps wait for each other until they are flushed, and leave in one wr
   }
 }
 
-TEST_CASE("when all slots are taken, asking for one more sends them") {
+TEST_CASE(
+    "what lies with the caller needs no slot: as many steps as one write takes, and asking for one more sends them") {
   Pair pair;
   std::vector<std::byte> got;
-  for (std::size_t step = 0; step < kShape.slots + 1; ++step) pair.post(step);
-  CHECK(pair.take(got) == static_cast<ssize_t>(kShape.slots * kStep));
+  for (std::size_t step = 0; step < kStepsOfAWrite; ++step) pair.post(step);
+  CHECK(pair.take(got) == -1);
+  pair.post(kStepsOfAWrite);
+  CHECK(pair.take(got) == static_cast<ssize_t>(kStepsOfAWrite * kStep));
   CHECK(pair.send->flushed());
   CHECK(pair.take(got) == static_cast<ssize_t>(kStep));
+}
+
+TEST_CASE("what is built in a slot stays there until it is sent, whatever is sent beside it") {
+  Pair pair;
+  std::vector<std::byte> got, all;
+  for (std::size_t step = 0; step < 3 * kShape.slots; ++step) {
+    pair.post(0);
+    REQUIRE(pair.send->ready());
+    std::memset(pair.send->slot(), static_cast<int>(step + 1), kShape.slice_bytes);
+    pair.send->publish({.sequence = 1}, kShape.slice_bytes);
+  }
+  CHECK(pair.send->flushed());
+  for (ssize_t bytes = pair.take(got); bytes > 0; bytes = pair.take(got))
+    all.insert(all.end(), got.begin(), got.begin() + bytes);
+  REQUIRE(all.size() == 2 * 3 * kShape.slots * kStep);
+  for (std::size_t step = 0; step < 3 * kShape.slots; ++step) {
+    const std::byte* bytes = all.data() + (2 * step + 1) * kStep + sizeof(StepHeader);
+    CHECK(std::all_of(bytes, bytes + kShape.slice_bytes, [&](std::byte b) { return b == std::byte(step + 1); }));
+  }
 }
