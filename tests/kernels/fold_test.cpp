@@ -19,6 +19,7 @@ namespace {
 
 constexpr unsigned char kPoison = 0xa5;
 constexpr std::size_t kMargin = 64;  // around what is written
+constexpr std::size_t kWidest = 64;  // bytes of a register
 
 std::vector<const kernels::ReduceTable*> tables() {
   std::vector<const kernels::ReduceTable*> all;
@@ -94,20 +95,25 @@ struct Shape {
   int outputs;
   Stores stores;
   int output_over;  // the input that the last output lies on; none if negative
+  bool alike;       // all buffers begin at the same element of a register; else aligned to nothing
 };
 
 class FoldCase {
  public:
   FoldCase(DataType dtype, ReduceOp::Kind op, const Shape& shape, std::mt19937_64& random)
       : dtype_(dtype), op_(op), shape_(shape), bytes_(shape.count * size_of(dtype)) {
-    for (int rank = 0; rank < shape.inputs; ++rank) {  // each at an offset of its own, aligned to nothing
+    const std::size_t phase = random() % 16 * size_of(dtype) % kWidest;
+    const auto place = [&](unsigned char* from) {
+      return from + (shape.alike ? (phase - reinterpret_cast<std::uintptr_t>(from)) % kWidest : random() % kMargin);
+    };
+    for (int rank = 0; rank < shape.inputs; ++rank) {
       inputs_.push_back(random_bytes(random, bytes_ + 2 * kMargin));
-      in_.push_back(inputs_.back().data() + random() % kMargin);
+      in_.push_back(place(inputs_.back().data()));
     }
     expected_ = expected_of(dtype, op, in_, shape.count);
     for (int k = 0; k < shape.outputs; ++k) {
       outputs_.emplace_back(bytes_ + 3 * kMargin, kPoison);
-      out_.push_back(outputs_.back().data() + kMargin + random() % kMargin);
+      out_.push_back(place(outputs_.back().data() + kMargin));
     }
     if (shape.output_over >= 0) out_.back() = const_cast<void*>(in_[static_cast<std::size_t>(shape.output_over)]);
   }
@@ -168,10 +174,10 @@ TEST_CASE("fold: several outputs, any alignment, past the caches, over an input"
         for (const int outputs : {1, 2, 5}) {
           for (const Stores stores : {Stores::plain, Stores::streaming}) {
             const int over = static_cast<int>(random() % static_cast<unsigned>(2 * inputs)) - inputs;  // often none
-            const Shape shape = {count, inputs, outputs, stores, over};
+            const Shape shape = {count, inputs, outputs, stores, over, random() % 2 == 0};
             INFO(name_of(dtype) << ' ' << name_of(op) << " count " << count << " inputs " << inputs << " outputs "
                                 << outputs << (stores == Stores::streaming ? " streaming" : " plain") << " over "
-                                << over);
+                                << over << (shape.alike ? " alike" : ""));
             for (const auto* table : tables()) {
               INFO(table->name);
               FoldCase one(dtype, op, shape, random);
