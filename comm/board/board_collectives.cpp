@@ -20,7 +20,7 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
       board_(team, config),
       direct_(team, config, board_, windows),
       flow_(team, board_, config.tuning.ahead_bytes),
-      ring_stores_(team.segment(), board_.index()),
+      ring_stores_(team.segment(), board_.index(), !team.spare_cores()),
       tuning_(config.tuning),
       chunk_bytes_(std::max<std::size_t>(config.tuning.chunk_bytes / as_size(board_.size()), kLeastChunk)),
       rank_(board_.index()),
@@ -125,14 +125,15 @@ std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes, std::size_t most
 }
 
 // Into this rank's place, so many elements in; the operator's first touch on the way.
-void BoardCollectives::publish(Place place, const std::byte* from, std::size_t count, std::size_t first) {
+void BoardCollectives::publish(Place place, const std::byte* from, std::size_t count, std::size_t first,
+                               kernels::Stores stores) {
   if (count == 0 || (size_ == 1 && !scales_)) return;
   std::byte* into = at(rank_, place, first);
   const std::size_t bytes = count * element_;
   if (scales_) {
     kernels::find_multiply(call_.dtype)(into, from, count, call_.op.factor());
   } else {
-    kernels::copy(into, from, bytes, ring_stores_.stores(bytes));
+    kernels::copy(into, from, bytes, stores);
   }
   ring_stores_.wrote();
 }
@@ -189,7 +190,7 @@ void BoardCollectives::scatter_blocks() {
       [&](Range chunk, Place place) {
         for (int r = 0; r < size_; ++r) {
           const Range theirs = kernels::clip(block(r), chunk);
-          if (r != rank_) publish(place, send(theirs.offset), theirs.count, as_size(r) * chunks.step);
+          if (r != rank_) publish_for(r, place, send(theirs.offset), theirs.count, as_size(r) * chunks.step);
         }
         const Range mine = kernels::clip(block(rank_), chunk);
         copy_result(recv(chunk.offset), send(mine.offset), mine.count);
@@ -208,7 +209,7 @@ void BoardCollectives::publish_pieces(Range chunk, Place place, std::size_t lead
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
     const Range theirs = kernels::clip(block(r), chunk);
-    publish(place, send(theirs.offset), theirs.count, lead + as_size(r) * step);
+    publish_for(r, place, send(theirs.offset), theirs.count, lead + as_size(r) * step);
   }
   const Range mine = kernels::clip(block(rank_), chunk);
   copy_result(recv(kernels::clip(recv_block(rank_), chunk).offset), send(mine.offset), mine.count);

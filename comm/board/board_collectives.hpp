@@ -74,7 +74,13 @@ class BoardCollectives {
   Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes) const;
   std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;
   std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of pieces, of which a rank reads one
-  void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0);
+  void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0) {
+    publish(place, from, count, first, ring_stores_.stores(count * element_));
+  }
+  void publish_for(int reader, Place place, const std::byte* from, std::size_t count, std::size_t first) {
+    publish(place, from, count, first, ring_stores_.stores(count * element_, reader));
+  }
+  void publish(Place place, const std::byte* from, std::size_t count, std::size_t first, kernels::Stores stores);
   void publish_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
   void take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
   std::uint64_t* published_counts(int index, Place place) const;

@@ -85,7 +85,7 @@ void BoardCollectives::reduce_scatter() {
         for (int turn = scales_ ? 0 : 1; turn < size_; ++turn) {
           const int r = (rank_ + turn) % size_;
           const Range theirs = kernels::clip(block(r), chunk);
-          publish(place, send(theirs.offset), theirs.count, as_size(r) * chunks.step);
+          publish_for(r, place, send(theirs.offset), theirs.count, as_size(r) * chunks.step);
         }
       },
       kNothing,

@@ -22,11 +22,12 @@ void DistanceEstimate::add(double ns) {
   if (weight_ >= kMost / 2) far_ = true;
 }
 
-StoreChoice::StoreChoice(Segment segment, int own_index)
+StoreChoice::StoreChoice(Segment segment, int own_index, bool crowded)
     : segment_(segment),
       own_(own_index),
       size_(segment.local_size()),
       peer_(own_index),
+      crowded_(crowded),
       seen_(as_size(segment.local_size())) {}
 
 // One reader that is far from its peers is enough. What this rank found counts for the others: where it only writes, it
@@ -37,6 +38,14 @@ kernels::Stores StoreChoice::stores(std::size_t bytes) const {
     if (r != own_ && segment_.distance(r).far.load(std::memory_order_relaxed) != 0) return kernels::Stores::streaming;
   }
   return kernels::Stores::plain;
+}
+
+// However far the others are: whoever reads on this rank's core finds it in this core's caches. Where ranks have a core
+// each, what they once said of it may be long past.
+kernels::Stores StoreChoice::stores(std::size_t bytes, int reader) const {
+  const auto core_of = [&](int r) { return segment_.line(r).core.load(std::memory_order_relaxed); };
+  const std::uint32_t core = core_of(own_);
+  return crowded_ && core != 0 && core_of(reader) == core ? kernels::Stores::plain : stores(bytes);
 }
 
 // A line that was not written since is in this rank's own cache, and tells nothing.

@@ -30,10 +30,12 @@ class DistanceEstimate {
 
 class StoreChoice {
  public:
-  StoreChoice(Segment segment, int own_index);
+  // `crowded`: ranks outnumber their cores, so that they say at every meeting where they are.
+  StoreChoice(Segment segment, int own_index, bool crowded);
 
-  kernels::Stores stores(std::size_t bytes) const;
-  void wrote() {  // a chunk for others
+  kernels::Stores stores(std::size_t bytes) const;              // of what all peers read
+  kernels::Stores stores(std::size_t bytes, int reader) const;  // of what that one reads alone
+  void wrote() {                                                // a chunk for others
     segment_.distance(own_).written.store(++written_, std::memory_order_relaxed);
   }
   void read() {  // a chunk of others', which they wrote just now
@@ -45,6 +47,7 @@ class StoreChoice {
 
   Segment segment_;
   int own_, size_, peer_;
+  bool crowded_;
   std::uint64_t written_ = 0;
   std::vector<std::uint64_t> seen_;  // of what they wrote, by rank
   std::uint32_t until_look_ = 1, looks_ = 0;

@@ -59,7 +59,7 @@ TEST_CASE("a line from the cache that cores share is near, though it had left th
 
 TEST_CASE("stores go past the caches while another rank says that others are far, but not those of a few bytes") {
   const Memory memory(3);
-  const StoreChoice choice(memory.segment, 0);
+  const StoreChoice choice(memory.segment, 0, false);
   CHECK(choice.stores(kBytes) == Stores::plain);
   memory.segment.distance(2).far = 1;
   CHECK(choice.stores(kBytes) == Stores::streaming);
@@ -70,9 +70,24 @@ TEST_CASE("stores go past the caches while another rank says that others are far
   CHECK(choice.stores(kBytes) == Stores::plain);
 }
 
+TEST_CASE("what only a rank of the same core reads goes through the caches, however far others are") {
+  const Memory memory(3);
+  const StoreChoice choice(memory.segment, 0, true), with_cores(memory.segment, 0, false);
+  memory.segment.distance(2).far = 1;
+  CHECK(choice.stores(kBytes, 1) == Stores::streaming);  // nobody has said where it is
+  memory.segment.line(0).core = 1;
+  memory.segment.line(1).core = 1;
+  memory.segment.line(2).core = 2;
+  CHECK(choice.stores(kBytes, 1) == Stores::plain);
+  CHECK(choice.stores(kBytes, 2) == Stores::streaming);
+  CHECK(with_cores.stores(kBytes, 1) == Stores::streaming);  // may have moved, and has not said so
+  memory.segment.distance(2).far = 0;
+  CHECK(choice.stores(kBytes, 2) == Stores::plain);
+}
+
 TEST_CASE("a rank says what it found of lines that were written since it looked") {
   const Memory memory(2);
-  StoreChoice reader(memory.segment, 0), writer(memory.segment, 1);
+  StoreChoice reader(memory.segment, 0, false), writer(memory.segment, 1, false);
   auto& said = memory.segment.distance(0).far;
   said = 1;
   for (int chunk = 0; chunk < 100; ++chunk) reader.read();
