@@ -2,6 +2,7 @@
 // One rank calls something else than the others, in one field: every rank gets a mismatch that names it and the field.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -153,8 +154,8 @@ const std::vector<Mistake>& mistakes() {
   return all;
 }
 
-// Every rank makes its call and then a barrier, where those that had already returned learn of it.
-void check_mistake(Kind kind, int world, Collective collective, const Mistake& mistake, int culprit) {
+// Every rank makes its call and then a barrier, where those that had already returned learn of it; or two barriers.
+void check_mistake(Kind kind, int world, Collective collective, const Mistake& mistake, int culprit, int barriers = 1) {
   const Plan good = right(collective, world);
   Plan bad = good;
   if (!mistake.make(bad, culprit)) return;
@@ -168,7 +169,7 @@ void check_mistake(Kind kind, int world, Collective collective, const Mistake& m
     const auto start = std::chrono::steady_clock::now();
     try {
       run(comm, comm.rank() == culprit ? bad : good);
-      comm.barrier();
+      for (int b = 0; b < barriers; ++b) comm.barrier();
       comm.synchronize();
     } catch (const Error& error) {
       if (std::chrono::steady_clock::now() - start > 2s)
@@ -199,6 +200,17 @@ TEST_CASE("mismatch: any field of any collective, on any rank") {
       culprit = (culprit + 1) % (world - 1);  // the last is the root
     }
   }
+}
+
+// Down a tree and up another: nobody has waited for what the culprit did not send, and in some rounds three ranks have
+// all they need of the first barrier before anybody notices. Whoever has noticed does not enter the second.
+TEST_CASE("mismatch: two trees that nobody waits in") {
+  const TuningFile trees("links broadcast * * tree\nlinks reduce * * tree\n");
+  const auto& all = mistakes();
+  const auto other =
+      std::find_if(all.begin(), all.end(), [](const Mistake& m) { return m.name == "another collective"; });
+  REQUIRE(other != all.end());
+  for (int round = 0; round < 10; ++round) check_mistake(Kind::tcp, 5, Collective::broadcast, *other, 3, 2);
 }
 
 TEST_CASE("mismatch: the two ends of a message") {
