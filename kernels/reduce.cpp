@@ -75,5 +75,9 @@ void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
   }
 }
 
+void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes) {
+  best_table().copy_twice(first, second, in, bytes);
+}
+
 }  // namespace kernels
 }  // namespace rondo

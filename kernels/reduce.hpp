@@ -50,4 +50,11 @@ using Copy = void (*)(void* out, const void* in, std::size_t bytes);
 Copy find_copy();
 void copy(void* out, const void* in, std::size_t bytes, Stores stores);
 
+// The same to two places, which overlap neither each other nor what is copied; it is read from memory once.
+struct CopyTarget {
+  void* out;
+  Stores stores;
+};
+void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes);
+
 }  // namespace rondo::kernels

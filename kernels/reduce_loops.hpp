@@ -128,6 +128,65 @@ void stream(void* out, const void* in, std::size_t bytes) {
   end_streaming();
 }
 
+// One of two places that the same bytes are copied to: where the next vector goes, and what it is.
+template <Stores kStores>
+struct CopyLane {
+  Byte* to;
+  const Byte* from;
+  std::size_t bytes;
+
+  void align() {
+    if constexpr (kStores == Stores::plain) return;
+    const std::size_t head = (0 - reinterpret_cast<std::uintptr_t>(to)) % kVectorBytes;
+    const std::size_t moved = head < bytes ? head : bytes;
+    __builtin_memcpy(to, from, moved);
+    to += moved, from += moved, bytes -= moved;
+  }
+  [[gnu::always_inline]] void write(std::size_t at) const {
+    if constexpr (kStores == Stores::streaming) {
+      stream_vector(to + at, from + at);
+    } else {
+      __builtin_memcpy(to + at, from + at, kVectorBytes);
+    }
+  }
+  void finish(std::size_t at) const {
+    for (; at + kVectorBytes <= bytes; at += kVectorBytes) write(at);
+    __builtin_memcpy(to + at, from + at, bytes - at);
+  }
+};
+
+// In turns, so that stores of one kind go on while those of the other wait.
+template <Stores kFirst, Stores kSecond>
+void copy_both(void* first, void* second, const void* in, std::size_t bytes) {
+  CopyLane<kFirst> one{static_cast<Byte*>(first), static_cast<const Byte*>(in), bytes};
+  CopyLane<kSecond> two{static_cast<Byte*>(second), static_cast<const Byte*>(in), bytes};
+  one.align();
+  two.align();
+  const std::size_t both = one.bytes < two.bytes ? one.bytes : two.bytes;
+  constexpr std::size_t kStep = 2 * kVectorBytes;
+  std::size_t at = 0;
+  for (; at + kStep <= both; at += kStep) {
+    one.write(at);
+    one.write(at + kVectorBytes);
+    two.write(at);
+    two.write(at + kVectorBytes);
+    asm volatile("" ::: "memory");  // or the compiler makes memcpys of the loop
+  }
+  one.finish(at);
+  two.finish(at);
+  if (kFirst == Stores::streaming || kSecond == Stores::streaming) end_streaming();
+}
+
+void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes) {
+  constexpr Stores kPlain = Stores::plain, kStreaming = Stores::streaming;
+  if (first.stores == kPlain) {
+    if (second.stores == kPlain) return copy_both<kPlain, kPlain>(first.out, second.out, in, bytes);
+    return copy_both<kPlain, kStreaming>(first.out, second.out, in, bytes);
+  }
+  if (second.stores == kPlain) return copy_both<kStreaming, kPlain>(first.out, second.out, in, bytes);
+  copy_both<kStreaming, kStreaming>(first.out, second.out, in, bytes);
+}
+
 // Bytes [first, end) of outputs beyond one plain one: from a buffer that stays in the cache, so that no output is read
 // or is anything special.
 void fold_staged(const FoldJob& job, const Divisor& divisor, std::size_t first, std::size_t end, FoldBytes fold_bytes) {
@@ -304,6 +363,7 @@ constexpr ReduceTable kTable = {
     },
     copy,
     stream,
+    copy_twice,
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ struct ReduceTable {
   ReduceRow rows[kDataTypeCount];
   Copy copy;    // through the caches
   Copy stream;  // past them
+  void (*copy_twice)(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes);
 };
 
 const ReduceTable& reduce_table_baseline();

@@ -213,6 +213,33 @@ TEST_CASE("copy moves all bytes and no others, from and to anywhere") {
   }
 }
 
+TEST_CASE("a copy to two places moves all bytes to both, and no others") {
+  std::mt19937_64 random(rotating_seed());
+  const Bytes from = random_bytes(random, 1024);
+  const auto check = [&](const kernels::ReduceTable& table, Stores first, Stores second, std::size_t bytes) {
+    const std::size_t from_offset = random() % kMargin, first_offset = random() % kMargin,
+                      second_offset = random() % kMargin;
+    Bytes one(1024, kPoison), two = one, expected_one = one, expected_two = one;
+    std::memcpy(expected_one.data() + first_offset, from.data() + from_offset, bytes);
+    std::memcpy(expected_two.data() + second_offset, from.data() + from_offset, bytes);
+    table.copy_twice({one.data() + first_offset, first}, {two.data() + second_offset, second},
+                     from.data() + from_offset, bytes);
+    INFO(table.name << ": bytes " << bytes << " from " << from_offset << " to " << first_offset << ", "
+                    << second_offset);
+    CHECK(one == expected_one);
+    CHECK(two == expected_two);
+  };
+  for (const auto* table : tables()) {
+    for (const Stores first : {Stores::plain, Stores::streaming}) {
+      for (const Stores second : {Stores::plain, Stores::streaming}) {
+        for (const std::size_t bytes : {0, 1, 2, 63, 64, 65, 127, 130, 257, 700}) {
+          for (int times = 0; times < 20; ++times) check(*table, first, second, bytes);
+        }
+      }
+    }
+  }
+}
+
 // Every value of f16 and bf16 with every value that is special in some way: all instruction sets, the same bits.
 TEST_CASE("halves: all instruction sets agree on every value beside every awkward one") {
   constexpr std::size_t kAll = 1 << 16;
