@@ -57,7 +57,8 @@ constexpr TuningField kFields[] = {
      &Tuning::streaming_bytes,
      0,
      kNever,
-     "results are stored past the caches where the buffers of all ranks take so much",
+     "results are stored past the caches where the buffers of all ranks take so much; half as much again in "
+     "all_gather and all_to_all",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
     {"direct_bytes",
      &Tuning::direct_bytes,

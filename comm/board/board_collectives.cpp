@@ -83,7 +83,7 @@ void BoardCollectives::load(const Call& call) {
   lay_out(counts_of(call_), offsets_);
   recv_offsets_.clear();
   if (call.collective == Collective::all_to_all_v) lay_out(call.recv_counts, recv_offsets_);
-  const bool beyond_caches = all_buffers_bytes() >= tuning_.streaming_bytes;
+  const bool beyond_caches = weighed_bytes() >= tuning_.streaming_bytes;
   result_stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
 }
 
@@ -92,6 +92,14 @@ std::size_t BoardCollectives::larger_bytes() const {
   std::size_t count = 0;
   for (const Range& block : blocks_) count += block.count;
   return count * element_;
+}
+
+// A store past the caches costs least while a sum waits for its inputs, or a sink for the source. Where everybody only
+// copies, and as much as everybody else, the caches must be the fuller.
+std::size_t BoardCollectives::weighed_bytes() const {
+  const CollectiveRow& row = row_of(call_.collective);
+  const bool exchanges = !row.reduces && row.recv != Extent::none && !row.rooted;
+  return exchanges ? all_buffers_bytes() / 3 * 2 : all_buffers_bytes();
 }
 
 // Of all ranks together: whether a result finds room in the caches depends on what is read as well.
@@ -116,7 +124,10 @@ Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::si
   const std::size_t chunks = std::max<std::size_t>((count + most - 1) / most, 1);
   const std::size_t equal = std::max<std::size_t>((count + chunks - 1) / chunks, 1);
   const std::size_t step = chunks == 1 ? equal : std::min((equal + kRound - 1) / kRound * kRound, most);
-  return {.count = count, .step = step, .place_bytes = step * pieces * element_};
+  return {.count = count,
+          .step = step,
+          .place_bytes = step * pieces * element_,
+          .cached = result_stores_ == kernels::Stores::plain};
 }
 
 // Where one rank writes and others read, or one reads and others write, small chunks let both go on at once.
@@ -135,6 +146,18 @@ void BoardCollectives::publish(Place place, const std::byte* from, std::size_t c
   } else {
     kernels::copy(into, from, bytes, stores);
   }
+  ring_stores_.wrote();
+}
+
+// The same, and into a buffer of this rank: what it keeps of it itself.
+void BoardCollectives::publish_and_keep(Place place, const std::byte* from, std::size_t count, std::byte* into) {
+  if (count == 0) return;
+  if (into == from || size_ == 1 || scales_) {
+    publish(place, from, count);
+    return copy_result(into, from, count);
+  }
+  const std::size_t bytes = count * element_;
+  kernels::copy_twice({at(rank_, place, 0), ring_stores_.stores(bytes)}, {into, result_stores_}, from, bytes);
   ring_stores_.wrote();
 }
 
@@ -165,8 +188,9 @@ void BoardCollectives::gather_blocks(bool everywhere) {
       chunks,
       [&](Range chunk, Place place) {
         const Range mine = kernels::clip(block(rank_), chunk);
-        if (everywhere || rank_ != call_.root) publish(place, send(chunk.offset), mine.count);
-        if (keeps) copy_result(recv(mine.offset), send(chunk.offset), mine.count);
+        if (everywhere) return publish_and_keep(place, send(chunk.offset), mine.count, recv(mine.offset));
+        if (keeps) return copy_result(recv(mine.offset), send(chunk.offset), mine.count);
+        publish(place, send(chunk.offset), mine.count);
       },
       kNothing,
       [&](Range chunk, Place place) {

@@ -57,6 +57,7 @@ class BoardCollectives {
   void load(const Call& call);
   std::size_t larger_bytes() const;
   std::size_t all_buffers_bytes() const;
+  std::size_t weighed_bytes() const;
 
   void reduce(bool everywhere);
   void reduce_whole(bool everywhere);
@@ -81,6 +82,7 @@ class BoardCollectives {
     publish(place, from, count, first, ring_stores_.stores(count * element_, reader));
   }
   void publish(Place place, const std::byte* from, std::size_t count, std::size_t first, kernels::Stores stores);
+  void publish_and_keep(Place place, const std::byte* from, std::size_t count, std::byte* into);
   void publish_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
   void take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
   std::uint64_t* published_counts(int index, Place place) const;

@@ -30,12 +30,24 @@ void Flow::begin(const Plan& plan) {
   first_ = {};
   if (chunks_ == 0) return;
   rings_used_ = plan.source == kEverybody ? 1 : static_cast<std::size_t>(size_);
-  const std::size_t in_a_ring = std::max<std::size_t>(std::min(ahead_bytes_, rings_.capacity()) / plan_.place_bytes, 1);
+  const auto places_in = [&](std::size_t bytes) {
+    return std::max<std::size_t>(std::min(ahead_bytes_, bytes) / plan_.place_bytes, 1);
+  };
+  std::size_t in_a_ring = places_in(rings_.capacity());
+  const bool again = turns_in_window(in_a_ring);
+  if (again) in_a_ring = places_in(rings_.window_bytes());
   window_ = std::min(in_a_ring * rings_used_, chunks_);
   if (chunks_ == 1 && !plan.folds) first_.meeting = board_.take_line(plan.place_bytes);
   if (first_.meeting == 0) {
-    first_.offset = rings_.reserve((window_ + rings_used_ - 1) / rings_used_ * plan_.place_bytes);
+    const std::size_t deep = (window_ + rings_used_ - 1) / rings_used_;
+    first_.offset = again ? rings_.reserve_window() : rings_.reserve(deep * plan_.place_bytes);
   }
+}
+
+// Where all put and all take, a rank is never far ahead of the others, so a short stretch is enough.
+bool Flow::turns_in_window(std::size_t chunks_at_once) const {
+  const bool exchanges = plan_.source == kEverybody && plan_.sink == kEverybody && !plan_.folds;
+  return exchanges && plan_.cached && chunks_ > chunks_at_once && rings_.window_bytes() >= plan_.place_bytes;
 }
 
 Flow::Stage Flow::next() {

@@ -26,6 +26,7 @@ class Flow {
     std::size_t step = 1;         // of them in a chunk
     std::size_t place_bytes = 0;  // of a chunk in the rings;
     bool folds = false;
+    bool cached = false;                         // the caches hold the buffers
     int source = kEverybody, sink = kEverybody;  // or the index of the one that publishes, or consumes
   };
   struct Place {  // of a chunk, in every ring
@@ -73,6 +74,7 @@ class Flow {
   bool ready(Stage stage);
   bool overwritable(std::size_t chunk);
   bool all_passed(Stage stage, std::size_t chunks);
+  bool turns_in_window(std::size_t chunks_at_once) const;
   bool takes_part(Stage stage, int index) const;
   kernels::Range chunk_of(Stage stage) const;
   Place place_of(Stage stage) const;

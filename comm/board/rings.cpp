@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kShortBytes = 256 << 10;
 constexpr std::size_t kShortPlace = 2 << 10;
+constexpr std::size_t kLongRing = 4 << 20;
 
 }  // namespace
 
@@ -18,16 +19,27 @@ Rings::Rings(Segment segment, int own_index)
     : segment_(segment),
       own_(own_index),
       short_{.start = 0, .bytes = std::min<std::size_t>(kShortBytes, segment.shape().ring_bytes / 4)},
-      long_{.start = short_.bytes, .bytes = segment.shape().ring_bytes - short_.bytes} {}
+      long_{.start = short_.bytes, .bytes = segment.shape().ring_bytes - short_.bytes},
+      window_bytes_(segment.shape().ring_bytes < kLongRing ? 0 : segment.shape().ring_bytes / 4) {}
 
 // Short places turn in a stretch of their own, so that they touch few pages. What longer ones overwrite must have left
 // the readers' caches, or each line waits until a reader's core has given it up.
 std::size_t Rings::reserve(std::size_t bytes) {
   const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
   Turn& turn = rounded <= std::min(kShortPlace, short_.bytes / 16) ? short_ : long_;
+  return take(turn, turn.head + rounded > turn.bytes ? 0 : turn.head, rounded);
+}
+
+// At the front, or at the back where what was reserved last begins in front.
+std::size_t Rings::reserve_window() {
+  return take(long_, long_.latest < window_bytes_ ? long_.bytes - window_bytes_ : 0, window_bytes_);
+}
+
+std::size_t Rings::take(Turn& turn, std::size_t from, std::size_t bytes) {
   if (!std::exchange(turn.populated, true)) populate(turn);
-  if (turn.head + rounded > turn.bytes) turn.head = 0;
-  return turn.start + std::exchange(turn.head, turn.head + rounded);
+  turn.latest = from;
+  turn.head = from + bytes;
+  return turn.start + from;
 }
 
 // A page at a time, the first touch costs more than what is written there. Only advice: a kernel that cannot do it

@@ -14,19 +14,26 @@ class Rings {
 
   // The offset in every ring of so many bytes, at most capacity(). Overwrites none of what was reserved just before.
   std::size_t reserve(std::size_t bytes);
+  // The same for a call that fills its places several times, for which a shorter stretch is long enough: what passes
+  // through the readers' caches meanwhile is the call itself. At the front of the ring or at its back, so that
+  // successive ones share no line; 0 bytes where rings are too short.
+  std::size_t reserve_window();
+  std::size_t window_bytes() const { return window_bytes_; }
   std::size_t capacity() const { return long_.bytes / 3; }  // two of them, and what is left over at the ring's end
   std::byte* at(int index, std::size_t offset) const { return segment_.ring(index) + offset; }
 
  private:
   struct Turn {  // a stretch of every ring
-    std::size_t start, bytes, head = 0;
+    std::size_t start, bytes, latest = 0, head = 0;
     bool populated = false;
   };
+  std::size_t take(Turn& turn, std::size_t from, std::size_t bytes);
   void populate(const Turn& turn);
 
   Segment segment_;
   int own_;
   Turn short_, long_;
+  std::size_t window_bytes_;
 };
 
 }  // namespace rondo::comm
