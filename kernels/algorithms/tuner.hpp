@@ -51,9 +51,11 @@ inline constexpr TunerRow kCrowdedTuner[] = {
     {Pattern::all_reduce, kAnyOrder, 128 * kKiB, kAnyWorld, "tree"},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, 4, "halving_doubling"},
     {Pattern::all_reduce, kAnyOrder, 1024 * kKiB, kAnyWorld, "tree"},
+    {Pattern::reduce, kAnyOrder, 256 * kKiB, kAnyWorld, "tree"},
+    {Pattern::broadcast, kCanonical, 256 * kKiB, kAnyWorld, "tree"},
     {Pattern::all_gather, kCanonical, 16 * kKiB, kAnyWorld, "tree"},
     {Pattern::all_gather, kCanonical, 64 * kKiB, 4, "pairwise"},
-    {Pattern::all_gather, kCanonical, 64 * kKiB, kAnyWorld, "tree"},
+    {Pattern::all_gather, kCanonical, 256 * kKiB, kAnyWorld, "tree"},
     {Pattern::reduce_scatter, kAnyOrder, 64 * kKiB, kAnyWorld, "tree"},
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, "tree"},
 };
