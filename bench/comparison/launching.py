@@ -84,8 +84,8 @@ def launch(work, options, order, limit_s):
         shutil.rmtree(folder, ignore_errors=True)
     same = {"order": order, "round": work.round, "group": work.group, "configuration": work.configuration.name,
             "transport": options.transport, "foreign": "%.3f" % foreign}
-    cells = results.parse_output(out)
-    if error or not cells:
-        cells.append({**dict.fromkeys(results.FROM_PROGRAM, 0), "collective": "-", "np": work.np, "histogram": "",
+    found = results.parse_output(out)
+    if error or not found:
+        found.append({**dict.fromkeys(results.FROM_PROGRAM, 0), "collective": "-", "np": work.np, "histogram": "",
                       "check": error or "printed nothing"})
-    return [results.make_row({**same, **cell}) for cell in cells], seconds
+    return [results.make_row({**same, **cell}) for cell in found], seconds
