@@ -56,8 +56,11 @@ TEST_CASE("A kernel's failure is its device's last word, and is reported once", 
   const Machine machine(settings);
   const cudaStream_t stream = make_stream();
   auto* const data = allocate<std::uint32_t>(1);
+  auto* const gate = zeros(2);  // shut until all is launched: a call tells a failure that it meets
+  REQUIRE(launch(kGate, Gate{gate, 1, gate + 1}, stream) == cudaSuccess);
   REQUIRE(launch(kTrap, Nothing{}, stream) == cudaSuccess);
-  REQUIRE(launch(kAdd, Add{data, 1, 1}, stream) != cudaErrorInvalidValue);
+  REQUIRE(launch(kAdd, Add{data, 1, 1}, stream) == cudaSuccess);
+  __atomic_store_n(gate, 1u, __ATOMIC_RELEASE);
   CHECK(api().StreamSynchronize(stream) == cudaErrorLaunchFailure);
   CHECK(api().GetLastError() == cudaErrorLaunchFailure);
   CHECK(api().GetLastError() == cudaErrorLaunchFailure);  // for good
