@@ -192,6 +192,7 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
 void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& call) {
   Signature signature = prepared.signature;
   signature.sequence = ++sequence_;
+  signature.past = board_.board().key();
   const bool is_short = prepared.way == PreparedCall::Way::short_call;
   is_short ? board_.board().note(signature, prepared.hash) : board_.note(signature);
   comm::write_history(team_->own_line(), signature);

@@ -48,7 +48,7 @@ struct StepHeader {
   std::uint64_t step = 0;  // counted from the life of the link
   std::uint64_t bytes = 0;
 };
-static_assert(sizeof(StepHeader) == 48);
+static_assert(sizeof(StepHeader) == 56);
 
 struct Fifo {
   alignas(kLine) std::atomic<std::uint64_t> posted;  // the sender: steps published, release

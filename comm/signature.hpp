@@ -18,10 +18,11 @@ struct Signature {
   std::uint8_t on_device = 0;  // kernels count by themselves
   std::int32_t root = -1;
   std::uint64_t shape = 0;  // hash of the counts of a _v form
+  std::uint64_t past = 0;   // steps over links: key of all collectives before this one (Board::key)
 
   friend bool operator==(const Signature&, const Signature&) = default;
 };
-static_assert(sizeof(Signature) == 32);
+static_assert(sizeof(Signature) == 40);
 
 // Of a collective, without its number.
 Signature signature_of(const Call& call);

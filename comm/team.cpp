@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 
@@ -220,6 +221,9 @@ void Team::announce_waiting(const Signature& signature) {
 // what both did under the smaller of the two sequence numbers.
 std::string Team::find_difference(const Signature& mine, int peer, const Signature& theirs) {
   const bool collectives = mine.collective != Collective::send && theirs.collective != Collective::send;
+  if (collectives && theirs.sequence == mine.sequence && theirs.past != mine.past) {
+    return find_earliest_difference(mine.sequence, peer);
+  }
   Signature past;
   std::string difference;
   if (collectives && theirs.sequence < mine.sequence) {
@@ -233,6 +237,21 @@ std::string Team::find_difference(const Signature& mine, int peer, const Signatu
     }
   }
   return difference.empty() ? compare(rank(), mine, peer, theirs) : difference;
+}
+
+// A rank of another node finds it in its own history, when this one tells it all of its.
+std::string Team::find_earliest_difference(std::uint64_t latest, int peer) {
+  Signature mine, theirs;
+  const std::uint64_t oldest = latest - std::min(latest - 1, kHistory - 1);
+  for (std::uint64_t sequence = oldest; sequence <= latest; ++sequence) {
+    if (!read_history(own_line(), sequence, mine)) continue;
+    if (!shares_memory(peer)) announce_waiting(mine);
+    if (!shares_memory(peer) || !signature_of(peer, sequence, theirs)) continue;
+    const std::string difference = compare(rank(), mine, peer, theirs);
+    if (!difference.empty()) return difference;
+  }
+  if (!shares_memory(peer)) await_verdict(peer);
+  return fmt::format("rank {} and rank {} disagree on a collective before #{}", rank(), peer, oldest);
 }
 
 }  // namespace rondo::comm

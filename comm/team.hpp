@@ -80,6 +80,8 @@ class Team {
   void announce_device_wait(Signature signature);
   // The sentence that says in what this rank's call and the peer's differ; empty: in nothing.
   std::string find_difference(const Signature& mine, int peer, const Signature& theirs);
+  // Of two that are known to differ in a collective up to that one: the earliest counts.
+  std::string find_earliest_difference(std::uint64_t latest, int peer);
 
  private:
   struct Remote;  // what the monitor learns of a rank of another node

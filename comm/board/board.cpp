@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/board/board.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -117,22 +115,11 @@ void Board::await(int index) {
   progressed();
 }
 
-// Each wrote its history before it came here, and may have gone on. What they disagree on may be long past: the
-// earliest call counts.
+// Each wrote its history before it came here, and may have gone on.
 void Board::disagree(int index) {
-  const int own = team_.rank(), peer = rank_of(index);
-  std::string difference;
-  Signature mine, theirs;
+  const int peer = rank_of(index);
   const std::uint64_t latest = std::min(signature_.sequence, team_.arrived(peer));
-  const std::uint64_t oldest = latest - std::min(latest - 1, kHistory - 1);
-  for (std::uint64_t sequence = oldest; sequence <= latest && difference.empty(); ++sequence) {
-    if (!read_history(team_.own_line(), sequence, mine) || !team_.signature_of(peer, sequence, theirs)) continue;
-    difference = compare(own, mine, peer, theirs);
-  }
-  if (difference.empty()) {
-    difference = fmt::format("rank {} and rank {} disagree on a collective before #{}", own, peer, oldest);
-  }
-  throw Error(ErrorCode::mismatch, difference, peer);
+  throw Error(ErrorCode::mismatch, team_.find_earliest_difference(latest, peer), peer);
 }
 
 }  // namespace rondo::comm

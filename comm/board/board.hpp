@@ -26,6 +26,7 @@ class Board {
   // Every collective of the communicator, on the board or not, before it begins: who meets compares them all.
   void note(const Signature& signature) { note(signature, hash_of(signature)); }
   void note(const Signature& signature, std::uint64_t hash);  // that hash_of() gives
+  std::uint64_t key() const { return key_; }                  // of all that were noted, in their order
   void begin(std::chrono::milliseconds timeout) {             // of the one noted last
     timeout_ = timeout;
     first_ = true;

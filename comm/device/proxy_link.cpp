@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
+#include <cstddef>
 #include <cstring>
 
 #include <rondo/error.hpp>
@@ -24,7 +24,13 @@ void store_release(std::uint64_t& word, std::uint64_t value) {
   std::atomic_ref(word).store(value, std::memory_order_release);
 }
 
-static_assert(sizeof(kernels::device::Signature) == sizeof(comm::Signature));
+// Kernels carry all of a signature but its past.
+comm::Signature widen(const kernels::device::Signature& from) {
+  static_assert(sizeof from == offsetof(comm::Signature, past));
+  comm::Signature signature;
+  std::memcpy(&signature, &from, sizeof from);
+  return signature;
+}
 
 }  // namespace
 
@@ -135,7 +141,7 @@ bool ProxyLink::send_pieces() {
   while (out_.active() && out_.done < out_.bytes) {
     if (!send_.ready()) return false;
     const std::size_t piece = std::min(piece_bytes_, out_.bytes - out_.done);
-    send_.send(std::bit_cast<comm::Signature>(out_.frame.signature), out_.data + out_.done, piece);
+    send_.send(widen(out_.frame.signature), out_.data + out_.done, piece);
     out_.done += piece;
   }
   send_.flushed();  // leaves now
@@ -145,7 +151,7 @@ bool ProxyLink::send_pieces() {
 
 void ProxyLink::send_frame(const Frame& frame) {
   std::memcpy(send_.slot(), &frame, sizeof frame);
-  send_.publish(std::bit_cast<comm::Signature>(frame.signature), sizeof frame);
+  send_.publish(widen(frame.signature), sizeof frame);
   send_.flushed();
 }
 
