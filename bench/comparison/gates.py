@@ -5,11 +5,15 @@ import dataclasses
 import math
 import pathlib
 import statistics
+import typing
 
 from comparison import pairing
 
 TARGETS = pathlib.Path(__file__).resolve().parent.parent / "peers" / "targets.csv"
 OURS = "rondo"
+BOUND = "bound"
+BEATEN = 1.05  # ours so many times faster than the bound: it is none
+BOUND_OF_WINDOWS = 4 << 10  # bytes; the bound copies into shared memory and out of it, which larger windows do without
 LEAST_PAIRS = 5
 LEAST_P99_PAIRS = 20
 LEADER = 1.5  # within so much of the fastest, a peer may be the best one in other launches
@@ -59,6 +63,8 @@ class Judgement:
     gate: float
     goal: float
     least_pairs: int
+    reach: typing.Optional[pairing.Ratio] = None  # of the bound to the best peer, at the same distance
+    of_bound: typing.Optional[pairing.Ratio] = None  # the bound's time to ours
 
     @property
     def verdict(self):
@@ -66,11 +72,27 @@ class Judgement:
             return "no pair"
         if self.ratio.pairs < self.least_pairs:
             return "few pairs"
-        return "pass" if self.ratio.median >= self.gate else "FAIL"
+        if self.ratio.median >= self.gate:
+            return "pass"
+        return "out of reach" if self.is_out_of_reach(self.gate) else "FAIL"
 
     @property
-    def reaches_goal(self):
-        return self.goal is None or (self.ratio is not None and self.ratio.median >= self.goal)
+    def goal_verdict(self):
+        if self.goal is None:
+            return ""
+        if self.ratio is not None and self.ratio.median >= self.goal:
+            return "met"
+        return "out of reach" if self.is_out_of_reach(self.goal) else "missed"
+
+    @property
+    def is_beaten(self):
+        return self.of_bound is not None and self.of_bound.median > BEATEN
+
+    def is_out_of_reach(self, wanted):
+        """The bound itself does not reach `wanted`, and it has its pairs with both sides and is not beaten by ours."""
+        if self.reach is None or self.of_bound is None or self.is_beaten:
+            return False
+        return min(self.reach.pairs, self.of_bound.pairs) >= self.least_pairs and self.reach.median < wanted
 
     @property
     def p99(self):
@@ -84,11 +106,19 @@ def is_ours(configuration):
     return configuration.split("-")[0] == OURS
 
 
+def is_peer(configuration):
+    return not is_ours(configuration) and configuration != BOUND
+
+
+def is_bounded(configuration, cell):
+    return cell[1] != "waiting" and (configuration == OURS or cell[3] <= BOUND_OF_WINDOWS)
+
+
 def behind(distances):
     """{peer: how many times slower than the fastest peer it is in a cell}: near or far, whichever is less, and where no
     peer was measured at the same distance, with the benefit of the doubt."""
     times = {distance: {name: statistics.median(row.median_us for row in rows) for name, rows in configurations.items()
-                        if not is_ours(name)} for distance, configurations in distances.items()}
+                        if is_peer(name)} for distance, configurations in distances.items()}
     found = {}
     for medians in times.values():
         for name, us in medians.items():
@@ -106,28 +136,35 @@ def leaders(distances):
 
 
 def against_peers(configurations, mine, needed):
-    """The Ratio to the best peer; None where one that may be it was not measured beside ours."""
+    """The Ratio of `mine` to the best peer; None where one that may be it was not measured beside it."""
     ratios = {name: pairing.compare(configurations[mine], rows) for name, rows in configurations.items()
-              if not is_ours(name)}
+              if is_peer(name)}
     return pairing.best(ratios.values()) if all(ratios.get(name) for name in needed) else None
+
+
+def judge_cell(mine, cell, distances, targets, least_pairs=LEAST_PAIRS):
+    """The Judgement of one cell's usable rows, {distance: {configuration: rows}}."""
+    needed = leaders(distances)
+    ratios = {d: against_peers(c, mine, needed) for d, c in distances.items() if mine in c}
+    known = [d for d in ORDER if ratios.get(d)]
+    enough = [d for d in known if ratios[d].pairs >= least_pairs]
+    first = ((enough or known) + [""])[0]
+    beside = next((ratios[d] for d in known if d != first), None)
+    target = target_of(targets, mine, cell)
+    reach = of_bound = None
+    judged = distances.get(first, {})
+    if BOUND in judged and is_bounded(mine, cell):
+        reach = against_peers(judged, BOUND, needed)
+        of_bound = pairing.compare(judged[mine], judged[BOUND])
+    return Judgement(mine, cell, first, ratios.get(first), beside, target.gate, target.goal, least_pairs, reach, of_bound)
 
 
 def judge(rows, targets, judged=JUDGED, least_pairs=LEAST_PAIRS):
     """A Judgement for each cell that a judged configuration was measured in."""
-    judgements = []
     cells = pairing.by_cell(rows)
-    for mine, cell in sorted({(row.configuration, row.cell) for row in rows if row.configuration in judged}):
-        distances = cells.get(cell, {})
-        needed = leaders(distances)
-        ratios = {d: against_peers(c, mine, needed) for d, c in distances.items() if mine in c}
-        known = [d for d in ORDER if ratios.get(d)]
-        enough = [d for d in known if ratios[d].pairs >= least_pairs]
-        first = ((enough or known) + [""])[0]
-        beside = next((ratios[d] for d in known if d != first), None)
-        target = target_of(targets, mine, cell)
-        judgements.append(Judgement(mine, cell, first, ratios.get(first), beside, target.gate, target.goal, least_pairs))
-    return judgements
+    measured = sorted({(row.configuration, row.cell) for row in rows if row.configuration in judged})
+    return [judge_cell(mine, cell, cells.get(cell, {}), targets, least_pairs) for mine, cell in measured]
 
 
 def holds(judgements):
-    return bool(judgements) and all(judgement.verdict == "pass" for judgement in judgements)
+    return bool(judgements) and all(judgement.verdict in ("pass", "out of reach") for judgement in judgements)

@@ -45,7 +45,8 @@ def make_parser():
     parser = argparse.ArgumentParser(
         prog="compare", formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         description="Collectives of this library and of the installed Open MPI, MPICH and Gloo, launched in turns on "
-        "this host, checked, and judged. Exit status: 0 all gates hold, 1 one is missed or not measured, 2 wrong use.")
+        "this host, checked, and judged. Exit status: 0 every gate holds or is out of the bound's reach too, 1 one is missed "
+        "or not measured, 2 wrong use.")
     add = parser.add_argument
     add("--ours", default="build/release", help="a build or an installation of this library")
     add("--against", help="another one, compared as rondo-against")
@@ -54,6 +55,7 @@ def make_parser():
     add("--reproducible", action="store_true", help="also ours in reproducible mode")
     add("--transport", choices=("shm", "tcp"), default="shm", help="tcp: every library is kept from shared memory")
     add("--no-peers", action="store_true", help="ours alone")
+    add("--no-bound", action="store_true", help="without the bound")
     add("--only", type=words, default=[], help="of the peers' configurations, only those whose name contains one of these")
     add("--cases", choices=("even", "odd", "types"), default="even",
         help="odd: odd worlds, counts and addresses against their even neighbours; types: element types and operators "

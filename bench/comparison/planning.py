@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What to launch next. A turn measures a few cells that still lack pairs, those tried least often first, with ours and
-every peer that may be the best one there, one after the other: so both sides of a pair are a second or two apart."""
+every peer that may be the best one there, one after the other: so both sides of a pair are a second or two apart. The
+bound is with them where ours has missed a gate or a goal so far, or was not measured yet."""
 import collections
 import itertools
 
@@ -23,10 +24,9 @@ def cells_of(options, np):
 
 
 def in_turn(configurations):
-    """Ours between the peers."""
-    ours = [c for c in configurations if gates.is_ours(c.name)]
-    peers = [c for c in configurations if not gates.is_ours(c.name)]
-    return peers[1::2] + ours + peers[::2]
+    """Ours and the bound between the peers."""
+    peers = [c for c in configurations if gates.is_peer(c.name)]
+    return peers[1::2] + [c for c in configurations if not gates.is_peer(c.name)] + peers[::2]
 
 
 class Progress:
@@ -35,6 +35,7 @@ class Progress:
     def __init__(self, configurations, rows, pairs):
         self.configurations, self.rows, self.pairs = in_turn(configurations), rows, pairs
         self.asked = collections.Counter((row.cell, row.configuration) for row in rows)
+        self.targets = gates.read_targets()
 
     def tries(self, cell):
         return max(self.asked[cell, configuration.name] for configuration in self.configurations)
@@ -44,9 +45,9 @@ class Progress:
 
     def lacking(self, cell, distances):
         """Names of the configurations that the cell must be measured with; {} for one that is done."""
-        names = [c.name for c in self.configurations if not c.collectives or cell[1] in c.collectives]
+        names = [c.name for c in self.configurations if c.runs(cell)]
         behind = {n: times for n, times in gates.behind(distances).items() if n in names}
-        unknown = {n for n in names if not gates.is_ours(n) and n not in behind and self.unanswered(cell, n) < FRUITLESS}
+        unknown = {n for n in names if gates.is_peer(n) and n not in behind and self.unanswered(cell, n) < FRUITLESS}
         leaders = unknown | {n for n in behind if behind[n] <= gates.LEADER}
         looks = collections.Counter(n for of in distances.values() for n in of for _ in of[n])
         peers = leaders | {n for n in behind if behind[n] <= HOPELESS and looks[n] < LOOKS}
@@ -56,7 +57,20 @@ class Progress:
             if any(self.pairs_of(distances, mine, other) < self.pairs
                    for other in (leaders & beside_peers or {gates.OURS})):
                 wanted |= {mine} | (beside_peers or {gates.OURS})
+            if gates.BOUND in names and self.lacks_bound(cell, distances, mine, leaders):
+                wanted |= {mine, gates.BOUND} | leaders
         return wanted
+
+    def lacks_bound(self, cell, distances, mine, leaders):
+        """Whether the bound has to be measured beside `mine`: what is missed may be out of reach."""
+        if mine not in gates.JUDGED or not gates.is_bounded(mine, cell) or self.unanswered(cell, gates.BOUND) >= FRUITLESS:
+            return False
+        judgement = gates.judge_cell(mine, cell, distances, self.targets)
+        if judgement.ratio is not None and judgement.ratio.median >= max(judgement.gate, judgement.goal or 0):
+            return False
+        if judgement.is_beaten and judgement.of_bound.pairs >= LOOKS:
+            return False
+        return any(self.pairs_of(distances, gates.BOUND, other) < self.pairs for other in leaders | {mine})
 
     @staticmethod
     def pairs_of(distances, mine, other):

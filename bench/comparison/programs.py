@@ -67,6 +67,10 @@ def build_ours(folder, into):
                  ["-L%s" % library, "-Wl,-rpath,%s" % library, "-lrondo", "-pthread"], headers)
 
 
+def build_bound(into):
+    return build("bound_peer", into, compiler(), ["-O3", "-march=native", "-pthread"])
+
+
 def build_mpi(name, into):
     """name: openmpi or mpich, as Debian's alternatives call them."""
     for needed in ("mpicxx." + name, "mpirun." + name):

@@ -28,20 +28,28 @@ def heading(configuration, cell):
     return "%s, %d ranks, %s, %s" % (collective, np, transport, name)
 
 
-HEAD = ("| size | ours | best peer | its time | ratio [quartiles] | goal | gate %s | pairs | cores | elsewhere | p99 ours / peer |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|")
+HEAD = ("| size | ours | best peer | its time | ratio [quartiles] | goal | gate %s | pairs | cores | elsewhere | p99 ours / peer |"
+        " bound | of bound | in reach |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+
+
+def bound_texts(judgement):
+    """The bound's time; its part in the time of ours; the ratio to the best peer that it reaches, with its pairs."""
+    of_bound, reach = judgement.of_bound, judgement.reach
+    return [time_text(of_bound.theirs_us) if of_bound else "",
+            "%.2f%s" % (of_bound.median, " beaten" if judgement.is_beaten else "") if of_bound else "",
+            "%s (%d)" % (ratio_text(reach), reach.pairs) if reach else ""]
 
 
 def judgement_row(judgement):
     ratio = judgement.ratio
     times = [time_text(ratio.ours_us), ratio.theirs, time_text(ratio.theirs_us)] if ratio else ["", "", ""]
-    goal = "" if judgement.goal is None else "%g %s" % (judgement.goal, "met" if judgement.reaches_goal else "missed")
+    goal = "" if judgement.goal is None else "%g %s" % (judgement.goal, judgement.goal_verdict)
     beside = "%s (%d)" % (ratio_text(judgement.beside), judgement.beside.pairs) if judgement.beside else ""
     p99 = "%s / %s" % (time_text(ratio.ours_p99_us), time_text(ratio.theirs_p99_us)) if ratio else ""
     if judgement.p99 == "FAIL":
         p99 += " FAIL"
     cells = [size_text(judgement.cell[3]), *times, ratio_text(ratio), goal, judgement.verdict,
-             str(ratio.pairs if ratio else 0), judgement.distance, beside, p99]
+             str(ratio.pairs if ratio else 0), judgement.distance, beside, p99, *bound_texts(judgement)]
     return "| %s |" % " | ".join(cells)
 
 
@@ -94,10 +102,10 @@ def waiting(rows):
 
 def summary(judgements):
     verdicts = [j.verdict for j in judgements]
-    goals = [j for j in judgements if j.goal is not None]
-    line = "%d cells: %d pass the gate, %d fail, %d have too few pairs; %d of %d goals met" % (
-        len(judgements), verdicts.count("pass"), verdicts.count("FAIL"),
-        len(verdicts) - verdicts.count("pass") - verdicts.count("FAIL"), sum(j.reaches_goal for j in goals), len(goals))
+    goals = [j.goal_verdict for j in judgements if j.goal is not None]
+    counted = [verdicts.count(verdict) for verdict in ("pass", "FAIL", "out of reach")]
+    line = "%d cells: %d pass the gate, %d fail, %d out of reach, %d have too few pairs; %d of %d goals met, %d out of reach" % (
+        len(judgements), *counted, len(verdicts) - sum(counted), goals.count("met"), len(goals), goals.count("out of reach"))
     p99 = [j.p99 for j in judgements]
     if p99.count("few pairs") < len(p99):
         line += "; p99 not worse in %d of %d" % (p99.count("pass"), len(p99) - p99.count("few pairs"))

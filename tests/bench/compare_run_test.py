@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """compare_run_test.py BUILD: bench/compare measures ours alone, in seconds: every collective, ordinary memory and
-windows, and a waiting rank; then bench/plot draws it."""
+windows, and a waiting rank; then bench/plot draws it. The bound is right."""
 import pathlib
 import subprocess
 import sys
@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
-from comparison import machine, options, results  # noqa: E402
+from comparison import configurations, launching, machine, options, results  # noqa: E402
 
 BUILD = sys.argv.pop(1)
 SHORT = ["--ours", BUILD, "--build", BUILD + "/peers", "--no-peers", "--pairs", "1", "--rounds", "1", "--budget-ms", "1",
@@ -43,6 +43,17 @@ class Run(unittest.TestCase):
             self.assertEqual(drawn.returncode, 0 if any(row.usable for row in rows) else 1, drawn.stderr)
             for path in pathlib.Path(folder).glob("*.svg"):
                 xml.etree.ElementTree.parse(path)
+
+    def test_the_bound_is_right_in_every_collective(self):
+        sizes = [8, 64, 100, 1 << 10, 16 << 10, 100_000, 1 << 20]  # in a line, in place, in the ring, in pieces; staged, not
+        for transport in ("shm", "tcp"):
+            wanted = options.make_parser().parse_args([*SHORT, "--transport", transport])
+            bound, = configurations.bounds(wanted, wanted.build, print)
+            cells = launching.cells(options.COLLECTIVES, sizes)
+            for np in (2, 3):
+                rows, _ = launching.launch(launching.Work(1, np, "", bound, cells), wanted, 1, 60)
+                self.assertEqual({row.check for row in rows}, {"ok"}, [row for row in rows if row.check != "ok"])
+                self.assertEqual(len(rows), len(cells) - (5 if np == 3 else 0), "8 bytes are no float for each of 3 ranks")
 
     def test_a_waiting_rank_is_measured(self):
         with tempfile.TemporaryDirectory() as folder:

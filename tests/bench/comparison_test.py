@@ -38,6 +38,12 @@ def launches(ours_us, theirs_us, theirs="openmpi", **more):
     return rows
 
 
+def bounded(mine, theirs, bound, pairs=5, **more):
+    """Ours, a peer and the bound in turns, always as fast."""
+    return [row(3 * i + k, name, us, **more) for i in range(pairs)
+            for k, (name, us) in enumerate((("rondo", mine), ("bound", bound), ("openmpi", theirs)))]
+
+
 def judge(rows):
     return gates.judge(rows, gates.read_targets())
 
@@ -125,9 +131,9 @@ class Judging(unittest.TestCase):
         self.assertEqual(gates.target_of(targets, "rondo", ("shm", "gather", 2, 64)).gate, 1.1)
 
     def test_gate_and_goal(self):
-        for theirs, verdict, met in ((2.3, "pass", True), (1.2, "pass", False), (1.05, "FAIL", False)):
+        for theirs, verdict, goal in ((2.3, "pass", "met"), (1.2, "pass", "missed"), (1.05, "FAIL", "missed")):
             judgement, = judge(launches([1] * 5, [theirs] * 5))
-            self.assertEqual((judgement.verdict, judgement.reaches_goal), (verdict, met), theirs)
+            self.assertEqual((judgement.verdict, judgement.goal_verdict), (verdict, goal), theirs)
             self.assertEqual(gates.holds([judgement]), verdict == "pass")
 
     def test_four_pairs_are_too_few(self):
@@ -171,7 +177,70 @@ class Judging(unittest.TestCase):
         self.assertEqual(text.count("| pass |"), 3)
         self.assertIn("| 1 KiB | 1.00 us | openmpi | 3.00 us | 3.00 [3.00, 3.00] | 2.2 met | pass | 5 | near |", text)
         self.assertIn("**all_reduce, 4 ranks, shm, ordinary memory**", text)
-        self.assertTrue(tables.summary(judge(rows)).startswith("3 cells: 3 pass the gate, 0 fail, 0 have too few pairs;"))
+        self.assertTrue(tables.summary(judge(rows)).startswith("3 cells: 3 pass the gate, 0 fail, 0 out of reach, 0 have too few pairs;"))
+
+
+class Bounds(unittest.TestCase):
+    """Gate 1.1, goal 2.2."""
+
+    def verdicts(self, rows):
+        judgement, = judge(rows)
+        return judgement.verdict, judgement.goal_verdict
+
+    def test_what_the_bound_does_not_reach_either_is_out_of_reach(self):
+        for bound, verdict, goal in ((0.98, "out of reach", "out of reach"), (0.95, "FAIL", "out of reach"), (0.47, "FAIL", "missed")):
+            judgement, = judge(bounded(1, 1.05, bound))
+            self.assertEqual((judgement.verdict, judgement.goal_verdict), (verdict, goal), bound)
+            self.assertEqual(gates.holds([judgement]), verdict == "out of reach")
+            self.assertAlmostEqual(judgement.reach.median, 1.05 / bound)
+            self.assertAlmostEqual(judgement.of_bound.median, bound)
+
+    def test_what_ours_reaches_is_told_as_reached(self):
+        self.assertEqual(self.verdicts(bounded(1, 2.3, 1.04)), ("pass", "met"))
+        self.assertEqual(self.verdicts(bounded(1, 1.2, 1)), ("pass", "out of reach"))
+
+    def test_a_bound_that_ours_beats_excuses_nothing(self):
+        self.assertEqual(self.verdicts(bounded(1, 1.05, 1.04)), ("out of reach", "out of reach"))
+        rows = bounded(1, 1.05, 1.06)
+        self.assertEqual(self.verdicts(rows), ("FAIL", "missed"))
+        self.assertIn("| 1.06 us | 1.06 beaten | 0.99 [0.99, 0.99] (5) |", tables.judgement_tables(judge(rows)))
+
+    def test_few_pairs_with_either_side_excuse_nothing(self):
+        self.assertEqual(self.verdicts(bounded(1, 1.05, 1)), ("out of reach", "out of reach"))
+        rows = bounded(1, 1.05, 1, pairs=4) + [row(100, "rondo", 1), row(101, "openmpi", 1.05)]
+        self.assertEqual(self.verdicts(rows), ("FAIL", "missed"))
+
+    def test_a_far_bound_says_nothing_of_near_cores(self):
+        rows = launches([1] * 5, [1.05] * 5) + [row(100 + i, "bound", 1, xcore_ns=FAR) for i in range(5)]
+        self.assertEqual(self.verdicts(rows), ("FAIL", "missed"))
+
+    def test_the_best_peer_counts_for_the_bound_too(self):
+        rows = bounded(1, 3, 0.9) + [row(100 + i, "mpich", 1.05) for i in range(5)]
+        judgement, = judge(rows)
+        self.assertEqual((judgement.reach.theirs, judgement.verdict), ("mpich", "FAIL"))
+        self.assertAlmostEqual(judgement.reach.median, 1.05 / 0.9)
+
+    def test_the_bound_is_no_peer_and_not_judged(self):
+        judgement, = judge(bounded(1, 3, 0.1))
+        self.assertEqual((judgement.ratio.theirs, judgement.verdict), ("openmpi", "pass"))
+        self.assertEqual(gates.leaders(pairing.by_cell(bounded(1, 3, 0.1))[judgement.cell]), {"openmpi"})
+
+    def test_a_wrong_bound_is_none(self):
+        wrong = [dataclasses.replace(r, check="WRONG") if r.configuration == "bound" else r for r in bounded(1, 1.05, 1)]
+        self.assertEqual(self.verdicts(wrong), ("FAIL", "missed"))
+
+    def test_larger_windows_need_no_copy_and_have_no_bound(self):
+        for bytes_, verdict in ((4096, "out of reach"), (16384, "FAIL")):
+            rows = [dataclasses.replace(r, configuration={"rondo": "rondo-windows"}.get(r.configuration, r.configuration))
+                    for r in bounded(1, 1.05, 1, bytes=bytes_)]
+            self.assertEqual(self.verdicts(rows)[0], verdict)
+
+    def test_what_is_out_of_reach_is_counted_apart(self):
+        rows = bounded(1, 1.05, 1) + bounded(1, 1.05, 0.5, np=4) + bounded(1, 9, 1, np=8) + bounded(1, 1.2, 1, bytes=4096)
+        self.assertTrue(tables.summary(judge(rows)).startswith(
+            "4 cells: 2 pass the gate, 1 fail, 1 out of reach, 0 have too few pairs; 1 of 4 goals met, 2 out of reach"), tables.summary(judge(rows)))
+        self.assertIn("| 2.2 out of reach | out of reach | 5 | near |  | 1.05 us / 1.05 us | 1.00 us | 1.00 | 1.05 [1.05, 1.05] (5) |",
+                      tables.judgement_tables(judge(rows)))
 
 
 def configuration(name, *collectives):
@@ -239,6 +308,29 @@ class Plan(unittest.TestCase):
             7 if bytes_ == 8 and work.configuration.name == "mpich" else US[work.configuration.name]))
         self.assertEqual([[b for _, b in cells] for _, name, cells in launched if name == "mpich"], [[8, 1 << 20], [1 << 20]])
         self.assertEqual([[b for _, b in cells] for _, name, cells in launched if name == "openmpi"], [[8, 1 << 20]] * 2)
+
+    def bound_turns(self, us, *words, **more):
+        wanted = self.wanted("--all-reduce-sizes", "8", "--collectives", "all_reduce", "--pairs", "5", *words)
+        bound = configurations.Configuration("bound", None, most_bytes=8)
+        launched = self.run_plan(wanted, OURS + PEERS[:1] + [bound], us=lambda work, *_: us[work.configuration.name], **more)
+        return [[name for _, name, _ in launched].count(n) for n in ("rondo", "openmpi", "bound")]
+
+    def test_the_bound_is_measured_where_something_is_missed(self):
+        self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 2, "bound": 0.9}), [5, 5, 1])  # goal 1.8 met
+        self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.7, "bound": 0.9}), [5, 5, 5])
+        self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.05, "bound": 0.9}), [5, 5, 5])
+        self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.7, "bound": 1.2}), [5, 5, 3])  # ours beats it
+        self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.7, "bound": 0.9}, "--all-reduce-sizes", "1K"), [5, 5, 0])
+        self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1, "bound": 0.9}, "--collectives", "waiting"), [5, 5, 0])
+
+    def test_the_bound_needs_its_own_near_pairs(self):
+        us = {"rondo": 1, "openmpi": 1.7, "bound": 0.9}
+        turns = self.bound_turns(us, xcore_ns=lambda work, *_: FAR if work.configuration.name == "bound" and work.round < 3 else NEAR)
+        self.assertEqual(turns, [7, 7, 7])
+
+    def test_a_bound_that_fails_is_asked_twice(self):
+        us = {"rondo": 1, "openmpi": 1.7, "bound": 0.9}
+        self.assertEqual(self.bound_turns(us, check=lambda work, *_: "WRONG" if work.configuration.name == "bound" else "ok"), [5, 5, 2])
 
     def test_far_times_make_nobody_slow_beside_near_ones(self):
         def behind(*more):

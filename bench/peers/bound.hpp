@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bounds of both transports share. A bound is a library that does only what any library with these processes
+// on these cores must do: no signatures, no failures, no choice of algorithm, nothing beyond the cells measured here.
+// What it reaches can be reached; that nothing is faster it does not prove.
+#pragma once
+#include <sched.h>
+
+#include "collective.hpp"
+
+namespace rondo::peers {
+
+// Pins this process to one of the cores that it may use, the rank-th in turns. How many there are.
+inline int pin_in_turns(int rank) {
+  cpu_set_t all, one;
+  ::sched_getaffinity(0, sizeof all, &all);
+  int left = rank % CPU_COUNT(&all);
+  unsigned core = 0;
+  while (!CPU_ISSET(core, &all) || left-- > 0) ++core;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  ::sched_setaffinity(0, sizeof one, &one);
+  return CPU_COUNT(&all);
+}
+
+// Where the ranks run: as many on each core, rank r beside rank r + cores. How one waits.
+class Cores {
+ public:
+  // has_core: there is one for every rank.
+  Cores(int rank, int np, bool has_core) : rank_(rank), np_(np), cores_(pin_in_turns(rank)), has_core_(has_core) {}
+
+  bool has_core() const { return has_core_; }
+  // is_ready: what is waited for. is_done(other): that rank needs no core before it happens. While nobody else needs
+  // the core, looks that are made at once find it sooner than one that the core comes back for.
+  template <class Ready, class Done>
+  void until(Ready is_ready, Done is_done) const {
+    for (int look = 1; !is_ready(); ++look) {
+      if (has_core_ || (look % kLooks != 0 && all_beside(is_done))) {
+        pause();
+      } else {
+        ::sched_yield();
+      }
+    }
+  }
+  template <class Ready>
+  void until(Ready is_ready) const {
+    until(is_ready, [](int) { return false; });
+  }
+
+ private:
+  static constexpr int kLooks = 200;
+
+  template <class Done>
+  bool all_beside(Done is_done) const {
+    for (int other = rank_ % cores_; other < np_; other += cores_) {
+      if (other != rank_ && !is_done(other)) return false;
+    }
+    return true;
+  }
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  int rank_, np_, cores_;
+  bool has_core_;
+};
+
+// a may be to.
+inline void add(float* to, const float* a, const float* b, std::size_t count) {
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
+}
+
+}  // namespace rondo::peers

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast a call can be on this machine, as far as we know: the least that must be done, timed and checked as every
+// library is, and judged by nobody. --transport shm or tcp.
+#include "bound_memory.hpp"
+#include "bound_sockets.hpp"
+#include "forked.hpp"
+#include "measure.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rondo::peers;
+  const Arguments arguments(argc, argv);
+  const int np = static_cast<int>(arguments.number("np", 2));
+  const auto limit_s = static_cast<unsigned>(arguments.number("limit-s", 120));
+  const bool has_cores = waits_of(arguments.text("waits", "spin")) == Waits::spin;
+  const auto measured = [&](Library&& library, int rank) { return Runner(library, arguments, rank, np).run(); };
+  if (arguments.needed("transport") == "tcp") {
+    const auto ends = BoundSockets::create(np);
+    return run_forked(np, limit_s, [&](int rank) { return measured(BoundSockets(ends, rank, np, has_cores), rank); });
+  }
+  std::byte* memory = BoundMemory::create(np);
+  return run_forked(np, limit_s, [&](int rank) { return measured(BoundMemory(memory, rank, np, has_cores), rank); });
+}
