@@ -18,11 +18,13 @@ HostPrimitives::HostPrimitives(Team& team, const Config& config)
     : team_(team),
       waiter_(team, config),
       slice_bytes_(team.segment().shape().slice_bytes),
+      streaming_bytes_(config.tuning.streaming_bytes),
       sending_(static_cast<std::size_t>(team.size())),
       receiving_(static_cast<std::size_t>(team.size())),
       contributions_(static_cast<std::size_t>(team.size())) {}
 
 void HostPrimitives::begin(const Job& job, std::chrono::milliseconds timeout) {
+  postponed_ = {};  // of a call that failed
   turn_to(job);
   waiter_.begin(job_.signature, true, timeout);
 }
@@ -79,7 +81,45 @@ void HostPrimitives::run(std::span<const Move> moves) {
   for (const Move& move : moves) {
     if (move.count != 0) active_.push_back(activate(move));
   }
-  run_active();
+  for (const Active& a : active_) {
+    if (touches_postponed(a.local, a.store, a.bytes)) finish_copy();
+  }
+  if (!postpone()) run_active();
+}
+
+// A rank that copies first keeps its peers waiting for what it sends, and leaves what they send in the sockets until
+// these are full.
+bool HostPrimitives::postpone() {
+  if (!job_.may_hold || active_.size() != 1) return false;
+  const Active& copy = active_.front();
+  if (copy.from != kNobody || copy.to != kNobody || copy.bytes <= slice_bytes_) return false;
+  finish_copy();
+  postponed_ = copy;
+  const bool beyond_caches = copy.bytes >= streaming_bytes_ / 2 / static_cast<std::size_t>(positions());
+  if (beyond_caches) postponed_.stores = kernels::Stores::streaming;
+  return true;
+}
+
+bool HostPrimitives::touches_postponed(const std::byte* local, const std::byte* store, std::size_t bytes) const {
+  const std::size_t left = postponed_.bytes - postponed_.done;
+  if (left == 0) return false;
+  const auto meets = [&](const std::byte* at, const std::byte* copy) {
+    return at != nullptr && at < copy + postponed_.bytes && copy < at + bytes;
+  };
+  return meets(local, postponed_.store) || meets(store, postponed_.store) || meets(store, postponed_.local);
+}
+
+// One slice of it. False: nothing is left, or it has to wait itself.
+bool HostPrimitives::copy_on() {
+  const std::size_t bytes = std::min(slice_bytes_, postponed_.bytes - postponed_.done);
+  if (bytes == 0 || !may_overwrite(postponed_.store + postponed_.done, bytes)) return false;
+  handle(postponed_, bytes, nullptr);
+  postponed_.done += bytes;
+  return true;
+}
+
+void HostPrimitives::finish_copy() {
+  for (blocked_.clear(); postponed_.done != postponed_.bytes; blocked_.clear()) wait();
 }
 
 void HostPrimitives::run_messages(std::span<const Message> messages, std::chrono::milliseconds timeout) {
@@ -213,7 +253,7 @@ void HostPrimitives::handle(Active& active, std::size_t bytes, const std::byte* 
     if (combines) {
       kernels::fold_pair(fold_, into, received, local, count);
     } else if (into != value) {
-      kernels::copy(into, value, bytes, kernels::Stores::plain);
+      kernels::copy(into, value, bytes, active.stores);
     }
     if (active.complete) kernels::find_divide(job_.dtype)(into, into, count, static_cast<double>(team_.size()));
     value = into;
@@ -251,6 +291,7 @@ const std::byte* HostPrimitives::first_touch(const std::byte* local, std::size_t
 void HostPrimitives::fold(const Fold& fold) {
   flush_held();
   const std::size_t total = fold.count * element_;
+  if (touches_postponed(resolve(fold.local), resolve(fold.store), total)) finish_copy();
   const bool scale = job_.op == ReduceOp::premultiplied_sum && fold.local.buffer == Buffer::input;
   for (std::size_t done = 0; done < total;) {
     const std::size_t bytes = std::min(slice_bytes_, total - done);
@@ -300,6 +341,7 @@ void HostPrimitives::check_header(const StepHeader& header, const Signature& min
 }
 
 void HostPrimitives::wait() {
+  if (copy_on()) return;
   for (const int peer : unflushed_) {
     if (!team_.send_link(peer).flushed()) blocked_.push_back({peer, team_.send_link(peer).poll_target()});
   }
@@ -318,6 +360,7 @@ void HostPrimitives::finish() {
     blocked_.clear();
     wait();
   }
+  finish_copy();
   waiter_.progressed();
 }
 

@@ -61,15 +61,20 @@ class HostPrimitives {
  private:
   struct Active {  // a move in progress; bytes
     Signature signature;
-    std::size_t bytes, done;
-    int from, to;
-    const std::byte* local;
-    std::byte* store;
-    bool complete, scale_local;
+    std::size_t bytes = 0, done = 0;
+    int from = kernels::kNobody, to = kernels::kNobody;
+    const std::byte* local = nullptr;
+    std::byte* store = nullptr;
+    bool complete = false, scale_local = false;
+    kernels::Stores stores = kernels::Stores::plain;
     bool finished = false;  // an empty move travels too, as one step without bytes
   };
   Active activate(const kernels::Move& move) const;
   void run_active();
+  bool postpone();
+  bool touches_postponed(const std::byte* local, const std::byte* store, std::size_t bytes) const;
+  bool copy_on();
+  void finish_copy();
   bool advance(Active& active);
   bool transfer(Active& active);
   void note_unflushed(int peer);
@@ -91,12 +96,13 @@ class HostPrimitives {
 
   Team& team_;
   Waiter waiter_;
-  std::size_t slice_bytes_;
+  std::size_t slice_bytes_, streaming_bytes_;
   Job job_{};
   std::size_t element_ = 1;
   kernels::FoldFunction fold_ = nullptr;
   std::vector<std::byte> scratch_, scaled_;
   std::vector<Active> active_;
+  Active postponed_{};  // a long copy within this rank's memory, made while it waits for others
   std::vector<Blocked> blocked_;
   std::vector<int> unflushed_;              // peers whose link may still refer to the caller's memory
   bool holds_ = false;                      // the moves in progress only send, and wait to be flushed
