@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bound in shared memory. Every rank has a ring of slots; a step of a call writes what the others need of this rank
-// into the next slot, and its number behind it; who needs it polls the slot. A payload of a few bytes lies in the
+// into the next slot, and its number with it; who needs it polls the slot. A payload of a few bytes lies in the
 // number's own line. Calls of more than kPiece bytes take several steps. Buffers are ordinary memory, so everything is
 // copied into the ring and out of it.
-// A slot is written again `slots_` steps later. Where everybody takes from everybody, that everybody has taken from it
+// A slot is written again `slots` steps later. Where everybody takes from everybody, that everybody has taken from it
 // follows from the steps between; else each rank tells how many steps it has done, which is looked at once a ring.
 #pragma once
 #include <sys/mman.h>
@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "bound.hpp"
 
@@ -18,12 +19,12 @@ namespace rondo::peers {
 
 class BoundMemory : public Library {
  public:
-  static constexpr std::size_t kLine = 64, kRing = std::size_t{4} << 20;
+  static constexpr std::size_t kLine = 64, kRing = 4 << 20;  // bytes that a rank has, for each of two phases
 
   // Before the ranks are forked.
   static std::byte* create(int np) {
-    void* memory =
-        ::mmap(nullptr, bytes_of(np), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    const int flags = MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE;
+    void* memory = ::mmap(nullptr, bytes_of(np), PROT_READ | PROT_WRITE, flags, -1, 0);
     if (memory == MAP_FAILED) std::perror("mmap"), std::exit(2);
     return static_cast<std::byte*>(memory);
   }
@@ -34,33 +35,27 @@ class BoundMemory : public Library {
   }
 
   void prepare(const Cell& cell, float* in, float* out) override {
-    cell_ = cell, in_ = cell.is(Collective::broadcast) ? out : in, out_ = out;
-    const bool from_root = cell.is(Collective::broadcast) || cell.is(Collective::scatter);
-    const bool to_root = cell.is(Collective::reduce) || cell.is(Collective::gather);
-    everybody_ = !from_root && !to_root;
-    brings_ = everybody_ || from_root == (rank_ == 0);
-    takes_ = everybody_ || to_root == (rank_ == 0);
-    sources_ = from_root ? 1 : np_;
-    has_parts_ = cell.is(Collective::scatter) || cell.is(Collective::all_to_all) || cell.is(Collective::reduce_scatter);
-    unit_ = has_parts_ || cell.gathers() ? cell.block() : cell.count;
-    const auto parts = static_cast<std::size_t>(has_parts_ ? np_ - 1 : 1);
-    const std::size_t most = (cores_.has_core() ? kPiece : kPieceOfMany) / 4 / parts;
-    steps_ = unit_ == 0 ? 1 : (unit_ + most - 1) / most;
-    piece_ = (unit_ + steps_ - 1) / steps_;
-    const std::size_t payload = piece_ * parts * 4;
-    body_ = payload <= kLine - sizeof(Number) ? sizeof(Number) : kLine;
-    stride_ = (body_ + payload + 2 * kLine - 1) / (2 * kLine) * (2 * kLine);
-    slots_ = payload <= kMostInPlace ? kLeastSlots : std::max(kRing / stride_, kLeastSlots);
+    out_ = out;
+    phases_.clear();
+    if (cell.is(Collective::all_reduce) && np_ > 2 && cell.count * 4 > kMostFlat && cell.count % as_size(np_) == 0) {
+      float* own = out + as_size(rank_) * cell.block();
+      phases_.push_back(phase(Collective::reduce_scatter, cell.count, in, own));
+      phases_.push_back(phase(Collective::all_gather, cell.count, own, out));
+    } else {
+      phases_.push_back(phase(cell.collective, cell.count, cell.is(Collective::broadcast) ? out : in, out));
+    }
     done(rank_).store(taken_ = now_, std::memory_order_release);  // the ranks meet before they call
   }
 
   void run() override {
-    if (brings_) bring(0);
-    for (std::size_t step = 0; step < steps_; ++step, ++now_) {
-      if (brings_ && step + 1 < steps_) bring(step + 1, 1);
-      keep_own(step * piece_, count_of(step));
-      if (takes_) take(step);
-      if (!everybody_) done(rank_).store(now_ + 1, std::memory_order_release);
+    for (const Phase& phase : phases_) {
+      if (phase.brings) bring(phase, 0);
+      for (std::size_t step = 0; step < phase.steps; ++step, ++now_) {
+        if (phase.brings && step + 1 < phase.steps) bring(phase, step + 1, 1);
+        keep_own(phase, step);
+        if (phase.takes) take(phase, step);
+        if (!phase.everybody) done(rank_).store(now_ + 1, std::memory_order_release);
+      }
     }
   }
   const float* result() override { return out_; }
@@ -68,89 +63,125 @@ class BoundMemory : public Library {
  private:
   using Number = std::atomic<std::uint64_t>;
   static constexpr std::size_t kPiece = 32 << 10, kPieceOfMany = 512 << 10;  // bytes a step; with more ranks than cores
-  static constexpr std::size_t kLeastSlots = 4;  // a rank is at most two steps ahead of what another has taken
-  // Longer ones go round the ring: lines that another core still holds are slow to write.
-  static constexpr std::size_t kMostInPlace = 4 << 10;
+  static constexpr std::size_t kMostFlat = 4 << 10;  // longer all_reduces of many ranks sum each a part, and gather
+  // Payloads that fit the nearest cache take turns between two slots. Longer ones go round the ring: lines that another
+  // core still holds are slow to write. There a rank is at most two steps ahead of what another has taken. The rings
+  // together are as large as two cores' caches: larger ones push out what the ranks of a core exchange.
+  static constexpr std::size_t kMostInPlace = 4 << 10, kTurns = 2, kLeastSlots = 4;
+  static constexpr std::size_t kRings = 2 << 20;
+  static_assert(kLeastSlots * (kPieceOfMany + 2 * kLine) <= kRing && kPiece <= kPieceOfMany && kMostInPlace <= kPiece);
 
-  static_assert(kLeastSlots * (kPieceOfMany + 2 * kLine) <= kRing && kPiece <= kPieceOfMany);
+  // One exchange, of which a call has one or two.
+  struct Phase {
+    Cell cell;
+    const float* in;
+    float* out;
+    bool everybody, brings, takes, from_root, has_parts;
+    std::size_t unit, steps, piece;   // floats for one rank, in steps of so many
+    std::size_t body, stride, slots;  // bytes: to the payload in a slot, between slots; how many
+    std::byte* rings;
 
-  static std::size_t bytes_of(int np) { return static_cast<std::size_t>(np) * (kRing + 2 * kLine); }
+    std::size_t first(std::size_t step) const { return step * piece; }
+    std::size_t count(std::size_t step) const { return std::min(piece, unit - std::min(unit, step * piece)); }
+    // Of the parts for the others in a slot.
+    std::size_t part(int from, int to) const { return has_parts ? as_size(to < from ? to : to - 1) * piece : 0; }
+  };
+
+  static std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
+  static std::size_t bytes_of(int np) { return as_size(np) * (2 * kRing + 2 * kLine); }
   Number& done(int rank) {
-    return *reinterpret_cast<Number*>(shared_ + static_cast<std::size_t>(np_) * kRing +
-                                      static_cast<std::size_t>(rank) * 2 * kLine);
-  }
-  std::byte* slot(int rank, std::uint64_t number) {
-    return shared_ + static_cast<std::size_t>(rank) * kRing + number % slots_ * stride_;
+    return *reinterpret_cast<Number*>(shared_ + as_size(np_) * 2 * kRing + as_size(rank) * 2 * kLine);
   }
   static Number& number_of(std::byte* slot) { return *reinterpret_cast<Number*>(slot); }
-  std::size_t count_of(std::size_t step) const { return std::min(piece_, unit_ - std::min(unit_, step * piece_)); }
-  // Of a rank's parts for the others in a slot.
-  std::size_t part_of(int from, int to) const {
-    return has_parts_ ? static_cast<std::size_t>(to < from ? to : to - 1) * piece_ : 0;
+  static std::byte* slot(const Phase& phase, int rank, std::uint64_t number) {
+    return phase.rings + as_size(rank) * kRing + number % phase.slots * phase.stride;
   }
 
-  void keep_own(std::size_t first, std::size_t count) {
-    const std::size_t own = static_cast<std::size_t>(rank_) * unit_ + first;
-    if (cell_.gathers() && takes_) std::memcpy(out_ + own, in_ + first, count * 4);
-    if (cell_.is(Collective::all_to_all)) std::memcpy(out_ + own, in_ + own, count * 4);
-    if (cell_.is(Collective::scatter) && brings_) std::memcpy(out_ + first, in_ + first, count * 4);
+  Phase phase(Collective collective, std::size_t count, const float* in, float* out) const {
+    Phase made{};
+    made.cell = {.collective = collective, .count = count, .rank = rank_, .np = np_};
+    made.in = in, made.out = out;
+    made.rings = shared_ + phases_.size() * as_size(np_) * kRing;
+    const bool to_root = collective == Collective::reduce || collective == Collective::gather;
+    made.from_root = collective == Collective::broadcast || collective == Collective::scatter;
+    made.everybody = !made.from_root && !to_root;
+    made.brings = made.everybody || made.from_root == (rank_ == 0);
+    made.takes = made.everybody || to_root == (rank_ == 0);
+    made.has_parts = collective == Collective::scatter || collective == Collective::all_to_all ||
+                     collective == Collective::reduce_scatter;
+    made.unit = made.has_parts || made.cell.gathers() ? made.cell.block() : count;
+    lay_out(made);
+    return made;
+  }
+  void lay_out(Phase& made) const {
+    const std::size_t parts = made.has_parts ? as_size(np_ - 1) : 1;
+    const std::size_t most = (cores_.has_core() ? kPiece : kPieceOfMany) / 4 / parts;
+    made.steps = made.unit == 0 ? 1 : (made.unit + most - 1) / most;
+    made.piece = (made.unit + made.steps - 1) / made.steps;
+    const std::size_t payload = made.piece * parts * 4;
+    made.body = payload <= kLine - sizeof(Number) ? sizeof(Number) : kLine;
+    made.stride = (made.body + payload + 2 * kLine - 1) / (2 * kLine) * (2 * kLine);
+    const std::size_t rotated = kRings / as_size(np_) / made.stride;
+    made.slots = payload <= kMostInPlace && made.steps == 1 ? kTurns : std::max(rotated, kLeastSlots);
   }
 
-  void bring(std::size_t step, std::uint64_t ahead = 0) {
+  void keep_own(const Phase& phase, std::size_t step) {
+    const std::size_t own = as_size(rank_) * phase.unit, first = phase.first(step), bytes = phase.count(step) * 4;
+    const bool in_place = phase.in == phase.out + own;
+    if (phase.cell.gathers() && phase.takes && !in_place) std::memcpy(phase.out + own + first, phase.in + first, bytes);
+    if (phase.cell.is(Collective::all_to_all)) std::memcpy(phase.out + own + first, phase.in + own + first, bytes);
+    if (phase.cell.is(Collective::scatter) && phase.brings) std::memcpy(phase.out + first, phase.in + first, bytes);
+  }
+
+  void bring(const Phase& phase, std::size_t step, std::uint64_t ahead = 0) {
     const std::uint64_t number = now_ + ahead;
-    if (!everybody_) await_room(number);
-    std::byte* to = slot(rank_, number);
-    auto* body = reinterpret_cast<float*>(to + body_);
-    const std::size_t first = step * piece_, count = count_of(step);
-    if (!has_parts_) {
-      std::memcpy(body, in_ + first, count * 4);
-    } else {
-      for (int other = 0; other < np_; ++other) {
-        if (other != rank_)
-          std::memcpy(body + part_of(rank_, other), in_ + static_cast<std::size_t>(other) * unit_ + first, count * 4);
-      }
+    if (!phase.everybody) await_room(phase, number);
+    std::byte* to = slot(phase, rank_, number);
+    auto* body = reinterpret_cast<float*>(to + phase.body);
+    const std::size_t first = phase.first(step), bytes = phase.count(step) * 4;
+    if (!phase.has_parts) std::memcpy(body, phase.in + first, bytes);
+    for (int other = 0; phase.has_parts && other < np_; ++other) {
+      if (other != rank_)
+        std::memcpy(body + phase.part(rank_, other), phase.in + as_size(other) * phase.unit + first, bytes);
     }
     number_of(to).store(number + 1, std::memory_order_release);
   }
 
-  void await_room(std::uint64_t number) {
-    if (number < taken_ + slots_) return;
+  // A root waits for all others, they for the root.
+  void await_room(const Phase& phase, std::uint64_t number) {
+    if (number < taken_ + phase.slots) return;
     taken_ = number;
     for (int other = rank_ == 0 ? 1 : 0; other < (rank_ == 0 ? np_ : 1); ++other) {
       std::uint64_t its = 0;
-      cores_.until([&] { return (its = done(other).load(std::memory_order_acquire)) + slots_ > number; });
+      cores_.until([&] { return (its = done(other).load(std::memory_order_acquire)) + phase.slots > number; });
       taken_ = std::min(taken_, its);
     }
   }
 
-  void take(std::size_t step) {
-    const std::size_t first = step * piece_, count = count_of(step);
-    for (int turn = 1; turn < np_; ++turn) {
-      const int other = sources_ == 1 ? 0 : (rank_ + turn) % np_;
-      std::byte* from = slot(other, now_);
-      cores_.until([&] { return number_of(from).load(std::memory_order_acquire) == now_ + 1; },
-                   [this](int beside) { return number_of(slot(beside, now_)).load(std::memory_order_relaxed) > now_; });
-      const float* body = reinterpret_cast<const float*>(from + body_) + part_of(other, rank_);
-      if (cell_.reduces()) {
-        const float* own = has_parts_ ? in_ + static_cast<std::size_t>(rank_) * unit_ : in_;
-        add(out_ + first, turn == 1 ? own + first : out_ + first, body, count);
+  void take(const Phase& phase, std::size_t step) {
+    const std::size_t first = phase.first(step), count = phase.count(step);
+    for (int turn = 1; turn < (phase.from_root ? 2 : np_); ++turn) {
+      const int other = phase.from_root ? 0 : (rank_ + turn) % np_;
+      std::byte* from = slot(phase, other, now_);
+      cores_.until(
+          [&] { return number_of(from).load(std::memory_order_acquire) == now_ + 1; },
+          [&](int beside) { return number_of(slot(phase, beside, now_)).load(std::memory_order_relaxed) > now_; });
+      const float* body = reinterpret_cast<const float*>(from + phase.body) + phase.part(other, rank_);
+      if (phase.cell.reduces()) {
+        const float* own = phase.in + (phase.has_parts ? as_size(rank_) * phase.unit : 0);
+        add(phase.out + first, turn == 1 ? own + first : phase.out + first, body, count);
       } else {
-        std::memcpy(out_ + (sources_ == 1 ? 0 : static_cast<std::size_t>(other) * unit_) + first, body, count * 4);
+        std::memcpy(phase.out + (phase.from_root ? 0 : as_size(other) * phase.unit) + first, body, count * 4);
       }
-      if (sources_ == 1) break;
     }
   }
 
-  std::byte* shared_;
+  std::byte* shared_;  // rings of all ranks for each phase, and what they have done
   int rank_, np_;
   Cores cores_;
-  Cell cell_;
-  float *in_ = nullptr, *out_ = nullptr;
-  bool everybody_ = false, brings_ = false, takes_ = false, has_parts_ = false;
-  int sources_ = 0;                                // ranks that are taken from
-  std::size_t unit_ = 0, piece_ = 0, steps_ = 0;   // floats for one rank: in a call, in a step; steps
-  std::size_t body_ = 0, stride_ = 0, slots_ = 0;  // bytes: of the payload in a slot, between slots
-  std::uint64_t now_ = 0, taken_ = 0;              // steps of all calls; those whose slots are free
+  float* out_ = nullptr;
+  std::vector<Phase> phases_;
+  std::uint64_t now_ = 0, taken_ = 0;  // steps of all calls; those whose slots are free
 };
 
 }  // namespace rondo::peers
