@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bound over TCP: a connection for each pair of ranks, one message for each pair that needs one, no headers. Two
 // ranks send and receive at once; more meet at rank 0, whose 2 (np - 1) messages are the fewest.
-// Behind a short message goes one byte more, which the receiver leaves for its next call: who empties a socket's queue
-// sends an acknowledgement before recv() returns (2 us of 6.5 here).
+// Behind a short message that goes one way go a few bytes more, which the receiver leaves for its next call: who
+// empties a socket's queue sends an acknowledgement before recv() returns (2 us of 6.5 here). As many do not follow
+// each other: after two segments of one length the kernel takes it for the other side's largest, and acknowledges each.
 #pragma once
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -77,7 +78,7 @@ class BoundSockets : public Library {
   }
 
  private:
-  static constexpr std::size_t kShort = 16 << 10;  // bytes of a message
+  static constexpr std::size_t kShort = 8 << 10;  // bytes of a message
   // The two directions of one connection in a call. A short message goes through `stage`.
   struct Transfer {
     int end;
@@ -89,10 +90,13 @@ class BoundSockets : public Library {
     char* place = nullptr;
     std::size_t bytes = 0;
   };
+  static constexpr std::size_t kTails = 4;
   struct Stage {
-    char sent[kShort + 1], received[kShort + 1];
-    bool has_left = false;  // a byte of the last message
+    char sent[kShort + kTails], received[kShort + 2 * kTails];
+    std::size_t sends = 0, receives = 0;  // with a tail
+    std::size_t left = 0;                 // bytes of the last message
   };
+  static std::size_t tail(std::size_t number) { return 1 + number % kTails; }
 
   static void connect(int& one, int& other) {
     const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -120,23 +124,25 @@ class BoundSockets : public Library {
     Stage& stage = stages_[static_cast<std::size_t>(other)];
     Transfer one{.end = ends_[static_cast<std::size_t>(other)]};
     one.from = reinterpret_cast<const char*>(from), one.to_send = sent * 4;
-    if (sent > 0 && one.to_send <= kShort) {
-      std::memcpy(stage.sent, from, one.to_send++);
-      one.from = stage.sent;
+    const bool one_way = sent == 0 || received == 0;
+    if (one_way && sent > 0 && one.to_send <= kShort) {
+      std::memcpy(stage.sent, from, one.to_send);
+      one.from = stage.sent, one.to_send += tail(stage.sends++);
     }
-    if (received > 0) expect(one, stage, reinterpret_cast<char*>(into), received * 4);
+    if (received > 0)
+      expect(one, stage, reinterpret_cast<char*>(into), received * 4, one_way && received * 4 <= kShort);
     moving_.push_back(one);
   }
-  void expect(Transfer& one, Stage& stage, char* into, std::size_t bytes) {
+  void expect(Transfer& one, Stage& stage, char* into, std::size_t bytes, bool has_tail) {
     one.into = into, one.to_receive = bytes;
-    if (bytes <= kShort) {
-      one.into = stage.received, one.staged = stage.received + (stage.has_left ? 1 : 0);
-      one.to_receive += stage.has_left ? 1 : 0;
+    if (has_tail || (stage.left > 0 && bytes <= kShort)) {
+      one.into = stage.received, one.staged = stage.received + stage.left;
+      one.to_receive += stage.left;
       one.place = into, one.bytes = bytes;
-    } else if (stage.has_left) {
-      cores_.until([&] { return ::recv(one.end, stage.received, 1, MSG_DONTWAIT) == 1; });
+    } else if (stage.left > 0) {
+      check(::recv(one.end, stage.received, stage.left, MSG_WAITALL));
     }
-    stage.has_left = bytes <= kShort;
+    stage.left = has_tail ? tail(stage.receives++) : 0;
   }
   void finish() {
     cores_.until([&] {
