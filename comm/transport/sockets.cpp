@@ -35,7 +35,19 @@ bool grants(int option) {
   return ::getsockopt(probe.get(), SOL_SOCKET, option, &value, &bytes) == 0 && value >= kBufferBytes;
 }
 
-// Whether both ends of a connection are on this host: then they have the same address.
+// When the kernel gives up a peer that is silent. Within a host never: a process that ends closes its sockets, and one
+// that has lost its core inside a call, the socket locked, is as silent as a host that vanished.
+void set_liveness(const Fd& socket, int user_timeout_ms) {
+  const bool watched = !stays_on_host(socket);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, watched ? 1 : 0, "cannot set SO_KEEPALIVE");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdleS, "cannot set TCP_KEEPIDLE");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveIntervalS, "cannot set TCP_KEEPINTVL");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes, "cannot set TCP_KEEPCNT");
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, watched ? user_timeout_ms : 0, "cannot set TCP_USER_TIMEOUT");
+}
+
+}  // namespace
+
 bool stays_on_host(const Fd& socket) {
   sockaddr_storage here{}, there{};
   socklen_t here_bytes = sizeof(here), there_bytes = sizeof(there);
@@ -52,19 +64,6 @@ bool stays_on_host(const Fd& socket) {
          std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
                      &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr, sizeof(in6_addr)) == 0;
 }
-
-// When the kernel gives up a peer that is silent. Within a host never: a process that ends closes its sockets, and one
-// that has lost its core inside a call, the socket locked, is as silent as a host that vanished.
-void set_liveness(const Fd& socket, int user_timeout_ms) {
-  const bool watched = !stays_on_host(socket);
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, watched ? 1 : 0, "cannot set SO_KEEPALIVE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdleS, "cannot set TCP_KEEPIDLE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveIntervalS, "cannot set TCP_KEEPINTVL");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes, "cannot set TCP_KEEPCNT");
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, watched ? user_timeout_ms : 0, "cannot set TCP_USER_TIMEOUT");
-}
-
-}  // namespace
 
 Fd make_socket(int family) {
   Fd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

@@ -10,6 +10,8 @@ namespace rondo {
 Fd make_socket(int family);  // SOCK_STREAM, non-blocking, closed on exec
 // Whether a Unix socket's other end was opened by this process' user.
 bool is_same_user(const Fd& socket);
+// Whether both ends of a connection are on this host: then they have the same address.
+bool stays_on_host(const Fd& socket);
 
 // Before connecting or listening: buffers decide the window scale. Leaves the kernel's own tuning where it would
 // grant less than asked for, since a fixed small buffer is slower than a growing one.

@@ -2,7 +2,10 @@
 #include "comm/transport/tcp_link.hpp"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -15,6 +18,8 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/transport/sockets.hpp"
+
 namespace rondo::comm {
 namespace {
 
@@ -24,12 +29,25 @@ namespace {
                          : fmt::format("rank {} is gone or out of reach: {}", peer, std::strerror(error)),
               peer);
 }
+// Acknowledgements. A read that empties a socket's queue sends one before it returns: 2 of the 6 us of a short message
+// that nothing is sent back for. So one byte, the tail, follows a short step that nothing was received since the last:
+// its reader leaves it in the queue until the next step, and acknowledges while it waits, and only when much is owed.
+// The kernel would not wait so long if it took segments for small (its estimate rcv_mss, which a large one raises and
+// two of equal length lower): a connection begins with a step to be skipped, and odd steps are a byte longer.
+constexpr std::uint64_t kTailFollows = std::uint64_t{1} << 63;  // these two in the `bytes` of a header on its way
+constexpr std::uint64_t kToBeSkipped = std::uint64_t{1} << 62;
+constexpr std::size_t kOwedBytes = 32 << 10, kOwedSteps = 8;  // a congestion window begins with ten segments
+constexpr std::size_t kFirstBytes = 60 << 10;                 // of the step to be skipped
+constexpr int kLooks = 32;                                    // before a reader that waits acknowledges all the same
+constexpr std::array<std::byte, kFirstBytes> kZeros{};
+std::size_t lead_of(std::uint64_t step) { return step % 2; }  // bytes before its header
+
 // Up to here a step's bytes are copied next to its header: that costs less than a vector costs the kernel.
 constexpr std::size_t kShortBytes = 1024;
 
 // A header and a short step's bytes, next to each other and the bytes aligned.
 struct Packed {
-  alignas(64) std::array<std::byte, 64 + kShortBytes> memory;
+  alignas(64) std::array<std::byte, 64 + kShortBytes + 1> memory;
   std::byte* begin() { return memory.data() + 64 - sizeof(StepHeader); }
   StepHeader& header() { return *reinterpret_cast<StepHeader*>(begin()); }
   std::byte* bytes() { return memory.data() + 64; }
@@ -43,11 +61,27 @@ std::size_t steps_of_a_write(FifoShape shape) {
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
+// What the two links to a peer share.
+struct Connection {
+  Fd socket;
+  bool on_host;          // elsewhere a tail might still be on its way when its reader closes, which resets a connection
+  bool answered = true;  // a step has come since the last one was sent
+};
+
 // Steps are queued as {header, bytes}; bytes lie in the caller's memory or in one of shape.slots slots of our own.
 class TcpSendLink final : public SendLink {
  public:
-  TcpSendLink(std::shared_ptr<const Fd> socket, int peer, FifoShape shape)
-      : socket_(std::move(socket)), peer_(peer), shape_(shape), queue_(steps_of_a_write(shape)) {}
+  TcpSendLink(std::shared_ptr<Connection> connection, int peer, FifoShape shape)
+      : connection_(std::move(connection)),
+        peer_(peer),
+        shape_(shape),
+        queue_(steps_of_a_write(shape) + (connection_->on_host ? 1 : 0)) {
+    if (!connection_->on_host) return;
+    queue_[0] = {.header = {.signature = {}, .step = 0, .bytes = kFirstBytes | kToBeSkipped},
+                 .data = kZeros.data(),
+                 .bytes = kFirstBytes};
+    posted_ = 1;
+  }
 
   bool ready() override {
     if (has_room()) return true;
@@ -69,7 +103,7 @@ class TcpSendLink final : public SendLink {
   bool refers_to(const std::byte* data, std::size_t bytes) const override {
     for (std::uint64_t step = written_; step != posted_; ++step) {
       const Entry& entry = queue_[step % queue_.size()];
-      if (entry.data < data + bytes && data < entry.data + entry.header.bytes) return true;
+      if (entry.data < data + bytes && data < entry.data + entry.bytes) return true;
     }
     return false;
   }
@@ -77,25 +111,33 @@ class TcpSendLink final : public SendLink {
     if (queued() != 0) pump();
     return queued() == 0;
   }
-  PollTarget poll_target() const override { return {socket_->get(), POLLOUT}; }
+  PollTarget poll_target() const override { return {connection_->socket.get(), POLLOUT}; }
 
  private:
   struct Entry {
-    StepHeader header;
+    std::array<std::byte, 8> lead{};  // as many of its last bytes as the step begins with
+    StepHeader header{};
     const std::byte* data = nullptr;
+    std::size_t bytes = 0;
     bool built = false;  // in a slot
+    bool tailed() const { return (header.bytes & kTailFollows) != 0; }
+    std::size_t length() const { return lead_of(header.step) + sizeof header + bytes + (tailed() ? 1 : 0); }
   };
   std::uint64_t queued() const { return posted_ - written_; }
   bool has_room() const { return queued() < queue_.size() && built_ < shape_.slots; }
   Entry& front() { return queue_[written_ % queue_.size()]; }
   void post(const Signature& signature, const std::byte* data, std::size_t bytes, bool built) {
-    queue_[posted_ % queue_.size()] = {{.signature = signature, .step = posted_, .bytes = bytes}, data, built};
+    const bool tailed = connection_->on_host && !connection_->answered && queued() == 0 && bytes <= kOwedBytes;
+    connection_->answered = false;
+    const StepHeader header{
+        .signature = signature, .step = posted_, .bytes = tailed ? bytes | kTailFollows : std::uint64_t{bytes}};
+    queue_[posted_ % queue_.size()] = {.header = header, .data = data, .bytes = bytes, .built = built};
     ++posted_;
   }
 
   void pump() {
     while (queued() != 0) {
-      const bool alone = queued() == 1 && offset_ == 0 && front().header.bytes <= kShortBytes;
+      const bool alone = queued() == 1 && offset_ == 0 && front().bytes <= kShortBytes;
       const ssize_t sent = alone ? send_packed(front()) : send_parts();
       if (sent < 0) {
         if (would_block()) return;
@@ -106,17 +148,18 @@ class TcpSendLink final : public SendLink {
   }
   ssize_t send_packed(const Entry& entry) {
     Packed packed;
+    *(packed.begin() - 1) = packed.bytes()[entry.bytes] = std::byte{};  // lead and tail
     packed.header() = entry.header;
-    if (entry.header.bytes != 0) std::memcpy(packed.bytes(), entry.data, entry.header.bytes);
-    return ::send(socket_->get(), packed.begin(), sizeof entry.header + entry.header.bytes,
+    if (entry.bytes != 0) std::memcpy(packed.bytes(), entry.data, entry.bytes);
+    return ::send(connection_->socket.get(), packed.begin() - lead_of(entry.header.step), entry.length(),
                   MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   ssize_t send_parts() {
-    std::array<iovec, 2 * kMostSteps> parts;
+    std::array<iovec, 2 * kMostSteps + 1> parts;
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = gather(parts);
-    return ::sendmsg(socket_->get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return ::sendmsg(connection_->socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   std::size_t gather(std::span<iovec> parts) {
     std::size_t used = 0, skip = offset_;
@@ -127,17 +170,19 @@ class TcpSendLink final : public SendLink {
       if (length > cut)
         parts[used++] = {const_cast<std::byte*>(static_cast<const std::byte*>(base)) + cut, length - cut};
     };
-    for (std::uint64_t step = written_; step != posted_ && used + 2 <= parts.size(); ++step) {
-      Entry& entry = queue_[step % queue_.size()];
-      add(&entry.header, sizeof entry.header);
-      add(entry.data, entry.header.bytes);
+    for (std::uint64_t step = written_; step != posted_ && used + 3 <= parts.size(); ++step) {
+      const Entry& entry = queue_[step % queue_.size()];
+      const std::size_t lead = lead_of(entry.header.step);
+      add(reinterpret_cast<const std::byte*>(&entry.header) - lead, lead + sizeof entry.header);
+      add(entry.data, entry.bytes);
+      if (entry.tailed()) add(kZeros.data(), 1);
     }
     return used;
   }
   void advance(std::size_t bytes) {
     offset_ += bytes;
     while (queued() != 0) {
-      const std::size_t whole = sizeof(StepHeader) + front().header.bytes;
+      const std::size_t whole = front().length();
       if (offset_ < whole) return;
       offset_ -= whole;
       if (front().built) --built_;
@@ -145,7 +190,7 @@ class TcpSendLink final : public SendLink {
     }
   }
 
-  std::shared_ptr<const Fd> socket_;
+  std::shared_ptr<Connection> connection_;
   int peer_;
   FifoShape shape_;
   std::vector<Entry> queue_;
@@ -157,36 +202,99 @@ class TcpSendLink final : public SendLink {
 
 class TcpRecvLink final : public RecvLink {
  public:
-  TcpRecvLink(std::shared_ptr<const Fd> socket, int peer, FifoShape shape)
-      : socket_(std::move(socket)), peer_(peer), shape_(shape) {}
+  TcpRecvLink(std::shared_ptr<Connection> connection, int peer, FifoShape shape)
+      : connection_(std::move(connection)), peer_(peer), shape_(shape) {}
+  TcpRecvLink(const TcpRecvLink&) = delete;
+  TcpRecvLink& operator=(const TcpRecvLink&) = delete;
+  // To close a socket with something in it resets the connection.
+  ~TcpRecvLink() override {
+    if (std::byte tail{}; tail_waits()) (void)::recv(socket(), &tail, 1, MSG_DONTWAIT);
+  }
 
   const StepHeader* try_step(std::byte* direct, std::size_t bytes) override {
-    if (got_ < sizeof(StepHeader) + bytes && !read_on(direct, bytes)) return nullptr;
+    if ((!opened_ || missing(bytes) > 0) && !read_on(direct, bytes)) return nullptr;
     return &packed_.header();
   }
   const std::byte* data() const override { return data_; }
   void release() override {
-    got_ = 0;
-    data_ = nullptr;
+    ++owed_steps_;
+    owed_bytes_ += packed_.header().bytes;
+    if (!tailed_) owed_steps_ = owed_bytes_ = 0;  // whoever emptied the queue has acknowledged all
+    next_step();
+    connection_->answered = true;
   }
-  PollTarget poll_target() const override { return {socket_->get(), POLLIN}; }
+  PollTarget poll_target() const override { return {socket(), POLLIN}; }
 
  private:
+  static constexpr std::ptrdiff_t kHeader = sizeof(StepHeader);
+
+  int socket() const { return connection_->socket.get(); }
+  std::ptrdiff_t lead() const { return static_cast<std::ptrdiff_t>(lead_of(step_)); }
+  bool tail_waits() const { return at_ < -lead(); }
+  bool has_header() const { return at_ >= kHeader; }
+  std::ptrdiff_t missing(std::size_t bytes) const { return kHeader + static_cast<std::ptrdiff_t>(bytes) - at_; }
+  void next_step() {
+    ++step_;
+    at_ = -lead() - (tailed_ ? 1 : 0);
+    tailed_ = false;
+    looks_ = 0;
+    data_ = nullptr;
+  }
+
   // Reads header and exactly `bytes` more, never into the next step. False: not all here yet.
   bool read_on(std::byte* direct, std::size_t bytes) {
+    if (!opened_ && !open()) return false;
     if (data_ == nullptr) data_ = place(direct, bytes);
-    while (got_ < sizeof(StepHeader) + bytes) {
-      const ssize_t received = receive(sizeof(StepHeader) + bytes - got_);
-      if (received == 0) throw_lost(peer_, 0);
-      if (received < 0) {
-        if (would_block()) return false;
-        throw_lost(peer_, errno);
-      }
-      got_ += static_cast<std::size_t>(received);
+    if (tail_waits() && may_owe() && !more_than_tail()) return false;
+    while (missing(bytes) > 0) {
       // A step of other length comes from a rank that called something else; its header says what.
-      if (got_ >= sizeof(StepHeader) && packed_.header().bytes != bytes) return true;
+      if (has_header() && packed_.header().bytes != bytes) return true;
+      const bool at_tail = tail_waits(), had_header = has_header();
+      if (!moved(receive(static_cast<std::size_t>(missing(bytes))))) return false;
+      if (!had_header && has_header()) note_tail();
+      if (at_tail && at_ == -lead()) {  // it was all there was
+        acknowledge();
+        return false;
+      }
     }
     return true;
+  }
+  // The first step's header is read alone: it may be a step to be skipped.
+  bool open() {
+    while (!has_header()) {
+      if (!moved(::recv(socket(), packed_.begin() + at_, static_cast<std::size_t>(kHeader - at_), MSG_DONTWAIT)))
+        return false;
+    }
+    if ((packed_.header().bytes & kToBeSkipped) != 0) {
+      while (const std::ptrdiff_t rest = missing(kFirstBytes)) {
+        if (!moved(::recv(socket(), nullptr, static_cast<std::size_t>(rest), MSG_DONTWAIT | MSG_TRUNC))) return false;
+      }
+      next_step();
+    } else {
+      note_tail();
+    }
+    return opened_ = true;
+  }
+  // What a read has returned; false: nothing is here.
+  bool moved(ssize_t received) {
+    if (received == 0) throw_lost(peer_, 0);
+    if (received < 0 && !would_block()) throw_lost(peer_, errno);
+    if (received > 0) at_ += received;
+    return received > 0;
+  }
+  void note_tail() {
+    tailed_ = (packed_.header().bytes & kTailFollows) != 0;
+    packed_.header().bytes &= ~kTailFollows;
+  }
+  bool may_owe() { return owed_steps_ < kOwedSteps && owed_bytes_ < kOwedBytes && looks_++ < kLooks; }
+  bool more_than_tail() const {
+    int here = 0;
+    return ::ioctl(socket(), FIONREAD, &here) != 0 || here > 1;
+  }
+  void acknowledge() {
+    const int now = 1;
+    ::setsockopt(socket(), IPPROTO_TCP, TCP_QUICKACK, &now, sizeof now);
+    owed_steps_ = owed_bytes_ = 0;
   }
   std::byte* place(std::byte* direct, std::size_t bytes) {
     if (bytes <= kShortBytes) return packed_.bytes();
@@ -195,31 +303,36 @@ class TcpRecvLink final : public RecvLink {
     return staging_.data();
   }
   ssize_t receive(std::size_t missing) {
-    if (data_ == packed_.bytes()) return ::recv(socket_->get(), packed_.begin() + got_, missing, MSG_DONTWAIT);
-    if (got_ >= sizeof(StepHeader)) {
-      return ::recv(socket_->get(), data_ + (got_ - sizeof(StepHeader)), missing, MSG_DONTWAIT);
-    }
-    const std::size_t of_header = sizeof(StepHeader) - got_;
-    std::array<iovec, 2> parts{{{packed_.begin() + got_, of_header}, {data_, missing - of_header}}};
+    std::byte* const next = packed_.begin() + at_;
+    if (data_ == packed_.bytes()) return ::recv(socket(), next, missing, MSG_DONTWAIT);
+    if (has_header()) return ::recv(socket(), data_ + (at_ - kHeader), missing, MSG_DONTWAIT);
+    const auto before = static_cast<std::size_t>(kHeader - at_);
+    std::array<iovec, 2> parts{{{next, before}, {data_, missing - before}}};
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();
-    return ::recvmsg(socket_->get(), &message, MSG_DONTWAIT);
+    return ::recvmsg(socket(), &message, MSG_DONTWAIT);
   }
 
-  std::shared_ptr<const Fd> socket_;
+  std::shared_ptr<Connection> connection_;
   int peer_;
   FifoShape shape_;
   Packed packed_;  // the header, and the bytes of a short step
   std::vector<std::byte> staging_;
   std::byte* data_ = nullptr;
-  std::size_t got_ = 0;
+  bool opened_ = false;  // the first step's header is known
+  bool tailed_ = false;  // a tail follows this step
+  std::uint64_t step_ = 0;
+  std::ptrdiff_t at_ = 0;  // bytes read of this step, from its header; negative: of what comes before
+  int looks_ = 0;
+  std::size_t owed_steps_ = 0, owed_bytes_ = 0;  // received and not acknowledged, as far as we know
 };
 
 }  // namespace
 
 std::pair<std::unique_ptr<SendLink>, std::unique_ptr<RecvLink>> make_tcp_links(Fd socket, int peer, FifoShape shape) {
-  auto shared = std::make_shared<const Fd>(std::move(socket));
+  const bool on_host = stays_on_host(socket);
+  auto shared = std::make_shared<Connection>(Connection{.socket = std::move(socket), .on_host = on_host});
   return {std::make_unique<TcpSendLink>(shared, peer, shape), std::make_unique<TcpRecvLink>(shared, peer, shape)};
 }
 
