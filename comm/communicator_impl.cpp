@@ -157,20 +157,15 @@ void CommunicatorImpl::execute(const Call& call) {
   }
 }
 
-const PreparedCall& CommunicatorImpl::prepare(const Call& call) {
-  PreparedCall& prepared = prepared_.place(call);
-  const bool known = comm::PreparedCalls::whose(prepared, call);
-  const bool missing = (prepared.sends && call.send == nullptr) || (prepared.receives && call.recv == nullptr) ||
-                       (!prepared.in_place && call.send == call.recv);
-  if (known && !missing) return prepared;
+const PreparedCall& CommunicatorImpl::prepare(const Call& call, PreparedCall& place) const {
   validate(call);
-  prepared = {.shape = call, .signature = comm::signature_of(call), .prepared = true};
-  prepared.hash = comm::hash_of(prepared.signature);
-  prepared.sends = call.send != nullptr;
-  prepared.receives = call.recv != nullptr;
-  prepared.in_place = call.send == call.recv || may_work_in_place(call.collective);
-  choose_way(call, prepared);
-  return prepared;
+  place = {.shape = call, .signature = comm::signature_of(call), .prepared = true};
+  place.hash = comm::hash_of(place.signature);
+  place.sends = call.send != nullptr;
+  place.receives = call.recv != nullptr;
+  place.in_place = call.send == call.recv || may_work_in_place(call.collective);
+  choose_way(call, place);
+  return place;
 }
 
 void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) const {
@@ -189,14 +184,23 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
 
 // A rank's history says what it is in before a peer can see that it has come; the flight record is for later, and is
 // written while the message crosses.
-void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& call) {
+void CommunicatorImpl::run_short(const PreparedCall& prepared, const Call& call) {
+  comm::Board& board = board_.board();
+  const Signature& signature = board.note(prepared.signature, ++sequence_, prepared.hash);
+  comm::write_history(board.own_line(), signature);
+  short_calls_.publish(prepared.plan, call, options_.timeout);
+  recorder_.begin(signature, prepared.chosen.name);
+  short_calls_.collect(prepared.plan, call);
+  if (choices_.speaks()) explain(prepared, call, false);
+  recorder_.end();
+}
+
+void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call) {
   Signature signature = prepared.signature;
   signature.sequence = ++sequence_;
   signature.past = board_.board().key();
-  const bool is_short = prepared.way == PreparedCall::Way::short_call;
-  is_short ? board_.board().note(signature, prepared.hash) : board_.note(signature);
+  board_.note(signature);
   comm::write_history(team_->own_line(), signature);
-  if (is_short) short_calls_.publish(prepared.plan, call, options_.timeout);
   const bool tries =
       prepared.way == PreparedCall::Way::board && config_.algorithm.empty() && board_.may_go_direct(call);
   recorder_.begin(signature, tries ? comm::DirectCollectives::kName : prepared.chosen.name);
@@ -208,11 +212,14 @@ void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& 
   recorder_.end();
 }
 
+void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& call) {
+  prepared.way == PreparedCall::Way::short_call ? run_short(prepared, call) : run_long(prepared, call);
+}
+
 bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, const Signature& signature) {
   switch (prepared.way) {
     case PreparedCall::Way::short_call:
-      short_calls_.collect(prepared.plan, call);
-      break;
+      break;  // run_short()
     case PreparedCall::Way::board:
       return board_.run(call, options_.timeout);
     case PreparedCall::Way::two_level:

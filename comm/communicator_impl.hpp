@@ -72,9 +72,15 @@ class CommunicatorImpl {
   void validate(const Call& call) const;
   void execute(const Call& call);
   void enqueue(std::span<const Call> calls);
-  const comm::PreparedCall& prepare(const Call& call);
+  const comm::PreparedCall& prepare(const Call& call) {
+    comm::PreparedCall& place = prepared_.place(call);
+    return place.is_of(call) ? place : prepare(call, place);
+  }
+  const comm::PreparedCall& prepare(const Call& call, comm::PreparedCall& place) const;
   void choose_way(const Call& call, comm::PreparedCall& prepared) const;
   void run_collective(const comm::PreparedCall& prepared, const Call& call);
+  void run_short(const comm::PreparedCall& prepared, const Call& call);
+  void run_long(const comm::PreparedCall& prepared, const Call& call);
   // True: straight between the ranks' buffers.
   bool run_way(const comm::PreparedCall& prepared, const Call& call, const comm::Signature& signature);
   // explain.cpp

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstring>
 
 namespace rondo::comm {
 namespace {
@@ -25,30 +27,40 @@ std::string escaped(std::string_view text) {
 }
 }  // namespace
 
+// Word by word: release on each, so that no reader sees a new word under the old number.
+template <class T>
+inline void FlightRecorder::put(Entry& into, std::size_t offset, const T& value) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  for (std::size_t at = 0; at < sizeof value; at += kWord) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, reinterpret_cast<const std::byte*>(&value) + at, kWord);
+    into.words[(offset + at) / kWord].store(word, std::memory_order_release);
+  }
+}
+
 void FlightRecorder::begin(const Signature& signature, std::string_view algorithm, std::string_view kernel) {
   const std::uint64_t call = calls_.load(std::memory_order_relaxed) + 1;
-  write(call, {signature, algorithm, kernel, read_ticks(), 0});
+  Entry& into = entry(call);
+  into.call.store(0, std::memory_order_relaxed);
+  put(into, offsetof(Record, signature), signature);
+  put(into, offsetof(Record, algorithm), algorithm);
+  put(into, offsetof(Record, kernel), kernel);
+  put(into, offsetof(Record, begun), read_ticks());
+  put(into, offsetof(Record, ended), std::uint64_t{0});
+  into.call.store(call, std::memory_order_release);
   calls_.store(call, std::memory_order_release);
 }
 
 void FlightRecorder::amend(std::string_view algorithm) {
   const std::uint64_t call = calls_.load(std::memory_order_relaxed);
-  auto record = read(call);
-  record->algorithm = algorithm;
-  write(call, *record);
-}
-
-// Words one by one: release on each, so that no reader sees a new word under the old number.
-void FlightRecorder::write(std::uint64_t call, const Record& record) {
-  const auto words = std::bit_cast<std::array<std::uint64_t, kWords>>(record);
   Entry& into = entry(call);
   into.call.store(0, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < kWords; ++i) into.words[i].store(words[i], std::memory_order_release);
+  put(into, offsetof(Record, algorithm), algorithm);
   into.call.store(call, std::memory_order_release);
 }
 
 void FlightRecorder::end() {
-  entry(calls_.load(std::memory_order_relaxed)).words[kWords - 1].store(read_ticks(), std::memory_order_release);
+  put(entry(calls_.load(std::memory_order_relaxed)), offsetof(Record, ended), read_ticks());
 }
 
 std::optional<FlightRecorder::Record> FlightRecorder::read(std::uint64_t call) const {

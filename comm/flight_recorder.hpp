@@ -33,8 +33,9 @@ class FlightRecorder {
     std::atomic<std::uint64_t> call{0};  // which, from 1; 0 while being rewritten
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
-  void write(std::uint64_t call, const Record& record);
   Entry& entry(std::uint64_t call) { return entries_[call % kCalls]; }
+  template <class T>
+  static void put(Entry& into, std::size_t offset, const T& value);  // of a Record's member
   std::optional<Record> read(std::uint64_t call) const;
 
   std::array<Entry, kCalls> entries_{};

@@ -26,20 +26,22 @@ struct PreparedCall {
   bool sends = false, receives = false, in_place = true;
 
   bool prepared = false;  // something stands here
+
+  // A call of this shape, with buffers that need no further look.
+  bool is_of(const Call& call) const {
+    return prepared && shape.count == call.count && shape.collective == call.collective && shape.dtype == call.dtype &&
+           shape.op.kind() == call.op.kind() && shape.root == call.root && call.send_counts.empty() &&
+           call.recv_counts.empty() && (!sends || call.send != nullptr) && (!receives || call.recv != nullptr) &&
+           (in_place || call.send != call.recv);
+  }
 };
 
 class PreparedCalls {
  public:
-  // Where calls of that shape are kept; whose() says whether it is theirs.
+  // Where calls of that shape are kept; is_of() says whether one is.
   PreparedCall& place(const Call& call) {
     const auto mix = call.count ^ call.count >> 8 ^ static_cast<std::size_t>(call.collective) << 2;
     return places_[mix % kPlaces];
-  }
-  static bool whose(const PreparedCall& prepared, const Call& call) {
-    const Call& shape = prepared.shape;
-    return prepared.prepared && shape.count == call.count && shape.collective == call.collective &&
-           shape.dtype == call.dtype && shape.op.kind() == call.op.kind() && shape.root == call.root &&
-           call.send_counts.empty() && call.recv_counts.empty();
   }
 
  private:

@@ -5,9 +5,8 @@ namespace rondo::comm {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t lines_offset() { return sizeof(FailureRecord); }
 std::size_t arrivals_offset(int local_size) {
-  return lines_offset() + static_cast<std::size_t>(local_size) * sizeof(RankLine);
+  return sizeof(FailureRecord) + static_cast<std::size_t>(local_size) * sizeof(RankLine);
 }
 std::size_t progress_offset(int local_size) {
   return arrivals_offset(local_size) + 2 * static_cast<std::size_t>(local_size) * sizeof(Arrival);
@@ -25,11 +24,6 @@ std::size_t fifos_offset(int local_size, FifoShape shape) {
 std::size_t slot_bytes(FifoShape shape) { return kLine + shape.slice_bytes; }
 std::size_t fifo_bytes(FifoShape shape) { return sizeof(Fifo) + shape.slots * slot_bytes(shape); }
 
-std::uint64_t pack(const Signature& s) {
-  return static_cast<std::uint64_t>(s.collective) | static_cast<std::uint64_t>(s.dtype) << 8 |
-         static_cast<std::uint64_t>(s.op) << 16 | static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.root)) << 32;
-}
-
 }  // namespace
 
 Segment::Segment(std::byte* base, int local_size, FifoShape shape)
@@ -40,9 +34,6 @@ std::size_t Segment::bytes(int local_size, FifoShape shape) {
   return fifos_offset(local_size, shape) + n * n * fifo_bytes(shape);
 }
 
-RankLine& Segment::line(int local_rank) const {
-  return reinterpret_cast<RankLine*>(base_ + lines_offset())[local_rank];
-}
 Arrival& Segment::arrival(int local_rank, std::uint64_t meeting) const {
   return reinterpret_cast<Arrival*>(
       base_ + arrivals_offset(local_size_))[2 * static_cast<std::uint64_t>(local_rank) + (meeting & 1)];
@@ -64,16 +55,6 @@ std::size_t Segment::fifo_offset(int from, int to) const {
 Fifo& Segment::fifo(int from, int to) const { return *reinterpret_cast<Fifo*>(base_ + fifo_offset(from, to)); }
 std::byte* Segment::slot(int from, int to, std::uint64_t step) const {
   return base_ + fifo_offset(from, to) + sizeof(Fifo) + (step % shape_.slots) * slot_bytes(shape_);
-}
-
-void write_history(RankLine& line, const Signature& s) {
-  HistoryEntry& entry = line.history[s.sequence % kHistory];
-  entry.sequence.store(0, std::memory_order_relaxed);
-  entry.count.store(s.count, std::memory_order_release);  // release: no reader sees it under the old sequence
-  entry.kind.store(pack(s), std::memory_order_release);
-  entry.shape.store(s.shape, std::memory_order_release);
-  entry.sequence.store(s.sequence, std::memory_order_release);
-  line.arrived.store(s.sequence, std::memory_order_release);
 }
 
 bool read_history(const RankLine& line, std::uint64_t sequence, Signature& out) {

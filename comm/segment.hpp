@@ -93,7 +93,9 @@ class Segment {
   static std::size_t bytes(int local_size, FifoShape shape);
 
   FailureRecord& failure() const { return *reinterpret_cast<FailureRecord*>(base_); }
-  RankLine& line(int local_rank) const;
+  RankLine& line(int local_rank) const {
+    return reinterpret_cast<RankLine*>(base_ + sizeof(FailureRecord))[local_rank];
+  }
   Fifo& fifo(int from, int to) const;
   // Slot memory: a StepHeader in its first line, the payload kLine bytes further on.
   std::byte* slot(int from, int to, std::uint64_t step) const;
@@ -111,7 +113,15 @@ class Segment {
   FifoShape shape_{};
 };
 
-void write_history(RankLine& line, const Signature& signature);
+inline void write_history(RankLine& line, const Signature& s) {
+  HistoryEntry& entry = line.history[s.sequence % kHistory];
+  entry.sequence.store(0, std::memory_order_relaxed);
+  entry.count.store(s.count, std::memory_order_release);  // release: no reader sees it under the old sequence
+  entry.kind.store(kind_of(s), std::memory_order_release);
+  entry.shape.store(s.shape, std::memory_order_release);
+  entry.sequence.store(s.sequence, std::memory_order_release);
+  line.arrived.store(s.sequence, std::memory_order_release);
+}
 // The rank's entry of that sequence; false when it has none (not yet, or overwritten long ago).
 bool read_history(const RankLine& line, std::uint64_t sequence, Signature& out);
 

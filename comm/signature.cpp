@@ -36,10 +36,7 @@ Signature signature_of_message(const Call& call) {
 
 std::uint64_t hash_of(const Signature& s) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
-  std::uint64_t hash =
-      s.count * kOdd ^
-      (static_cast<std::uint64_t>(s.collective) | static_cast<std::uint64_t>(s.dtype) << 8 |
-       static_cast<std::uint64_t>(s.op) << 16 | static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.root)) << 32);
+  std::uint64_t hash = s.count * kOdd ^ kind_of(s);
   for (const std::uint64_t word : {s.shape, std::uint64_t{1}}) hash = ((hash ^ hash >> 29) + word) * kOdd;
   return hash ^ hash >> 32;
 }

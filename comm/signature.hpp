@@ -29,6 +29,12 @@ Signature signature_of(const Call& call);
 // Of a message, the same at both ends.
 Signature signature_of_message(const Call& call);
 
+// All but its number, its count and its shape, in one word.
+inline std::uint64_t kind_of(const Signature& s) {
+  return static_cast<std::uint64_t>(s.collective) | static_cast<std::uint64_t>(s.dtype) << 8 |
+         static_cast<std::uint64_t>(s.op) << 16 | static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.root)) << 32;
+}
+
 // What ranks must agree on in one word, its number left out: hardly ever the same for two signatures that differ.
 std::uint64_t hash_of(const Signature& signature);
 

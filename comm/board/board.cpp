@@ -26,61 +26,16 @@ Board::Board(Team& team, const Config& config)
     : team_(team),
       waiter_(team, config),
       spread_(team.segment(), team.own_index()),
+      lines_(&team.segment().line(0)),
       arrivals_(&team.segment().arrival(0, 0)),
       index_(team.own_index()),
       size_(team.segment().local_size()),
       ranks_(ranks_by_index(team)),
       crowded_(!team.spare_cores()) {}
 
-// The key: everything that the ranks must have agreed on up to here, and in that order.
-void Board::note(const Signature& signature, std::uint64_t hash) {
-  constexpr std::uint64_t kOdd = 0xd6e8feb86659fd93;
-  signature_ = signature;
-  key_ = (key_ ^ hash) * kOdd;
-  key_ ^= key_ >> 32;
-}
-
 std::uint64_t Board::take_line(std::size_t bytes) {
   settle();
   return bytes <= Arrival::kPayload && !std::exchange(line_taken_, true) ? meetings_ + 1 : 0;
-}
-
-void Board::post() {
-  if (crowded_) spread_.note();
-  ++meetings_;
-  line_taken_ = false;
-  seen_ = 1;
-  Arrival& mine = arrived(index_);
-  mine.key = met_key_ = key_;
-  compares_ = std::exchange(first_, false);
-  mine.meeting.store(meetings_, std::memory_order_release);
-}
-
-// A fence would wait until the peers' cores have given the line up, which takes as long as their answer.
-void Board::wake() const {
-  if (fences_) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  } else {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  }
-  for (int index = 0; index < size_; ++index) {
-    if (index != index_) team_.bells().wake(index);
-  }
-}
-
-int Board::absent() {
-  for (; seen_ < size_; ++seen_) {
-    const int index = index_ + seen_ < size_ ? index_ + seen_ : index_ + seen_ - size_;
-    if (!is_here(index)) return index;
-  }
-  if (meetings_ == 1) fences_ = !team_.bells().sleepers_fence();
-  return kNobody;
-}
-
-bool Board::is_here(int index) {
-  if (!has_come(index)) return false;
-  if (compares_ && arrived(index).key != met_key_) disagree(index);
-  return true;
 }
 
 void Board::idle(int index) {

@@ -8,6 +8,7 @@
 #pragma once
 #include <chrono>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "comm/board/spread.hpp"
@@ -24,10 +25,19 @@ class Board {
   int size() const { return size_; }
   int rank_of(int index) const { return ranks_[static_cast<std::size_t>(index)]; }  // in the team
   // Every collective of the communicator, on the board or not, before it begins: who meets compares them all.
-  void note(const Signature& signature) { note(signature, hash_of(signature)); }
-  void note(const Signature& signature, std::uint64_t hash);  // that hash_of() gives
-  std::uint64_t key() const { return key_; }                  // of all that were noted, in their order
-  void begin(std::chrono::milliseconds timeout) {             // of the one noted last
+  void note(const Signature& signature) { note(signature, signature.sequence, hash_of(signature)); }
+  // The same with its number and what hash_of() gives aside: a number that has just been written into a signature
+  // would hold up whoever reads words of it two at a time.
+  const Signature& note(const Signature& signature, std::uint64_t sequence, std::uint64_t hash) {
+    constexpr std::uint64_t kOdd = 0xd6e8feb86659fd93;
+    signature_ = signature;
+    signature_.sequence = sequence;
+    key_ = (key_ ^ hash) * kOdd;
+    key_ ^= key_ >> 32;
+    return signature_;
+  }
+  std::uint64_t key() const { return key_; }       // of all that were noted, in their order
+  void begin(std::chrono::milliseconds timeout) {  // of the one noted last
     timeout_ = timeout;
     first_ = true;
     waiting_ = false;
@@ -69,6 +79,7 @@ class Board {
   // For those who bring bytes: where this rank's go before it arrives, and where a rank's lie that has come.
   Arrival& next() const { return arrival(index_, meetings_ + 1); }
   Arrival& arrived(int index) const { return arrival(index, meetings_); }
+  RankLine& own_line() const { return lines_[index_]; }
 
  private:
   Arrival& arrival(int index, std::uint64_t meeting) const {
@@ -83,6 +94,7 @@ class Board {
   Team& team_;
   Waiter waiter_;
   Spread spread_;
+  RankLine* lines_;  // of all
   Arrival* arrivals_;
   int index_, size_;
   std::vector<int> ranks_;  // in the team, by index
@@ -96,8 +108,48 @@ class Board {
   bool crowded_;             // more ranks than cores
   bool fences_ = true;       // before it looks for sleepers
   Signature signature_;
-  std::uint64_t key_ = 0, met_key_ = 0;  // now, and at the latest meeting
+  // Of everything that the ranks must have agreed on, in that order: up to now, and up to the latest meeting.
+  std::uint64_t key_ = 0, met_key_ = 0;
   std::chrono::milliseconds timeout_{};
 };
+
+// What every call passes through is here, so that a call is one stretch of code.
+inline void Board::post() {
+  if (crowded_) spread_.note();
+  ++meetings_;
+  line_taken_ = false;
+  seen_ = 1;
+  Arrival& mine = arrived(index_);
+  mine.key = met_key_ = key_;
+  compares_ = std::exchange(first_, false);
+  mine.meeting.store(meetings_, std::memory_order_release);
+}
+
+// A fence would wait until the peers' cores have given the line up, which takes as long as their answer.
+inline void Board::wake() const {
+  if (fences_) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  for (int index = 0; index < size_; ++index) {
+    if (lines_[index].sleeping.load(std::memory_order_seq_cst) != 0 && index != index_) team_.bells().ring(index);
+  }
+}
+
+inline bool Board::is_here(int index) {
+  if (!has_come(index)) return false;
+  if (compares_ && arrived(index).key != met_key_) disagree(index);
+  return true;
+}
+
+inline int Board::absent() {
+  for (; seen_ < size_; ++seen_) {
+    const int index = index_ + seen_ < size_ ? index_ + seen_ : index_ + seen_ - size_;
+    if (!is_here(index)) return index;
+  }
+  if (meetings_ == 1) fences_ = !team_.bells().sleepers_fence();
+  return kNobody;
+}
 
 }  // namespace rondo::comm
