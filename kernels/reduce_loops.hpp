@@ -23,8 +23,9 @@ struct Inputs {  // of a fold, from an element on
   [[gnu::always_inline]] const Byte* at(int rank) const { return static_cast<const Byte*>(in[rank]) + first_byte; }
 };
 
-// kUnits registers of memory side by side, all inputs. kInputs 0: any number.
-template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits>
+// kUnits registers of memory side by side, all inputs. kInputs 0: any number. kReadBack: into a buffer that is read
+// next.
+template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits, bool kReadBack = false>
 [[gnu::always_inline]] inline void fold_vectors(Byte* to, const Inputs& inputs, std::size_t at) {
   decltype(E::template read<kBytes>(to)) sum[kUnits];
   const Byte* from = inputs.at(0) + at;
@@ -41,7 +42,11 @@ template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits>
     if constexpr (kDivide) {
       for (int k = 0; k < E::kParts; ++k) sum[u].part[k] = inputs.divisor.divide(sum[u].part[k]);
     }
-    E::template write<kBytes>(to + at + u * kBytes, sum[u]);
+    if constexpr (kReadBack && requires { E::write_whole(to, sum[u]); }) {
+      E::write_whole(to + at + u * kBytes, sum[u]);
+    } else {
+      E::template write<kBytes>(to + at + u * kBytes, sum[u]);
+    }
   }
 }
 
@@ -224,7 +229,7 @@ std::size_t fold_streaming(const FoldJob& job, const Divisor& divisor, std::size
   constexpr std::size_t kStep = kUnits * kVectorBytes;
   alignas(kVectorBytes) Byte sums[kStep];
   for (; at + kStep <= end; at += kStep) {
-    fold_vectors<E, Op, kDivide, kInputs, kVectorBytes, kUnits>(sums, {job.in, job.inputs, at, divisor}, 0);
+    fold_vectors<E, Op, kDivide, kInputs, kVectorBytes, kUnits, true>(sums, {job.in, job.inputs, at, divisor}, 0);
     for (int k = 0; k < job.outputs; ++k) {
       Byte* to = static_cast<Byte*>(job.out[k]) + at;
       for (int u = 0; u < kUnits; ++u) stream_vector(to + u * kVectorBytes, sums + u * kVectorBytes);
