@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pairwise exchange: in step s every rank sends to rank + s and receives from rank - s, so each link is used by one
-// pair at a time (R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005). Every block travels once, straight to
-// where it is needed. Blocks may differ in length; both ends of a link cut a block into the same chunks.
-// The rank that is furthest behind can always go on, so an exchange needs one FIFO slot, however long the blocks.
+// pair at a time (R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19(1), 2005); or in pairs, with rank xor s, which lets a
+// rank that had to wait go on with one peer alone. Every block travels once, straight to where it is needed. Blocks may
+// differ in length; both ends of a link cut a block into the same chunks. The rank that is furthest behind can always
+// go on, so an exchange needs one FIFO slot, however long the blocks.
 #pragma once
 #include "kernels/algorithms/ranges.hpp"
 
 namespace rondo::kernels {
+
+struct Partners {
+  int to, from;
+};
+constexpr Partners partners(const Work& work, int step, bool in_pairs) {
+  if (in_pairs) return {work.rank ^ step, work.rank ^ step};
+  return {ahead(work, work.rank, step), ahead(work, work.rank, -step)};
+}
 
 // Block i of input goes to rank i; block i of output came from rank i. Needs two buffers.
 template <Primitives P>
 constexpr void pairwise_all_to_all(P& p, const Work& work) {
   const Range mine = work.send_block(work.rank);
   copy(p, input(mine.offset), output(work.recv_block(work.rank).offset), mine.count);
+  // Of counts that vary a rank knows only its own, so nobody could tell what the others choose.
+  const bool whole = work.send_counts.empty() && work.count <= p.chunk_capacity();
+  const bool in_pairs = whole && (work.size & (work.size - 1)) == 0;
   for (int step = 1; step < work.size; ++step) {
-    const int to = ahead(work, work.rank, step);
-    const int from = ahead(work, work.rank, -step);
+    const auto [to, from] = partners(work, step, in_pairs);
     const Range sent = work.send_block(to);
     const Range received = work.recv_block(from);
     const std::size_t longer = sent.count > received.count ? sent.count : received.count;
