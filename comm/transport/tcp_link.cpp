@@ -43,7 +43,7 @@ constexpr std::array<std::byte, kFirstBytes> kZeros{};
 std::size_t lead_of(std::uint64_t step) { return step % 2; }  // bytes before its header
 
 // Up to here a step's bytes are copied next to its header: that costs less than a vector costs the kernel.
-constexpr std::size_t kShortBytes = 1024;
+constexpr std::size_t kShortBytes = 4096;
 
 // A header and a short step's bytes, next to each other and the bytes aligned.
 struct Packed {

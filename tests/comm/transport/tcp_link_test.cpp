@@ -116,6 +116,8 @@ int queued(int socket, unsigned long direction) {
   return bytes;
 }
 
+constexpr FifoShape kLong{.slots = 4, .slice_bytes = 16384};  // a step is sent in one piece, or as vectors
+
 // Two links each over a TCP connection within this host, or as if between two.
 struct Links {
   explicit Links(const char* from = "127.0.0.1") {
@@ -124,8 +126,8 @@ struct Links {
     set_data_options(pair.far);
     near = pair.near.get();
     far = pair.far.get();
-    std::tie(near_send, near_recv) = make_tcp_links(std::move(pair.near), 1, kShape);
-    std::tie(far_send, far_recv) = make_tcp_links(std::move(pair.far), 0, kShape);
+    std::tie(near_send, near_recv) = make_tcp_links(std::move(pair.near), 1, kLong);
+    std::tie(far_send, far_recv) = make_tcp_links(std::move(pair.far), 0, kLong);
     std::iota(data.begin(), data.end(), std::uint32_t{0});
   }
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(data.data()); }
@@ -149,7 +151,7 @@ struct Links {
   int near = -1, far = -1;
   std::unique_ptr<SendLink> near_send, far_send;
   std::unique_ptr<RecvLink> near_recv, far_recv;
-  std::vector<std::uint32_t> data = std::vector<std::uint32_t>(kShape.slice_bytes / 4);
+  std::vector<std::uint32_t> data = std::vector<std::uint32_t>(kLong.slice_bytes / 4);
   std::uint64_t sequence = 0;
 };
 
@@ -202,6 +204,15 @@ TEST_CASE("who has answered until now acknowledges at once, too, when it waits")
   }
 }
 
+TEST_CASE("a long step leaves a byte unread, too, and the next one follows it") {
+  Links links;
+  for (const std::size_t bytes : {8, 16384, 8, 16384, 5000, 8}) {
+    links.send(*links.near_send, bytes);
+    links.expect(*links.far_recv, bytes);
+  }
+  CHECK(queued(links.far, SIOCINQ) == 1);
+}
+
 TEST_CASE("where steps go both ways nothing is left unread") {
   Links links;
   for (int round = 0; round < 5; ++round) {
@@ -249,10 +260,10 @@ TEST_CASE("links that close with a byte unread do not reset the connection: what
 TEST_CASE("a stream that comes byte by byte is the same steps") {
   Links from;
   Links to;
-  const std::array<std::size_t, 8> sizes{4, 0, 1024, 8, 0, 300, 4, 4};
+  const std::array<std::size_t, 9> sizes{4, 0, 1024, 8, 0, 5000, 16384, 300, 4};
   for (const std::size_t bytes : sizes) from.send(*from.near_send, bytes);
   std::size_t step = 0;
-  std::vector<std::byte> into(1024);
+  std::vector<std::byte> into(kLong.slice_bytes);
   for (std::byte one{}; ::recv(from.far, &one, 1, MSG_DONTWAIT) == 1;) {
     REQUIRE(::send(to.near, &one, 1, 0) == 1);
     for (int looks = 0; looks < 3 && step < sizes.size(); ++looks) {
