@@ -235,11 +235,12 @@ void BoardCollectives::publish_pieces(Range chunk, Place place, std::size_t lead
     const Range theirs = kernels::clip(block(r), chunk);
     publish_for(r, place, send(theirs.offset), theirs.count, lead + as_size(r) * step);
   }
-  const Range mine = kernels::clip(block(rank_), chunk);
-  copy_result(recv(kernels::clip(recv_block(rank_), chunk).offset), send(mine.offset), mine.count);
 }
 
+// This rank's own comes when others know what it has published.
 void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step) {
+  const Range mine = kernels::clip(block(rank_), chunk);
+  copy_result(recv(kernels::clip(recv_block(rank_), chunk).offset), send(mine.offset), mine.count);
   ring_stores_.read();
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;

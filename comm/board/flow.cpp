@@ -24,7 +24,9 @@ void Flow::begin(const Plan& plan) {
   plan_.place_bytes = (plan.place_bytes + kLine - 1) / kLine * kLine;
   chunks_ = (plan.count + plan.step - 1) / plan.step;
   for (const Stage stage : {kPublish, kFold, kConsume}) todo_[stage] = takes_part(stage, index_) ? chunks_ : 0;
-  done_ = known_ = {};
+  done_ = {};
+  known_ = {};
+  earlier_ = slot_ = 0;
   arrived_ = all_here_ = false;
   window_ = 0;
   first_ = {};
@@ -40,8 +42,19 @@ void Flow::begin(const Plan& plan) {
   if (chunks_ == 1 && !plan.folds) first_.meeting = board_.take_line(plan.place_bytes);
   if (first_.meeting == 0) {
     const std::size_t deep = (window_ + rings_used_ - 1) / rings_used_;
-    first_.offset = again ? rings_.reserve_window() : rings_.reserve(deep * plan_.place_bytes);
+    if (again) return enter_window();
+    first_.offset = rings_.reserve(deep * plan_.place_bytes);
   }
+}
+
+// The call before may still be read where this one's places lie: lines that were used a moment ago cost less than
+// those of another window.
+void Flow::enter_window() {
+  if (rings_.window_is_latest()) earlier_ = latest_window_.end;
+  alike_ = earlier_ != 0 && latest_window_.place_bytes == plan_.place_bytes && latest_window_.places == window_;
+  if (alike_) slot_ = latest_window_.slot;
+  first_.offset = rings_.reserve_window();
+  latest_window_ = {plan_.place_bytes, window_, (slot_ + chunks_) % window_, before_ + chunks_};
 }
 
 // Where all put and all take, a rank is never far ahead of the others, so a short stretch is enough.
@@ -88,33 +101,40 @@ void Flow::look_who_is_here() {
   }
   if (blocked_by_ != Board::kNobody) return;
   all_here_ = true;
-  known_[kPublish] = 1;
+  known_[kPublish] = before_ + 1;
 }
 
 bool Flow::ready(Stage stage) {
   const std::size_t chunk = done_[stage];
   if (chunk == todo_[stage]) return false;
-  if (stage == kPublish) return chunk < window_ || (all_here_ && overwritable(chunk - window_));
+  if (stage == kPublish && chunk < window_) return earlier_was_read(chunk);
+  if (stage == kPublish) return all_here_ && overwritable(chunk - window_);
   const Stage before = stage == kConsume && plan_.folds ? kFold : kPublish;
   if (!all_here_ || (todo_[before] != 0 && done_[before] <= chunk)) return false;
-  return all_passed(before, chunk + 1);
+  return all_passed(before, before_ + chunk + 1);
+}
+
+// What a call before left in this chunk's place: one chunk where its places were the same, all of them otherwise.
+bool Flow::earlier_was_read(std::size_t chunk) {
+  if (earlier_ == 0) return true;
+  return all_passed(kConsume, alike_ ? earlier_ - (window_ - 1 - chunk) : earlier_);
 }
 
 // Folders read what was published, sinks what was folded, or published where nobody folds.
 bool Flow::overwritable(std::size_t chunk) {
   const auto have_passed = [&](Stage stage) {
-    return (todo_[stage] == 0 || done_[stage] > chunk) && all_passed(stage, chunk + 1);
+    return (todo_[stage] == 0 || done_[stage] > chunk) && all_passed(stage, before_ + chunk + 1);
   };
   return have_passed(kFold) && have_passed(kConsume);
 }
 
-bool Flow::all_passed(Stage stage, std::size_t chunks) {
+bool Flow::all_passed(Stage stage, std::uint64_t chunks) {
   if (known_[stage] >= chunks) return true;
   for (int step = 1; step < size_; ++step) {
     const int index = (index_ + step) % size_;
     if (!takes_part(stage, index)) continue;
     // Acquire: pairs with advance().
-    if (segment_.progress(index).done[stage].load(std::memory_order_acquire) < before_ + chunks) {
+    if (segment_.progress(index).done[stage].load(std::memory_order_acquire) < chunks) {
       blocked_by_ = index;
       return false;
     }
@@ -140,7 +160,7 @@ kernels::Range Flow::chunk_of(Stage stage) const {
 }
 
 Flow::Place Flow::place_of(Stage stage) const {
-  const std::size_t slot = done_[stage] % window_;
+  const std::size_t slot = (slot_ + done_[stage]) % window_;
   return {first_.offset + slot / rings_used_ * plan_.place_bytes, first_.meeting, static_cast<int>(slot % rings_used_)};
 }
 

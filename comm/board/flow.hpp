@@ -64,6 +64,11 @@ class Flow {
   enum Stage : std::size_t { kPublish, kFold, kConsume, kNone };
   static_assert(kNone == ProgressLine::kStages);
   using Counts = std::array<std::size_t, kNone>;  // chunks, by stage
+  struct Window {  // of the rings, in which a call turned: what the next one there must know
+    std::size_t place_bytes = 0, places = 0;
+    std::size_t slot = 0;   // of the place that comes next
+    std::uint64_t end = 0;  // chunks of all calls up to that call's end
+  };
 
   void begin(const Plan& plan);
   Stage next();
@@ -73,7 +78,9 @@ class Flow {
   int awaited() const;
   bool ready(Stage stage);
   bool overwritable(std::size_t chunk);
-  bool all_passed(Stage stage, std::size_t chunks);
+  bool all_passed(Stage stage, std::uint64_t chunks);
+  void enter_window();
+  bool earlier_was_read(std::size_t chunk);
   bool turns_in_window(std::size_t chunks_at_once) const;
   bool takes_part(Stage stage, int index) const;
   kernels::Range chunk_of(Stage stage) const;
@@ -88,12 +95,16 @@ class Flow {
   std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
   Plan plan_;
   std::size_t chunks_ = 0, window_ = 1;
-  std::size_t rings_used_ = 1;               // by the places of one rank
-  Place first_;                              // of the window; the others lie in these rings in turn
-  Counts done_{}, todo_{};                   // by this rank
-  Counts known_{};                           // that all others who take part in a stage are known to have done
-  bool arrived_ = false, all_here_ = false;  // all that this rank needs
-  int blocked_by_ = 0;                       // whose turn it is when nothing is ready
+  std::size_t rings_used_ = 1;                // by the places of one rank
+  Place first_;                               // of the window; the others lie in these rings in turn
+  std::size_t slot_ = 0;                      // of the first chunk
+  Counts done_{}, todo_{};                    // by this rank
+  std::array<std::uint64_t, kNone> known_{};  // that all others of a stage are known to have done, of all calls
+  Window latest_window_;                      // which this call turned in, or one before it
+  std::uint64_t earlier_ = 0;                 // chunks of all calls, the last of which lie in this one's places
+  bool alike_ = false;                        // as this one's lie there
+  bool arrived_ = false, all_here_ = false;   // all that this rank needs
+  int blocked_by_ = 0;                        // whose turn it is when nothing is ready
 };
 
 }  // namespace rondo::comm

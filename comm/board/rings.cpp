@@ -27,11 +27,13 @@ Rings::Rings(Segment segment, int own_index)
 std::size_t Rings::reserve(std::size_t bytes) {
   const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
   Turn& turn = rounded <= std::min(kShortPlace, short_.bytes / 16) ? short_ : long_;
+  if (&turn == &long_) window_is_latest_ = false;
   return take(turn, turn.head + rounded > turn.bytes ? 0 : turn.head, rounded);
 }
 
 // At the front, or at the back where what was reserved last begins in front.
 std::size_t Rings::reserve_window() {
+  if (std::exchange(window_is_latest_, true)) return long_.start + long_.latest;
   return take(long_, long_.latest < window_bytes_ ? long_.bytes - window_bytes_ : 0, window_bytes_);
 }
 

@@ -15,9 +15,11 @@ class Rings {
   // The offset in every ring of so many bytes, at most capacity(). Overwrites none of what was reserved just before.
   std::size_t reserve(std::size_t bytes);
   // The same for a call that fills its places several times, for which a shorter stretch is long enough: what passes
-  // through the readers' caches meanwhile is the call itself. At the front of the ring or at its back, so that
-  // successive ones share no line; 0 bytes where rings are too short.
+  // through the readers' caches meanwhile is the call itself. At the front of the ring or at its back; the same again
+  // while nothing else is reserved, and it is for the caller to see that it was read. 0 bytes where rings are too
+  // short.
   std::size_t reserve_window();
+  bool window_is_latest() const { return window_is_latest_; }  // the next one is the same again
   std::size_t window_bytes() const { return window_bytes_; }
   std::size_t capacity() const { return long_.bytes / 3; }  // two of them, and what is left over at the ring's end
   std::byte* at(int index, std::size_t offset) const { return segment_.ring(index) + offset; }
@@ -34,6 +36,7 @@ class Rings {
   int own_;
   Turn short_, long_;
   std::size_t window_bytes_;
+  bool window_is_latest_ = false;  // of what was reserved for long places
 };
 
 }  // namespace rondo::comm

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every collective on the board: rings that many chunks go round in, chunks of any size, calls on each other's heels.
+#include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "comm/transport/memory.hpp"
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/package/job.hpp"
 #include "tests/package/step.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/pairwise.hpp"
 
 using namespace rondo;
@@ -83,7 +86,54 @@ std::vector<std::uint32_t> bits_of_sum(int world, std::size_t count) {
   return bits;
 }
 
+// Calls of two ranks that turn in a window of the rings, each on the heels of another, in places alike or not. One rank
+// has nothing to read, and is done with a call while the other still reads, into memory that nobody has touched, which
+// is slow.
+void gather_at_once(Communicator& comm, consumer::Random random) {
+  struct Gather {
+    std::vector<int> send;
+    std::vector<std::size_t> counts{1, 1};
+    Mapping recv;
+    std::span<int> received() const { return {reinterpret_cast<int*>(recv.data()), counts[0] + counts[1]}; }
+  };
+  const auto self = static_cast<std::size_t>(comm.rank()), writer = random.below(2);
+  const auto number = [](std::size_t turn, std::size_t i) { return static_cast<int>(i * 16 + turn + 1); };
+  std::vector<Gather> calls(12);
+  for (std::size_t turn = 0; turn < calls.size(); ++turn) {
+    Gather& call = calls[turn];
+    call.counts[writer] = 400'000 + random.below(3) * 50'000;
+    for (std::size_t i = 0; i < call.counts[self]; ++i) call.send.push_back(number(turn, i));
+    call.recv = map_anonymous(call.received().size_bytes());
+    if (self == writer) std::fill(call.received().begin(), call.received().end(), -1);
+  }
+  for (Gather& call : calls) comm.all_gather_v(std::span<const int>(call.send), call.received(), call.counts);
+  for (std::size_t turn = 0; turn < calls.size(); ++turn) {
+    const Gather& call = calls[turn];
+    bool right = true;
+    for (std::size_t at = 0, r = 0; r < 2; at += call.counts[r++]) {
+      for (std::size_t i = 0; i < call.counts[r]; ++i) right = right && call.received()[at + i] == number(turn, i);
+    }
+    expect(right, "all_gather_v");
+  }
+}
+
 }  // namespace
+
+TEST_CASE("board: calls that turn in the same window of the rings wait for each other's readers") {
+  static const std::uint64_t seed = rotating_seed();
+  INFO("seed " << seed);
+  for (const char* text : {"# as built in\n", "ahead_bytes 512K\n", "ahead_bytes 256K\n"}) {
+    const Setting by_name("RONDO_ALGORITHM", "board");
+    const TuningFile tuning(text);
+    const auto errors = run_world(Kind::local, 2, {.timeout = 60s}, [&](Communicator& comm) {
+      for (std::uint64_t round = 0; round < 10; ++round) gather_at_once(comm, consumer::Random(seed + round));
+    });
+    for (const auto& error : errors) {
+      INFO(text);
+      CHECK(sentence_of(error).empty());
+    }
+  }
+}
 
 TEST_CASE("board: every collective, world, count, type, place and shape of rings") {
   static const std::uint32_t seed = rotating_seed();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where places lie: whatever a rank reserves, it overwrites nothing of what it reserved just before.
+// Where places lie: whatever a rank reserves, it overwrites nothing of what it reserved just before, but a window which
+// is the same again.
 #include "comm/board/rings.hpp"
 
 #include <algorithm>
@@ -21,15 +22,19 @@ TEST_CASE("places and windows in turn never overlap their predecessor, nor leave
     CHECK((rings.window_bytes() != 0) == (ring_bytes >= 4 << 20));
     std::mt19937_64 random(seed);
     std::size_t start = 0, end = 0;
+    std::size_t window_at = 0;
     for (int turn = 0; turn < 10000; ++turn) {
       const bool window = rings.window_bytes() != 0 && random() % 3 == 0;
       const std::size_t most = random() % 2 == 0 ? 4096 : rings.capacity();
       const std::size_t bytes = window ? rings.window_bytes() : 1 + random() % most;
+      const bool again = window && rings.window_is_latest();
       const std::size_t at = window ? rings.reserve_window() : rings.reserve(bytes);
       INFO("turn " << turn << ": " << bytes << " at " << at << " after " << start << " to " << end);
-      REQUIRE((at >= end || at + bytes <= start));
+      REQUIRE((again ? at == window_at : at >= end || at + bytes <= start));
       REQUIRE(at + bytes <= ring_bytes);
       start = at, end = at + bytes;
+      if (window) window_at = at;
+      if (window || bytes > 4096) REQUIRE(rings.window_is_latest() == window);
     }
   }
 }
