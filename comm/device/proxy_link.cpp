@@ -28,7 +28,7 @@ void store_release(std::uint64_t& word, std::uint64_t value) {
 comm::Signature widen(const kernels::device::Signature& from) {
   static_assert(sizeof from == offsetof(comm::Signature, past));
   comm::Signature signature;
-  std::memcpy(&signature, &from, sizeof from);
+  std::memcpy(static_cast<void*>(&signature), &from, sizeof from);
   return signature;
 }
 
