@@ -239,19 +239,22 @@ std::string Team::find_difference(const Signature& mine, int peer, const Signatu
   return difference.empty() ? compare(rank(), mine, peer, theirs) : difference;
 }
 
-// A rank of another node finds it in its own history, when this one tells it all of its.
+// A rank of another node finds it in its own history, when this one tells it all of its; as long as it has not, all
+// that is known is the call up to which they differ.
 std::string Team::find_earliest_difference(std::uint64_t latest, int peer) {
   Signature mine, theirs;
+  const bool elsewhere = !shares_memory(peer);
   const std::uint64_t oldest = latest - std::min(latest - 1, kHistory - 1);
   for (std::uint64_t sequence = oldest; sequence <= latest; ++sequence) {
     if (!read_history(own_line(), sequence, mine)) continue;
-    if (!shares_memory(peer)) announce_waiting(mine);
-    if (!shares_memory(peer) || !signature_of(peer, sequence, theirs)) continue;
+    if (elsewhere) announce_waiting(mine);
+    if (elsewhere || !signature_of(peer, sequence, theirs)) continue;
     const std::string difference = compare(rank(), mine, peer, theirs);
     if (!difference.empty()) return difference;
   }
-  if (!shares_memory(peer)) await_verdict(peer);
-  return fmt::format("rank {} and rank {} disagree on a collective before #{}", rank(), peer, oldest);
+  if (elsewhere) await_verdict(peer);
+  return fmt::format("rank {} and rank {} disagree on a collective before #{}", rank(), peer,
+                     elsewhere ? latest + 1 : oldest);
 }
 
 }  // namespace rondo::comm
