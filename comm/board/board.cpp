@@ -4,13 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/base/machine.hpp"
-
 namespace rondo::comm {
 namespace {
-
-// Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them.
-constexpr std::uint64_t kSpins = 64;
 
 std::vector<int> ranks_by_index(const Team& team) {
   std::vector<int> ranks;
@@ -39,24 +34,11 @@ std::uint64_t Board::take_line(std::size_t bytes) {
 }
 
 void Board::idle(int index) {
-  if (!crowded_ && spun_++ < kSpins) return pause_cpu();
-  if (crowded_ || spun_ == kSpins + 1) spread_.look();
+  if (!crowded_ && spun_++ < kPolls) return pause_cpu();
+  if (crowded_ || spun_ == kPolls + 1) spread_.look();
   if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
   const Blocked blocked{.peer = rank_of(index), .target = {}};
   waiter_.idle(std::span(&blocked, 1));
-}
-
-// Who shares its core with a rank that has yet to come gives it away at once. Others are on their way elsewhere.
-void Board::linger(int index) {
-  const auto is_needed_here = [&] {
-    for (int other = 0; other < size_; ++other) {
-      if (other != index_ && spread_.is_beside(other) && !has_come(other)) return true;
-    }
-    return false;
-  };
-  if (!crowded_ || spun_ == kSpins || is_needed_here()) return idle(index);
-  ++spun_;
-  pause_cpu();
 }
 
 void Board::await_all() {

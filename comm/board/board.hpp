@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/base/machine.hpp"
 #include "comm/board/spread.hpp"
 #include "comm/team.hpp"
 #include "comm/waiter.hpp"
@@ -22,6 +23,7 @@ class Board {
   Board(Team& team, const Config& config);
 
   int index() const { return index_; }
+  bool is_crowded() const { return crowded_; }  // more ranks than cores
   int size() const { return size_; }
   int rank_of(int index) const { return ranks_[static_cast<std::size_t>(index)]; }  // in the team
   // Every collective of the communicator, on the board or not, before it begins: who meets compares them all.
@@ -70,7 +72,16 @@ class Board {
   }
   int absent();
   bool is_here(int index);  // throws the mismatch too
+  bool has_come(int index) const { return arrived(index).meeting.load(std::memory_order_acquire) == meetings_; }
   void idle(int index);
+  // idle() of those who have nothing else to do. is_behind(other): that rank has yet to do what this one waits for.
+  // Who shares its core with such a rank gives it away at once; others are on their way elsewhere.
+  template <class Behind>
+  void linger(int index, Behind is_behind) {
+    if (!crowded_ || spun_ == kPolls || is_needed_here(is_behind)) return idle(index);
+    ++spun_;
+    pause_cpu();
+  }
   void progressed() {
     spun_ = 0;
     if (waiting_) waiter_.progressed();
@@ -82,13 +93,24 @@ class Board {
   RankLine& own_line() const { return lines_[index_]; }
 
  private:
+  // Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them.
+  static constexpr std::uint64_t kPolls = 64;
+
   Arrival& arrival(int index, std::uint64_t meeting) const {
     return arrivals_[2 * static_cast<std::uint64_t>(index) + (meeting & 1)];
   }
   void post();
   void wake() const;
-  bool has_come(int index) const { return arrived(index).meeting.load(std::memory_order_acquire) == meetings_; }
-  void linger(int index);  // idle() of those who have nothing else to do
+  template <class Behind>
+  bool is_needed_here(Behind is_behind) const {
+    for (int other = 0; other < size_; ++other) {
+      if (other != index_ && spread_.is_beside(other) && is_behind(other)) return true;
+    }
+    return false;
+  }
+  void linger(int index) {
+    linger(index, [this](int other) { return !has_come(other); });
+  }
   [[noreturn]] void disagree(int index);
 
   Team& team_;
@@ -105,8 +127,8 @@ class Board {
   bool first_ = false;       // the next meeting is the first of its collective: keys are compared
   bool compares_ = false;    // the latest was
   bool waiting_ = false;     // waiter_ has been told of this collective
-  bool crowded_;             // more ranks than cores
-  bool fences_ = true;       // before it looks for sleepers
+  bool crowded_;
+  bool fences_ = true;  // before it looks for sleepers
   Signature signature_;
   // Of everything that the ranks must have agreed on, in that order: up to now, and up to the latest meeting.
   std::uint64_t key_ = 0, met_key_ = 0;

@@ -7,7 +7,7 @@ Flow::Flow(Team& team, Board& board, std::size_t ahead_bytes)
     : board_(board),
       segment_(team.segment()),
       bells_(team.bells()),
-      rings_(team.segment(), team.own_index()),
+      rings_(team.segment(), team.own_index(), !team.spare_cores()),
       ahead_bytes_(ahead_bytes),
       index_(board.index()),
       size_(board.size()) {}
@@ -43,7 +43,7 @@ void Flow::begin(const Plan& plan) {
   if (first_.meeting == 0) {
     const std::size_t deep = (window_ + rings_used_ - 1) / rings_used_;
     if (again) return enter_window();
-    first_.offset = rings_.reserve(deep * plan_.place_bytes);
+    first_.offset = rings_.reserve(deep * plan_.place_bytes, plan.folds);
   }
 }
 
@@ -79,8 +79,21 @@ Flow::Stage Flow::next() {
       if (waited) board_.progressed();
       return kNone;
     }
-    board_.idle(blocked_by_);
+    wait();
   }
+}
+
+// Where there are more chunks, ranks of this core have some of them to work on.
+void Flow::wait() {
+  if (chunks_ > 1) return board_.idle(blocked_by_);
+  board_.linger(blocked_by_, [this](int other) { return is_behind(other); });
+}
+
+// Has yet to do what this rank waits for.
+bool Flow::is_behind(int index) const {
+  if (!all_here_) return !board_.has_come(index);
+  return takes_part(blocked_in_, index) &&
+         segment_.progress(index).done[blocked_in_].load(std::memory_order_relaxed) < blocked_until_;
 }
 
 // Who must have arrived before this rank can go on: a rank, kEverybody, or nobody.
@@ -136,6 +149,8 @@ bool Flow::all_passed(Stage stage, std::uint64_t chunks) {
     // Acquire: pairs with advance().
     if (segment_.progress(index).done[stage].load(std::memory_order_acquire) < chunks) {
       blocked_by_ = index;
+      blocked_in_ = stage;
+      blocked_until_ = chunks;
       return false;
     }
   }

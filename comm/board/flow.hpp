@@ -83,6 +83,8 @@ class Flow {
   bool earlier_was_read(std::size_t chunk);
   bool turns_in_window(std::size_t chunks_at_once) const;
   bool takes_part(Stage stage, int index) const;
+  void wait();
+  bool is_behind(int index) const;
   kernels::Range chunk_of(Stage stage) const;
   Place place_of(Stage stage) const;
 
@@ -104,7 +106,9 @@ class Flow {
   std::uint64_t earlier_ = 0;                 // chunks of all calls, the last of which lie in this one's places
   bool alike_ = false;                        // as this one's lie there
   bool arrived_ = false, all_here_ = false;   // all that this rank needs
-  int blocked_by_ = 0;                        // whose turn it is when nothing is ready
+  int blocked_by_ = 0;                        // whose turn it is when nothing is ready,
+  Stage blocked_in_ = kPublish;               // at what, and up to which chunk of all calls
+  std::uint64_t blocked_until_ = 0;
 };
 
 }  // namespace rondo::comm

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace rondo::comm {
@@ -15,18 +16,22 @@ constexpr std::size_t kLongRing = 4 << 20;
 
 }  // namespace
 
-Rings::Rings(Segment segment, int own_index)
+Rings::Rings(Segment segment, int own_index, bool crowded)
     : segment_(segment),
       own_(own_index),
-      short_{.start = 0, .bytes = std::min<std::size_t>(kShortBytes, segment.shape().ring_bytes / 4)},
+      short_{.start = 0,
+             .bytes = std::min<std::size_t>(crowded ? SIZE_MAX : kShortBytes, segment.shape().ring_bytes / 4)},
       long_{.start = short_.bytes, .bytes = segment.shape().ring_bytes - short_.bytes},
+      short_place_(std::min(kShortPlace, short_.bytes / 16)),
+      folded_place_(crowded ? short_.bytes / 4 : short_place_),
       window_bytes_(segment.shape().ring_bytes < kLongRing ? 0 : segment.shape().ring_bytes / 4) {}
 
 // Short places turn in a stretch of their own, so that they touch few pages. What longer ones overwrite must have left
-// the readers' caches, or each line waits until a reader's core has given it up.
-std::size_t Rings::reserve(std::size_t bytes) {
+// the readers' caches, or each line waits until a reader's core has given it up. Where ranks take turns on cores, most
+// are on the writer's own, and what all of them read and write turns within the caches nearest to the cores.
+std::size_t Rings::reserve(std::size_t bytes, bool folds) {
   const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
-  Turn& turn = rounded <= std::min(kShortPlace, short_.bytes / 16) ? short_ : long_;
+  Turn& turn = rounded <= (folds ? folded_place_ : short_place_) ? short_ : long_;
   if (&turn == &long_) window_is_latest_ = false;
   return take(turn, turn.head + rounded > turn.bytes ? 0 : turn.head, rounded);
 }

@@ -10,10 +10,11 @@ namespace rondo::comm {
 
 class Rings {
  public:
-  Rings(Segment segment, int own_index);
+  Rings(Segment segment, int own_index, bool crowded);  // crowded: ranks outnumber their cores
 
   // The offset in every ring of so many bytes, at most capacity(). Overwrites none of what was reserved just before.
-  std::size_t reserve(std::size_t bytes);
+  // folds: ranks fold each its part of what was put there, in place.
+  std::size_t reserve(std::size_t bytes, bool folds = false);
   // The same for a call that fills its places several times, for which a shorter stretch is long enough: what passes
   // through the readers' caches meanwhile is the call itself. At the front of the ring or at its back; the same again
   // while nothing else is reserved, and it is for the caller to see that it was read. 0 bytes where rings are too
@@ -35,6 +36,7 @@ class Rings {
   Segment segment_;
   int own_;
   Turn short_, long_;
+  std::size_t short_place_, folded_place_;  // bytes of the longest that turns in the short stretch
   std::size_t window_bytes_;
   bool window_is_latest_ = false;  // of what was reserved for long places
 };

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/board/short_calls.hpp"
 
+#include <algorithm>
+
 namespace rondo::comm {
 namespace {
 
-// Longer ones overwrite what the peer's cache still holds for longer than a trip through the rings takes. Two far
-// ranks, 2 and 4 KiB: 1.3 and 2.8 us in the arrivals, 1.1 and 1.5 through the rings; near, 2 KiB gains. Four on two
-// cores, 1 and 4 KiB: 9 and 16, 10 and 10.
-constexpr std::size_t kMostOfTwo = 2 << 10, kMostOfMany = 1 << 10;
-constexpr std::size_t kMostOfParts = 4 << 10;  // of many ranks, a block for each: a reader takes its own alone
-static_assert(2 * kMostOfTwo <= Arrival::kBody && kMostOfParts <= Arrival::kBody);
+// Bytes of a block. Longer ones overwrite what the peer's cache still holds for longer than a trip through the rings
+// takes, while ranks have a core each; where they take turns on cores, every crossing more costs them a switch each.
+constexpr std::size_t kMostOfTwo = 4 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
+constexpr std::size_t kMostOfAllReduce = 1 << 10;  // of a crowd, for each rank; else they had better sum a part each
+constexpr std::size_t kMostOfParts = 4 << 10;      // a block for each rank: a reader takes its own alone
+static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
 
 }  // namespace
 
-std::size_t ShortCalls::most_of_block(int ranks, bool has_parts) {
-  if (ranks <= 2) return kMostOfTwo;
-  return has_parts ? kMostOfParts / as_size(ranks) : kMostOfMany;
+std::size_t ShortCalls::most_of_block(Collective collective, int ranks, bool crowded) {
+  if (row_of(collective).send == Extent::world) return kMostOfParts / as_size(ranks);
+  if (!crowded) return ranks <= 2 ? kMostOfTwo : kMostOfMany;
+  return collective == Collective::all_reduce ? std::min(kMostOfAllReduce * as_size(ranks), kMostOfCrowd)
+                                              : kMostOfCrowd;
 }
 
 ShortCalls::ShortCalls(Board& board)
@@ -25,7 +29,7 @@ bool ShortCalls::takes(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
   if (call.collective == Collective::send || call.collective == Collective::recv) return false;
   if (row.send == Extent::counts || row.recv == Extent::counts) return false;
-  const std::size_t most = most_of_block(size_, row.send == Extent::world);
+  const std::size_t most = most_of_block(call.collective, size_, board_.is_crowded());
   return row.send == Extent::none || call.count <= most / size_of(call.dtype);
 }
 

@@ -35,8 +35,8 @@ class ShortCalls {
     kernels::FoldFunction fold = nullptr;  // null: blocks are copied
     kernels::Scale multiply = nullptr;     // not null: the operator's first touch on what is brought
   };
-  // Bytes that a rank may get from another. has_parts: each brings one such block for everybody.
-  static std::size_t most_of_block(int ranks, bool has_parts);
+  // Bytes that a rank may get from another. crowded: ranks outnumber their cores.
+  static std::size_t most_of_block(Collective collective, int ranks, bool crowded);
   // Ranks agree on the answer. The ranks of the segment are the team's.
   bool takes(const Call& call) const;
   Plan plan(const Call& call) const;
