@@ -62,6 +62,26 @@ constexpr void direct_reduce_scatter(P& p, const Work& work) {
   }
 }
 
+// From the root's output to everybody's.
+template <Primitives P>
+constexpr void direct_flow_down(P& p, const Work& work) {
+  for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
+    if (work.rank != work.root) {
+      recv_copy(p, work.root, output(chunk.offset), chunk.count);
+      continue;
+    }
+    for (int step = 1; step < work.size; ++step) {
+      send(p, ahead(work, work.root, step), output(chunk.offset), chunk.count);
+    }
+  }
+}
+
+template <Primitives P>
+constexpr void direct_broadcast(P& p, const Work& work) {
+  if (work.rank == work.root) copy(p, input(0), output(0), work.count);
+  direct_flow_down(p, work);
+}
+
 // Everybody sends its block to the root, a chunk of each in turn. Blocks may differ in length.
 template <Primitives P>
 constexpr void direct_gather(P& p, const Work& work) {
@@ -82,9 +102,9 @@ constexpr void direct_gather(P& p, const Work& work) {
 
 // The root sends everybody its block, a chunk to each in turn. Blocks may differ in length.
 template <Primitives P>
-constexpr void direct_scatter(P& p, const Work& work) {
+constexpr void direct_scatter_from(P& p, const Work& work, Buffer blocks) {
   const Range mine = work.send_block(work.rank);
-  if (work.rank == work.root) copy(p, input(mine.offset), output(0), mine.count);
+  if (work.rank == work.root) copy(p, {blocks, mine.offset}, output(0), mine.count);
   for (const Range round : Rounds(longest_send_block(work), p.chunk_capacity())) {
     if (work.rank != work.root) {
       recv_copy(p, work.root, output(round.offset), clip(mine, round).count);
@@ -93,9 +113,14 @@ constexpr void direct_scatter(P& p, const Work& work) {
     for (int step = 1; step < work.size; ++step) {
       const int to = ahead(work, work.root, step);
       const Range theirs = clip(work.send_block(to), round);
-      send(p, to, input(theirs.offset), theirs.count);
+      send(p, to, {blocks, theirs.offset}, theirs.count);
     }
   }
+}
+
+template <Primitives P>
+constexpr void direct_scatter(P& p, const Work& work) {
+  direct_scatter_from(p, work, Buffer::input);
 }
 
 }  // namespace rondo::kernels

@@ -11,6 +11,7 @@
 #include "kernels/algorithms/pairwise.hpp"
 #include "kernels/algorithms/recursive.hpp"
 #include "kernels/algorithms/ring.hpp"
+#include "kernels/algorithms/star.hpp"
 #include "kernels/algorithms/tree.hpp"
 
 namespace rondo::kernels {
@@ -53,7 +54,9 @@ struct AlgorithmRow {
   bool canonical_order;  // reduces by the left fold in rank order, or does not reduce: Determinism::reproducible
   bool variable_counts;  // takes counts and offsets in Work
   std::size_t (*scratch_count)(const Work& work, std::size_t chunk_capacity);  // elements of Buffer::scratch
-  bool joins_blocks = false;  // moves neighbouring blocks as one message, so Work must hold whole blocks
+  // Not for devices: it moves neighbouring blocks as one message, so that Work must hold whole blocks; or it is for
+  // ranks that share cores.
+  bool host_only = false;
 };
 
 constexpr std::size_t no_scratch(const Work&, std::size_t) { return 0; }
@@ -68,7 +71,7 @@ inline constexpr bool kAnyOrder = false;
 inline constexpr bool kCanonical = true;
 inline constexpr bool kEqual = false;
 inline constexpr bool kVariable = true;
-inline constexpr bool kJoinsBlocks = true;
+inline constexpr bool kHostOnly = true;
 
 template <Primitives P>
 inline constexpr Algorithm<P> kAlgorithms[] = {
@@ -78,23 +81,28 @@ inline constexpr Algorithm<P> kAlgorithms[] = {
     {{Pattern::all_reduce, "halving_doubling", kAnyOrder, kEqual, no_scratch}, halving_doubling_all_reduce<P>},
     {{Pattern::all_reduce, "one_shot", kCanonical, kEqual, no_scratch}, one_shot_all_reduce<P>},
     {{Pattern::all_reduce, "two_shot", kCanonical, kEqual, no_scratch}, two_shot_all_reduce<P>},
+    {{Pattern::all_reduce, "star", kCanonical, kEqual, no_scratch, kHostOnly}, star_all_reduce<P>},
     {{Pattern::reduce, "ring", kAnyOrder, kEqual, no_scratch}, ring_reduce<P>},
     {{Pattern::reduce, "tree", kAnyOrder, kEqual, tree_scratch_count}, tree_reduce<P>},
     {{Pattern::reduce, "direct", kCanonical, kEqual, no_scratch}, direct_reduce<P>},
     {{Pattern::broadcast, "ring", kCanonical, kEqual, no_scratch}, ring_broadcast<P>},
     {{Pattern::broadcast, "tree", kCanonical, kEqual, no_scratch}, tree_broadcast<P>},
+    {{Pattern::broadcast, "direct", kCanonical, kEqual, no_scratch, kHostOnly}, direct_broadcast<P>},
     {{Pattern::all_gather, "ring", kCanonical, kVariable, no_scratch}, ring_all_gather<P>},
     {{Pattern::all_gather, "pairwise", kCanonical, kVariable, no_scratch}, pairwise_all_gather<P>},
-    {{Pattern::all_gather, "tree", kCanonical, kEqual, no_scratch, kJoinsBlocks}, tree_all_gather<P>},
+    {{Pattern::all_gather, "tree", kCanonical, kEqual, no_scratch, kHostOnly}, tree_all_gather<P>},
+    {{Pattern::all_gather, "star", kCanonical, kEqual, no_scratch, kHostOnly}, star_all_gather<P>},
     {{Pattern::reduce_scatter, "ring", kAnyOrder, kEqual, no_scratch}, ring_reduce_scatter<P>},
     {{Pattern::reduce_scatter, "pairwise", kAnyOrder, kEqual, no_scratch}, pairwise_reduce_scatter<P>},
     {{Pattern::reduce_scatter, "tree", kAnyOrder, kEqual, tree_reduce_scatter_scratch_count}, tree_reduce_scatter<P>},
     {{Pattern::reduce_scatter, "direct", kCanonical, kEqual, no_scratch}, direct_reduce_scatter<P>},
+    {{Pattern::reduce_scatter, "star", kCanonical, kEqual, star_reduce_scatter_scratch_count}, star_reduce_scatter<P>},
     {{Pattern::all_to_all, "pairwise", kCanonical, kVariable, no_scratch}, pairwise_all_to_all<P>},
     {{Pattern::gather, "direct", kCanonical, kVariable, no_scratch}, direct_gather<P>},
     {{Pattern::scatter, "direct", kCanonical, kVariable, no_scratch}, direct_scatter<P>},
     {{Pattern::barrier, "dissemination", kCanonical, kEqual, barrier_scratch_count}, dissemination_barrier<P>},
     {{Pattern::barrier, "tree", kCanonical, kEqual, barrier_scratch_count}, tree_barrier<P>},
+    {{Pattern::barrier, "star", kCanonical, kEqual, barrier_scratch_count, kHostOnly}, star_barrier<P>},
 };
 
 // Primitives that do nothing: to read the rows without choosing any.

@@ -48,15 +48,22 @@ inline constexpr TunerRow kTuner[] = {
 // Tried before kTuner where ranks outnumber their cores and meet over sockets: there a message costs less by its bytes
 // than by the rank that must be woken for it, so few messages count for more than short paths.
 inline constexpr TunerRow kCrowdedTuner[] = {
+    {Pattern::all_reduce, kCanonical, 256 * kKiB, 4, "star"},
+    {Pattern::all_reduce, kCanonical, 32 * kKiB, 16, "star"},
     {Pattern::all_reduce, kAnyOrder, 128 * kKiB, kAnyWorld, "tree"},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, 4, "halving_doubling"},
     {Pattern::all_reduce, kAnyOrder, 1024 * kKiB, kAnyWorld, "tree"},
+    {Pattern::reduce, kCanonical, 1024 * kKiB, 16, "direct"},
     {Pattern::reduce, kAnyOrder, 256 * kKiB, kAnyWorld, "tree"},
+    {Pattern::broadcast, kCanonical, 16 * kKiB, 16, "direct"},
     {Pattern::broadcast, kCanonical, 256 * kKiB, kAnyWorld, "tree"},
+    {Pattern::all_gather, kCanonical, 16 * kKiB, 16, "star"},
     {Pattern::all_gather, kCanonical, 16 * kKiB, kAnyWorld, "tree"},
     {Pattern::all_gather, kCanonical, 64 * kKiB, 4, "pairwise"},
     {Pattern::all_gather, kCanonical, 256 * kKiB, kAnyWorld, "tree"},
+    {Pattern::reduce_scatter, kCanonical, 256 * kKiB, 16, "star"},
     {Pattern::reduce_scatter, kAnyOrder, 64 * kKiB, kAnyWorld, "tree"},
+    {Pattern::barrier, kCanonical, kAnyBytes, 16, "star"},
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, "tree"},
 };
 

@@ -8,7 +8,7 @@ namespace rondo::kernels::device {
 // There is no scratch memory on devices but for what a barrier moves, which nobody reads. A channel has a share of each
 // block.
 constexpr bool runs_on_device(const AlgorithmRow& row) {
-  if (row.joins_blocks) return false;
+  if (row.host_only) return false;
   return row.pattern == Pattern::barrier || row.scratch_count(Work{.count = 1}, 1) == 0;
 }
 

@@ -169,6 +169,20 @@ TEST_CASE("names find algorithms, and the tuner always has one") {
   }
 }
 
+TEST_CASE("stars take 2(n-1) messages, in two steps") {
+  for (const PatternRow& pattern : kPatterns) {
+    const int star = find_algorithm(pattern.pattern, "star");
+    if (star == kNoAlgorithm) continue;
+    const PlanCost cost = cost_of(record(star, {.pattern = pattern.pattern, .size = 6, .count = 2}, {.slice = 100}));
+    CAPTURE(pattern.name);
+    for (int rank = 1; rank < 6; ++rank) {
+      CHECK(cost.links[0][static_cast<std::size_t>(rank)].fifo_steps == 1);
+      CHECK(cost.links[static_cast<std::size_t>(rank)][0].fifo_steps == 1);
+      CHECK(cost.sent[static_cast<std::size_t>(rank)].fifo_steps == 1);
+    }
+  }
+}
+
 TEST_CASE("rings move the least: 2(n-1)/n of the message per rank") {
   const int ring = find_algorithm(Pattern::all_reduce, "ring");
   const Plan plan = record(ring, {.pattern = Pattern::all_reduce, .size = 5, .count = 1000}, {.slice = 10});
