@@ -49,7 +49,7 @@ inline constexpr TunerRow kTuner[] = {
 // than by the rank that must be woken for it, so few messages count for more than short paths.
 inline constexpr TunerRow kCrowdedTuner[] = {
     {Pattern::all_reduce, kCanonical, 256 * kKiB, 4, "star"},
-    {Pattern::all_reduce, kCanonical, 32 * kKiB, 16, "star"},
+    {Pattern::all_reduce, kCanonical, 64 * kKiB, 16, "star"},
     {Pattern::all_reduce, kAnyOrder, 128 * kKiB, kAnyWorld, "tree"},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, 4, "halving_doubling"},
     {Pattern::all_reduce, kAnyOrder, 1024 * kKiB, kAnyWorld, "tree"},
