@@ -75,7 +75,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       primitives_(*team_, config_),
       board_(*team_, config_, *windows_),
       two_level_(*team_, board_, primitives_, config_),
-      short_calls_(board_.board()),
+      short_calls_(board_.board(), board_.ring_stores()),
       choices_(bootstrap_),
       sent_(static_cast<std::size_t>(team_->size())),
       received_(static_cast<std::size_t>(team_->size())) {}

@@ -31,6 +31,7 @@ class BoardCollectives {
   // They agree on the answer. Messages are not collectives.
   bool takes(const Call& call) const;
   Board& board() { return board_; }
+  StoreChoice& ring_stores() { return ring_stores_; }
   void note(const Signature& signature);  // see Board
   // True: all but the beginning went straight between the ranks' buffers.
   bool run(const Call& call, std::chrono::milliseconds timeout) {
@@ -73,6 +74,7 @@ class BoardCollectives {
 
   // A chunk's place holds `pieces` pieces of so many elements.
   Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes) const;
+  Flow::Plan plan_parts() const;
   std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;
   std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of pieces, of which a rank reads one
   void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0) {

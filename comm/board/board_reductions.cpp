@@ -39,10 +39,22 @@ void BoardCollectives::reduce_whole(bool everywhere) {
       });
 }
 
+// Where ranks take turns on cores, each chunk more costs every rank a turn.
+Flow::Plan BoardCollectives::plan_parts() const {
+  if (!board_.is_crowded()) return plan(call_.count, 1, chunk_bytes_);
+  const std::size_t bytes = call_.count * element_;
+  if (bytes > std::min<std::size_t>(flow_.most_call_bytes(), tuning_.chunk_bytes))
+    return plan(call_.count, 1, tuning_.chunk_bytes);
+  return {.count = call_.count,
+          .step = call_.count,
+          .place_bytes = bytes,
+          .cached = result_stores_ == kernels::Stores::plain};
+}
+
 // Each rank folds its part of a chunk, into its own place, where nobody looks for what it held of that part before.
 void BoardCollectives::reduce_in_parts(bool everywhere) {
   const bool keeps = everywhere || rank_ == call_.root;
-  Flow::Plan chunks = plan(call_.count, 1, chunk_bytes_);
+  Flow::Plan chunks = plan_parts();
   chunks.folds = true;
   if (!everywhere) chunks.sink = call_.root;
   flow_.run(

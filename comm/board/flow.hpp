@@ -37,7 +37,8 @@ class Flow {
 
   Flow(Team& team, Board& board, std::size_t ahead_bytes);
 
-  std::size_t most_place_bytes() const { return rings_.capacity() / 2; }  // twice that where there is one
+  std::size_t most_place_bytes() const { return rings_.capacity() / 2; }
+  std::size_t most_call_bytes() const { return rings_.capacity(); }  // in one place
   std::byte* at(int index, Place place) const {
     if (place.meeting != 0) return board_.payload(index, place.meeting);
     const int ring = index + place.turn;

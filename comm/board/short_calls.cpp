@@ -11,6 +11,7 @@ namespace {
 constexpr std::size_t kMostOfTwo = 4 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
 constexpr std::size_t kMostOfAllReduce = 1 << 10;  // of a crowd, for each rank; else they had better sum a part each
 constexpr std::size_t kMostOfParts = 4 << 10;      // a block for each rank: a reader takes its own alone
+constexpr std::size_t kMostUnweighed = 2 << 10;    // see StoreChoice; shorter ones are in time however far
 static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
 
 }  // namespace
@@ -22,8 +23,8 @@ std::size_t ShortCalls::most_of_block(Collective collective, int ranks, bool cro
                                               : kMostOfCrowd;
 }
 
-ShortCalls::ShortCalls(Board& board)
-    : board_(board), index_(board.index()), size_(board.size()), contributions_(as_size(size_)) {}
+ShortCalls::ShortCalls(Board& board, StoreChoice& stores)
+    : board_(board), stores_(stores), index_(board.index()), size_(board.size()), contributions_(as_size(size_)) {}
 
 bool ShortCalls::takes(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
@@ -41,6 +42,7 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   plan.block = row.send == Extent::none ? 0 : call.count * plan.element;
   plan.whole = plan.block * (has_parts ? as_size(size_) : 1);
   plan.part = has_parts ? as_size(index_) * plan.block : 0;
+  plan.weighs = plan.whole > kMostUnweighed;
   plan.keeps = plan.block != 0 && (!row.recv_at_root || at_root);
   if (row.send_at_root) plan.source = call.root;
   if (plan.block != 0) {  // or they meet for the meeting's sake
@@ -72,15 +74,22 @@ inline void ShortCalls::bring(const Plan& plan, const Call& call) {
   std::byte* into = place(board_.next(), plan);
   const std::byte* from = static_cast<const std::byte*>(call.send);
   if (plan.multiply != nullptr) return plan.multiply(into, from, plan.whole / plan.element, call.op.factor());
-  if (plan.first != 0) copy_(into, from, plan.first);
+  if (plan.first != 0) write(plan, into, from, plan.first);
   const std::size_t after = plan.whole - plan.last;
-  if (plan.last != 0) copy_(into + after, from + after, plan.last);
+  if (plan.last != 0) write(plan, into + after, from + after, plan.last);
+  if (plan.weighs) stores_.wrote();
+}
+
+inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte* from, std::size_t bytes) const {
+  if (!plan.weighs) return copy_(into, from, bytes);
+  kernels::copy(into, from, bytes, stores_.stores(bytes));
 }
 
 void ShortCalls::collect(const Plan& plan, const Call& call) {
   if (plan.awaits == Board::kEverybody) board_.await_all();
   if (plan.awaits >= 0) board_.await(plan.awaits);
   if (!plan.keeps) return;
+  if (plan.weighs && plan.awaits != Board::kNobody) stores_.read();
   if (plan.fold != nullptr) return fold(plan, call);
   std::byte* into = static_cast<std::byte*>(call.recv);
   if (plan.source >= 0) return copy_from(plan.source, plan, call, into);

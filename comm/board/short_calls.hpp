@@ -11,13 +11,14 @@
 
 #include "comm/blocks.hpp"
 #include "comm/board/board.hpp"
+#include "comm/board/store_choice.hpp"
 #include "kernels/reduce.hpp"
 
 namespace rondo::comm {
 
 class ShortCalls {
  public:
-  explicit ShortCalls(Board& board);
+  ShortCalls(Board& board, StoreChoice& stores);
 
   static constexpr std::string_view kName = "short_call";
 
@@ -31,6 +32,7 @@ class ShortCalls {
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
     bool keeps = false;                    // this rank gets a result
+    bool weighs = false;                   // how it is written makes a difference
     double divisor = 1;                    // of the average
     kernels::FoldFunction fold = nullptr;  // null: blocks are copied
     kernels::Scale multiply = nullptr;     // not null: the operator's first touch on what is brought
@@ -53,7 +55,10 @@ class ShortCalls {
   void fold(const Plan& plan, const Call& call);
   void copy_from(int index, const Plan& plan, const Call& call, std::byte* into);
 
+  void write(const Plan& plan, std::byte* into, const std::byte* from, std::size_t bytes) const;
+
   Board& board_;
+  StoreChoice& stores_;
   int index_, size_;
   kernels::Copy copy_ = kernels::find_copy();
   std::vector<const void*> contributions_;  // by rank
