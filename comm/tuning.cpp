@@ -45,7 +45,7 @@ constexpr TuningField kFields[] = {
      &Tuning::chunk_bytes,
      4 * K,
      1024 * M,
-     "published at a time in shared memory, by all ranks together",
+     "published at a time in shared memory, by all ranks together; by each, of sums by more ranks than cores",
      {.values = kMiddle, .collectives = kBoth, .sizes = kLong}},
     {"ahead_bytes",
      &Tuning::ahead_bytes,
