@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is compared: each library as it is installed, in the variants that can be its best, and how it is launched."""
 import dataclasses
-import math
 import typing
 
 from comparison import machine, programs
 
-BOUND_OVER_SHM = 64 << 10  # bytes; above, calls are a matter of copies and caches, and the simplest ones bound nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,12 +14,10 @@ class Configuration:
     command: typing.Callable
     environment: dict = dataclasses.field(default_factory=dict)
     collectives: tuple = ()  # a variant that concerns these alone; empty: all
-    most_bytes: float = math.inf  # of a cell
     blocks: bool = False  # its ranks sleep while they wait, so nothing of the harness may spin or yield beside them
 
     def runs(self, cell):
-        _, collective, _, bytes_ = cell
-        return bytes_ <= self.most_bytes and (not self.collectives or collective in self.collectives)
+        return not self.collectives or cell[1] in self.collectives
 
 
 def open_mpi(program, flags):
@@ -102,8 +98,7 @@ def bounds(options, into, say):
     except programs.Missing as why:
         say("the bound is left out: %s" % why)
         return []
-    most_bytes = BOUND_OVER_SHM if options.transport == "shm" else math.inf
-    return [Configuration("bound", direct(program, "--transport", options.transport), most_bytes=most_bytes)]
+    return [Configuration("bound", direct(program, "--transport", options.transport))]
 
 
 def peers(options, into, say):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to launch next. A turn measures a few cells that still lack pairs, those tried least often first, with ours and
-every peer that may be the best one there, one after the other: so both sides of a pair are a second or two apart. The
-bound is with them where ours has missed a gate or a goal so far, or was not measured yet."""
+"""What to launch next. A turn measures a few cells that still lack pairs, those with the fewest first, with ours and every
+peer that may be the best one there, one after the other: so both sides of a pair are a second or two apart. The
+bound is with them where ours has not clearly reached its gate and its goal so far."""
 import collections
 import itertools
 
@@ -10,6 +10,7 @@ from comparison import gates, launching, pairing, results
 HOPELESS = 3.0  # a peer so many times slower than the best one in a cell is not asked for that cell again
 LOOKS = 3  # nor is one that so many launches found slower than a leader
 FRUITLESS = 2  # nor one that was asked so often and never answered
+CLEARLY = 1.1  # so far beyond its gate and goal, ours is not expected to fall behind them
 TURN_S = 1.0  # estimated time of a launch's cells
 CELL_S = 0.02  # estimated time of a cell, and of each byte of it on each rank: filled, checked
 BYTE_S = 2.5e-9
@@ -66,7 +67,10 @@ class Progress:
         if mine not in gates.JUDGED or not gates.is_bounded(mine, cell) or self.unanswered(cell, gates.BOUND) >= FRUITLESS:
             return False
         judgement = gates.judge_cell(mine, cell, distances, self.targets)
-        if judgement.ratio is not None and judgement.ratio.median >= max(judgement.gate, judgement.goal or 0):
+        if judgement.ratio is None:
+            return False
+        margin = 1 if judgement.ratio.pairs >= self.pairs else CLEARLY
+        if judgement.ratio.median >= margin * max(judgement.gate, judgement.goal or 0):
             return False
         if judgement.is_beaten and judgement.of_bound.pairs >= LOOKS:
             return False
@@ -78,16 +82,23 @@ class Progress:
         return max((min(len(distances[d].get(name, ())) for name in (mine, other))
                     for d in ("near", "unknown") if d in distances), default=0)
 
+    def fewest(self, names, distances):
+        """Near launches of the configuration that has the fewest of them."""
+        return min(self.pairs_of(distances, name, name) for name in names)
+
     def turn(self, cells, rounds):
-        """{cell: names}: the next cells, all of one np; {} when nothing is left to do."""
+        """{cell: names}: the next cells, all of one np; {} when nothing is left to do. First come those with the fewest
+        launches, and the fewest of these that count: so one whose launches come to nothing is tried twice as often."""
         measured = pairing.by_cell(self.rows)
-        open_ = [(self.tries(cell), cell, self.lacking(cell, measured.get(cell, {}))) for cell in cells]
-        open_ = [one for one in open_ if one[2] and one[0] < rounds]
-        least = min((tries for tries, _, _ in open_), default=0)
-        open_ = [(cell, names) for tries, cell, names in open_ if tries == least]
+        open_ = []
+        for cell in cells:
+            names = self.lacking(cell, measured.get(cell, {}))
+            if names and self.tries(cell) < rounds:
+                open_.append((self.tries(cell) + self.fewest(names, measured.get(cell, {})), cell, names))
+        open_.sort(key=lambda one: one[0])
         chosen, seconds = {}, 0.0
-        for cell, names in open_:
-            if seconds < TURN_S and cell[2] == open_[0][0][2]:
+        for _, cell, names in open_:
+            if seconds < TURN_S and cell[2] == open_[0][1][2]:
                 chosen[cell] = names
                 seconds += CELL_S + BYTE_S * cell[3] * cell[2]
         return chosen

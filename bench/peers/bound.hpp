@@ -4,10 +4,19 @@
 // What it reaches can be reached; that nothing is faster it does not prove.
 #pragma once
 #include <sched.h>
+#include <sys/mman.h>
 
 #include "collective.hpp"
 
 namespace rondo::peers {
+
+// For this process and those that it forks.
+inline std::byte* shared_memory(std::size_t bytes) {
+  const int flags = MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (memory == MAP_FAILED) std::perror("mmap"), std::exit(2);
+  return static_cast<std::byte*>(memory);
+}
 
 // Pins this process to one of the cores that it may use, the rank-th in turns. How many there are.
 inline int pin_in_turns(int rank) {

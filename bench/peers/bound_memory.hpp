@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bound in shared memory. Every rank has a ring of slots; a step of a call writes what the others need of this rank
-// into the next slot, and its number with it; who needs it polls the slot. A payload of a few bytes lies in the
-// number's own line. Calls of more than kPiece bytes take several steps. Buffers are ordinary memory, so everything is
-// copied into the ring and out of it.
-// A slot is written again `slots` steps later. Where everybody takes from everybody, that everybody has taken from it
-// follows from the steps between; else each rank tells how many steps it has done, which is looked at once a ring.
+// The bound in shared memory where the ranks' signals are what a call takes. Every rank has a ring of slots; a step of
+// a call writes what the others need of this rank into the next slot, and its number with it; who needs it polls the
+// slot. A payload of a few bytes lies in the number's own line. Calls of more than kPiece bytes take several steps.
+// Buffers are ordinary memory, so everything is copied into the ring and out of it. A slot is written again `slots`
+// steps later. Where everybody takes from everybody, that everybody has taken from it follows from the steps between;
+// else each rank tells how many steps it has done, which is looked at once a ring.
 #pragma once
 #include <sys/mman.h>
 
@@ -22,15 +22,10 @@ class BoundMemory : public Library {
   static constexpr std::size_t kLine = 64, kRing = 4 << 20;  // bytes that a rank has, for each of two phases
 
   // Before the ranks are forked.
-  static std::byte* create(int np) {
-    const int flags = MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE;
-    void* memory = ::mmap(nullptr, bytes_of(np), PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (memory == MAP_FAILED) std::perror("mmap"), std::exit(2);
-    return static_cast<std::byte*>(memory);
-  }
+  static std::byte* create(int np) { return shared_memory(bytes_of(np)); }
 
-  BoundMemory(std::byte* shared, int rank, int np, bool has_core)
-      : shared_(shared), rank_(rank), np_(np), cores_(rank, np, has_core) {
+  BoundMemory(std::byte* shared, int rank, int np, const Cores& cores)
+      : shared_(shared), rank_(rank), np_(np), cores_(cores) {
     ::madvise(shared, bytes_of(np), MADV_POPULATE_WRITE);
   }
 
@@ -178,7 +173,7 @@ class BoundMemory : public Library {
 
   std::byte* shared_;  // rings of all ranks for each phase, and what they have done
   int rank_, np_;
-  Cores cores_;
+  const Cores& cores_;
   float* out_ = nullptr;
   std::vector<Phase> phases_;
   std::uint64_t now_ = 0, taken_ = 0;  // steps of all calls; those whose slots are free

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast a call can be on this machine, as far as we know: the least that must be done, timed and checked as every
 // library is, and judged by nobody. --transport shm or tcp.
-#include "bound_memory.hpp"
+#include "bound_shared.hpp"
 #include "bound_sockets.hpp"
 #include "forked.hpp"
 #include "measure.hpp"
@@ -17,6 +17,6 @@ int main(int argc, char** argv) {
     const auto ends = BoundSockets::create(np);
     return run_forked(np, limit_s, [&](int rank) { return measured(BoundSockets(ends, rank, np, has_cores), rank); });
   }
-  std::byte* memory = BoundMemory::create(np);
-  return run_forked(np, limit_s, [&](int rank) { return measured(BoundMemory(memory, rank, np, has_cores), rank); });
+  const auto memory = BoundShared::create(np);
+  return run_forked(np, limit_s, [&](int rank) { return measured(BoundShared(memory, rank, np, has_cores), rank); });
 }

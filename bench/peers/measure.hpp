@@ -129,7 +129,7 @@ class Runner {
 
   // As many calls as the budget allows, the same on every rank.
   std::size_t calibrate(const Cell& cell) {
-    double seconds = meeting_.max_over_ranks(loop(cell, 2) / 2);
+    double seconds = meeting_.max_over_ranks(loop(cell, 1));
     const auto affordable = [&](double budget) { return static_cast<std::size_t>(budget / std::max(seconds, 1e-9)); };
     if (const std::size_t trial = std::min<std::size_t>(affordable(budget_s_ / 4), 200); trial > 2)
       seconds = meeting_.max_over_ranks(loop(cell, trial) / static_cast<double>(trial));

@@ -45,7 +45,8 @@ class Run(unittest.TestCase):
                 xml.etree.ElementTree.parse(path)
 
     def test_the_bound_is_right_in_every_collective(self):
-        sizes = [8, 64, 100, 1 << 10, 16 << 10, 100_000, 4 << 20]  # in a line, in place, in the ring, round it; staged, not
+        # in a line, in place, in the ring, round it; staged in a piece, in ragged ones, in many and past the caches
+        sizes = [8, 64, 100, 1 << 10, 16 << 10, 100_000, 1_000_012, 4 << 20]
         for transport in ("shm", "tcp"):
             wanted = options.make_parser().parse_args([*SHORT, "--transport", transport])
             bound, = configurations.bounds(wanted, wanted.build, print)

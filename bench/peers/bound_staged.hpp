@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bound in shared memory where copies are what a call takes. Every rank has a ring of slots in the segment; a call
+// goes piece by piece: a rank brings what the others need of it into its next slot, sums its part of the piece if the
+// parts are summed first, takes what it needs from the others' slots, and goes on to the next piece. What is summed is
+// read where the others left it, and a rank's own part where it has always been. Each rank tells how many pieces it
+// has brought, summed and taken; a slot is written again when everybody has read it.
+#pragma once
+#include <sys/mman.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "bound.hpp"
+#include "bound_stores.hpp"
+
+namespace rondo::peers {
+
+class BoundStaged : public Library {
+ public:
+  static constexpr std::size_t kRing = 4 << 20;  // bytes that a rank has
+
+  // Before the ranks are forked.
+  static std::byte* create(int np) { return shared_memory(bytes_of(np)); }
+
+  BoundStaged(std::byte* shared, int rank, int np, const Cores& cores)
+      : shared_(shared), rank_(rank), np_(np), cores_(cores), sources_(as_size(np)) {
+    ::madvise(shared, bytes_of(np), MADV_POPULATE_WRITE);
+  }
+
+  void prepare(const Cell& cell, float* in, float* out) override {
+    cell_ = cell, in_ = cell.is(Collective::broadcast) ? out : in, out_ = out;
+    from_root_ = cell.is(Collective::broadcast) || cell.is(Collective::scatter);
+    to_root_ = cell.is(Collective::reduce) || cell.is(Collective::gather);
+    sums_first_ = cell.is(Collective::all_reduce) || cell.is(Collective::reduce);
+    has_parts_ = cell.is(Collective::scatter) || cell.is(Collective::all_to_all) || cell.is(Collective::reduce_scatter);
+    unit_ = has_parts_ || cell.gathers() ? cell.block() : cell.count;
+    lay_out(variant());
+    kept_ = streams() ? Stores::streamed : Stores::cached;
+    known_.fill(now_);
+    for (Stage stage : {kBrought, kSummed, kTaken}) counter(rank_, stage).store(now_, std::memory_order_release);
+  }
+
+  void run() override {
+    for (std::size_t piece = 0; piece < pieces_; ++piece, ++now_) {
+      const Range range{piece * piece_, std::min(piece_, unit_ - piece * piece_)};
+      if (does(kBrought, rank_)) await_room(), bring(range), tell(kBrought);
+      if (sums_first_) await(kBrought), sum_part(range), tell(kSummed);
+      if (does(kTaken, rank_)) await(sums_first_ ? kSummed : kBrought), take(range), tell(kTaken);
+    }
+    if (kept_ == Stores::streamed) fence();
+  }
+  const float* result() override { return out_; }
+
+ private:
+  enum Stage : std::size_t { kBrought, kSummed, kTaken, kStages };
+  using Counter = std::atomic<std::uint64_t>;
+  struct Range {  // floats of the unit
+    std::size_t first, count;
+  };
+  enum class Shape { exchange, sum, broadcast, scatter };
+  // In the first row that fits a call: bytes of a slot, and of all slots of a rank. A piece is what fits a slot.
+  struct Variant {
+    Shape shape;
+    bool has_core;
+    std::size_t to_bytes;  // of the call
+    std::size_t slot, ring;
+  };
+  static constexpr std::size_t kLine = 128, kGrain = 16;  // bytes; floats
+  // Between slots: at a large power of two from each other they would fall on the same lines of the nearest caches.
+  static constexpr std::size_t kApart = 2048 + kLine;
+  static constexpr std::size_t kAny = ~std::size_t{0};
+  static constexpr Variant kVariants[] = {
+      {Shape::sum, true, kAny, 512 << 10, 2 << 20},       {Shape::exchange, true, 1 << 20, 512 << 10, 2 << 20},
+      {Shape::exchange, true, kAny, 256 << 10, 1 << 20},  {Shape::broadcast, true, kAny, 64 << 10, 2 << 20},
+      {Shape::scatter, true, kAny, 64 << 10, 2 << 20},    {Shape::broadcast, false, 1 << 20, 32 << 10, 512 << 10},
+      {Shape::broadcast, false, kAny, 64 << 10, 4 << 20}, {Shape::scatter, false, 1 << 20, 64 << 10, 2 << 20},
+      {Shape::scatter, false, kAny, 512 << 10, 4 << 20},  {Shape::sum, false, kAny, 512 << 10, 1 << 20},
+      {Shape::exchange, false, kAny, 512 << 10, 1 << 20},
+  };
+  // Bytes of all buffers of all ranks from which results are better not kept in the caches.
+  static constexpr std::size_t kStreamedSums = 16 << 20, kStreamed = 24 << 20;
+
+  static std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
+  static std::size_t bytes_of(int np) { return as_size(np) * (kRing + kStages * kLine); }
+  Counter& counter(int rank, Stage stage) const {
+    return *reinterpret_cast<Counter*>(shared_ + as_size(np_) * kRing + (as_size(rank) * kStages + stage) * kLine);
+  }
+
+  const Variant& variant() const {
+    const Shape of_root = has_parts_ ? Shape::scatter : Shape::broadcast;
+    const Shape shape = from_root_ ? of_root : sums_first_ ? Shape::sum : Shape::exchange;
+    return *std::find_if(std::begin(kVariants), std::end(kVariants), [&](const Variant& row) {
+      return row.shape == shape && row.has_core == cores_.has_core() && cell_.count * 4 <= row.to_bytes;
+    });
+  }
+  void lay_out(const Variant& variant) {
+    const std::size_t parts = has_parts_ ? as_size(np_ - 1) : 1;
+    const std::size_t most = std::max(variant.slot / 4 / parts / kGrain * kGrain, kGrain);
+    pieces_ = (unit_ + most - 1) / most;
+    piece_ = ((unit_ + pieces_ - 1) / pieces_ + kGrain - 1) / kGrain * kGrain;
+    stride_ = (piece_ * parts * 4 + kApart + kLine - 1) / kLine * kLine;
+    slots_ = std::max<std::size_t>(variant.ring / stride_, 1);
+  }
+  bool streams() const {
+    std::size_t floats = 0;
+    Cell each = cell_;
+    for (each.rank = 0; each.rank < np_; ++each.rank) floats += each.input() + each.output();
+    return floats * 4 >= (cell_.reduces() ? kStreamedSums : kStreamed);
+  }
+
+  bool does(Stage stage, int rank) const {
+    if (stage == kBrought) return !from_root_ || rank == 0;
+    if (stage == kTaken) return from_root_ ? rank != 0 : !to_root_ || rank == 0;
+    return sums_first_;
+  }
+  void tell(Stage stage) { counter(rank_, stage).store(now_ + 1, std::memory_order_release); }
+  // Until everybody else who does it has done this piece.
+  void await(Stage stage) { await(stage, now_ + 1); }
+  void await(Stage stage, std::uint64_t pieces) {
+    if (known_[stage] >= pieces) return;
+    known_[stage] = ~std::uint64_t{0};
+    for (int turn = 1; turn < np_; ++turn) {
+      const int other = (rank_ + turn) % np_;
+      if (!does(stage, other)) continue;
+      std::uint64_t its = 0;
+      cores_.until([&] { return (its = counter(other, stage).load(std::memory_order_acquire)) >= pieces; });
+      known_[stage] = std::min(known_[stage], its);
+    }
+  }
+  void await_room() {
+    if (now_ < slots_) return;
+    if (sums_first_) await(kSummed, now_ + 1 - slots_);
+    await(kTaken, now_ + 1 - slots_);
+  }
+
+  float* slot(int rank) const {
+    return reinterpret_cast<float*>(shared_ + as_size(rank) * kRing + now_ % slots_ * stride_);
+  }
+  // What `from` brings for `to`.
+  float* part(int from, int to) const {
+    return slot(from) + (has_parts_ ? as_size(to < from ? to : to - 1) * piece_ : 0);
+  }
+  std::size_t block(int rank) const { return as_size(rank) * unit_; }
+  // The part of a piece that a rank sums, counted from the piece's begin.
+  Range share(int rank, std::size_t count) const {
+    const std::size_t each = (count / as_size(np_) + kGrain - 1) / kGrain * kGrain;
+    const std::size_t first = std::min(as_size(rank) * each, count);
+    return {first, rank == np_ - 1 ? count - first : std::min(each, count - first)};
+  }
+
+  void bring(Range range) {
+    if (has_parts_) {
+      for (int turn = 1; turn < np_; ++turn) {
+        const int other = (rank_ + turn) % np_;
+        copy(part(rank_, other), in_ + block(other) + range.first, range.count, Stores::cached);
+      }
+      if (from_root_) copy(out_ + range.first, in_ + range.first, range.count, kept_);
+    } else if (sums_first_) {
+      const Range own = share(rank_, range.count);
+      const std::size_t end = own.first + own.count;
+      copy(slot(rank_), in_ + range.first, own.first, Stores::cached);
+      copy(slot(rank_) + end, in_ + range.first + end, range.count - end, Stores::cached);
+    } else {
+      const bool keeps = cell_.gathers() && does(kTaken, rank_);
+      float* kept = keeps ? out_ + block(rank_) + range.first : nullptr;
+      copy(slot(rank_), in_ + range.first, range.count, Stores::cached, kept);
+    }
+  }
+
+  void sum_part(Range range) {
+    const Range own = share(rank_, range.count);
+    for (int other = 0; other < np_; ++other) sources_[as_size(other)] = slot(other) + own.first;
+    sources_[as_size(rank_)] = in_ + range.first + own.first;
+    float* shown = to_root_ && rank_ == 0 ? nullptr : slot(rank_) + own.first;
+    if (!does(kTaken, rank_)) return sum(shown, nullptr, sources_.data(), np_, own.count, Stores::cached);
+    sum(out_ + range.first + own.first, shown, sources_.data(), np_, own.count, kept_);
+  }
+
+  void take(Range range) {
+    if (cell_.is(Collective::reduce_scatter)) {
+      for (int other = 0; other < np_; ++other) sources_[as_size(other)] = part(other, rank_);
+      sources_[as_size(rank_)] = in_ + block(rank_) + range.first;
+      return sum(out_ + range.first, nullptr, sources_.data(), np_, range.count, kept_);
+    }
+    if (from_root_) return copy(out_ + range.first, part(0, rank_), range.count, kept_);
+    if (has_parts_) copy(out_ + block(rank_) + range.first, in_ + block(rank_) + range.first, range.count, kept_);
+    for (int turn = 1; turn < np_; ++turn) {
+      const int other = (rank_ + turn) % np_;
+      const Range its = sums_first_ ? share(other, range.count) : Range{0, range.count};
+      float* to = out_ + (sums_first_ ? its.first : block(other)) + range.first;
+      copy(to, part(other, rank_) + its.first, its.count, kept_);
+    }
+  }
+
+  std::byte* shared_;  // rings, then counters
+  int rank_, np_;
+  const Cores& cores_;
+  std::vector<const float*> sources_;  // of a sum
+  Cell cell_;
+  const float* in_ = nullptr;
+  float* out_ = nullptr;
+  bool from_root_ = false, to_root_ = false, has_parts_ = false;
+  bool sums_first_ = false;                          // each rank a part, which the others take
+  std::size_t unit_ = 0, piece_ = kGrain;            // floats for one rank, in pieces of so many
+  std::size_t pieces_ = 0, stride_ = 0, slots_ = 1;  // bytes between slots; how many
+  Stores kept_ = Stores::cached;
+  std::uint64_t now_ = 0;                       // pieces of all calls
+  std::array<std::uint64_t, kStages> known_{};  // that all others have done
+};
+
+}  // namespace rondo::peers

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies and sums of floats, through the caches or past them.
+#pragma once
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rondo::peers {
+
+enum class Stores { cached, streamed };
+
+namespace vectors {
+
+using Vector = float __attribute__((vector_size(64), aligned(4)));
+constexpr std::size_t kLanes = 16, kUnrolled = 4, kStride = kLanes * kUnrolled;
+
+template <bool kStreamed>
+void put(float* to, Vector value) {
+#if defined(__AVX512F__)
+  if constexpr (kStreamed) return _mm512_stream_ps(to, reinterpret_cast<__m512>(value));
+#endif
+  *reinterpret_cast<Vector*>(to) = value;
+}
+
+template <bool kStreamed>
+void sum(float* to, float* also, const float* const* in, int inputs, std::size_t count) {
+  const auto at = [&](int input, std::size_t i) { return *reinterpret_cast<const Vector*>(in[input] + i); };
+  std::size_t i = 0;
+  for (; i + kStride <= count; i += kStride) {
+    Vector value[kUnrolled];
+    for (std::size_t k = 0; k < kUnrolled; ++k) value[k] = at(0, i + k * kLanes);
+    for (int n = 1; n < inputs; ++n)
+      for (std::size_t k = 0; k < kUnrolled; ++k) value[k] += at(n, i + k * kLanes);
+    for (std::size_t k = 0; k < kUnrolled; ++k) put<kStreamed>(to + i + k * kLanes, value[k]);
+    if (also == nullptr) continue;
+    for (std::size_t k = 0; k < kUnrolled; ++k) put<false>(also + i + k * kLanes, value[k]);
+  }
+  for (; i < count; ++i) {
+    float value = in[0][i];
+    for (int n = 1; n < inputs; ++n) value += in[n][i];
+    to[i] = value;
+    if (also != nullptr) also[i] = value;
+  }
+}
+
+}  // namespace vectors
+
+// The sum of several arrays, in `to`, and through the caches in `also` if that is not null.
+inline void sum(float* to, float* also, const float* const* in, int inputs, std::size_t count, Stores how) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(to) % sizeof(vectors::Vector) == 0;
+  if (how == Stores::streamed && aligned) return vectors::sum<true>(to, also, in, inputs, count);
+  vectors::sum<false>(to, also, in, inputs, count);
+}
+
+inline void copy(float* to, const float* from, std::size_t count, Stores how, float* also = nullptr) {
+  sum(to, also, &from, 1, count, how);
+}
+
+// Before anybody may see what was streamed.
+inline void fence() {
+#if defined(__AVX512F__)
+  _mm_sfence();
+#endif
+}
+
+}  // namespace rondo::peers
