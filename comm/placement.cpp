@@ -10,11 +10,12 @@
 
 namespace rondo::comm {
 
-constexpr std::uint64_t kLeastRing = 16 << 10;
+constexpr std::uint64_t kLeastRing = 24 << 10;
 // The board's rings stay in the last-level cache, beside what the ranks read and write: with 4 and 8 ranks, rings of
-// 16 and 32 MiB in all made middle sizes take twice as long.
-constexpr std::uint64_t kAllRings = 8 << 20;
-constexpr std::uint64_t kEnoughRing = 512 << 10;  // however many ranks there are
+// 16 and 32 MiB in all made middle sizes take twice as long. A third is for windows, which are used apart from the
+// rest.
+constexpr std::uint64_t kAllRings = 12 << 20;
+constexpr std::uint64_t kEnoughRing = 768 << 10;  // however many ranks there are
 
 int usable_cores() {
   cpu_set_t set;

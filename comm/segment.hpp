@@ -82,7 +82,7 @@ struct DistanceLine {
 struct FifoShape {
   std::uint64_t slots = 8;
   std::uint64_t slice_bytes = 128 << 10;
-  std::uint64_t ring_bytes = 4 << 20;  // of the board, per rank
+  std::uint64_t ring_bytes = 6 << 20;  // of the board, per rank
   std::uint64_t slices_per_chunk() const { return slots / 2; }
 };
 

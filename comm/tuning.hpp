@@ -17,7 +17,7 @@ namespace rondo::comm {
 // Bytes are those of a rank's larger buffer unless said otherwise. To add one: a member and its row in tuning.cpp.
 struct Tuning {
   // Ranks that share memory.
-  std::uint64_t flat_bytes_of_two = UINT64_MAX;
+  std::uint64_t flat_bytes_of_two = 32 << 10;
   std::uint64_t flat_bytes = 4 << 10;
   std::uint64_t chunk_bytes = 512 << 10;
   std::uint64_t ahead_bytes = 1 << 20;

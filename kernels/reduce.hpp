@@ -25,6 +25,8 @@ struct FoldJob {
   std::size_t count;
   double divisor = 1;
   Stores stores = Stores::plain;
+  Stores first_stores = stores;  // of the first output
+  Stores stores_of(int output) const { return output == 0 ? first_stores : stores; }
 };
 using FoldFunction = void (*)(const FoldJob& job);
 FoldFunction find_fold(DataType dtype, ReduceOp::Kind op);  // null where !is_supported; worth keeping: a call costs ns

@@ -192,8 +192,8 @@ void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* i
   copy_both<kStreaming, kStreaming>(first.out, second.out, in, bytes);
 }
 
-// Bytes [first, end) of outputs beyond one plain one: from a buffer that stays in the cache, so that no output is read
-// or is anything special.
+// Bytes [first, end) of outputs, the first and the last ones of all: from a buffer that stays in the cache, so that no
+// output is read or is anything special.
 void fold_staged(const FoldJob& job, const Divisor& divisor, std::size_t first, std::size_t end, FoldBytes fold_bytes) {
   alignas(kVectorBytes) Byte stage[kStageBytes];
   for (; first < end; first += kStageBytes) {
@@ -201,7 +201,7 @@ void fold_staged(const FoldJob& job, const Divisor& divisor, std::size_t first, 
     fold_bytes(stage, {job.in, job.inputs, first, divisor}, bytes);
     for (int k = 0; k < job.outputs; ++k) {
       Byte* to = static_cast<Byte*>(job.out[k]) + first;
-      if (job.stores == Stores::streaming) {
+      if (job.stores_of(k) == Stores::streaming) {
         stream_bytes(to, stage, bytes);
       } else {
         copy_bytes(to, stage, bytes);
@@ -210,21 +210,25 @@ void fold_staged(const FoldJob& job, const Divisor& divisor, std::size_t first, 
   }
 }
 
-// Bytes before the first whole vector of every output; all of them where the outputs do not begin alike or a vector
-// would begin within an element.
+// Bytes before the first whole vector of every output that is stored past the caches; all of them where such outputs do
+// not begin alike or a vector would begin within an element.
 std::size_t unaligned_bytes(const FoldJob& job, std::size_t element) {
-  const auto phase = [&job](int k) { return reinterpret_cast<std::uintptr_t>(job.out[k]) % kVectorBytes; };
-  const std::size_t all = job.count * element, head = (kVectorBytes - phase(0)) % kVectorBytes;
-  for (int k = 1; k < job.outputs; ++k) {
-    if (phase(k) != phase(0)) return all;
+  const std::size_t all = job.count * element;
+  std::size_t head = kVectorBytes;  // of those seen
+  for (int k = 0; k < job.outputs; ++k) {
+    if (job.stores_of(k) == Stores::plain) continue;
+    const std::size_t theirs = (0 - reinterpret_cast<std::uintptr_t>(job.out[k])) % kVectorBytes;
+    if (head != kVectorBytes && theirs != head) return all;
+    head = theirs;
   }
+  if (head == kVectorBytes) return 0;
   return head % element != 0 || head > all ? all : head;
 }
 
-// Past the caches, a few registers at a time: loads of inputs and stores are then in flight together, which a larger
-// buffer keeps apart. Returns where it ended.
+// A few registers at a time: loads of inputs and stores are then in flight together, which a larger buffer keeps apart.
+// Returns where it ended.
 template <class E, class Op, bool kDivide, int kInputs>
-std::size_t fold_streaming(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
+std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
   constexpr int kUnits = 4 / E::kParts;
   constexpr std::size_t kStep = kUnits * kVectorBytes;
   alignas(kVectorBytes) Byte sums[kStep];
@@ -232,19 +236,23 @@ std::size_t fold_streaming(const FoldJob& job, const Divisor& divisor, std::size
     fold_vectors<E, Op, kDivide, kInputs, kVectorBytes, kUnits, true>(sums, {job.in, job.inputs, at, divisor}, 0);
     for (int k = 0; k < job.outputs; ++k) {
       Byte* to = static_cast<Byte*>(job.out[k]) + at;
-      for (int u = 0; u < kUnits; ++u) stream_vector(to + u * kVectorBytes, sums + u * kVectorBytes);
+      if (job.stores_of(k) == Stores::streaming) {
+        for (int u = 0; u < kUnits; ++u) stream_vector(to + u * kVectorBytes, sums + u * kVectorBytes);
+      } else {
+        for (int u = 0; u < kUnits; ++u) __builtin_memcpy(to + u * kVectorBytes, sums + u * kVectorBytes, kVectorBytes);
+      }
     }
   }
   return at;
 }
 
 template <class E, class Op, bool kDivide>
-void fold_past_caches(const FoldJob& job, const Divisor& divisor) {
+void fold_to_all(const FoldJob& job, const Divisor& divisor) {
   constexpr std::size_t kElement = sizeof(typename E::Stored);
   const std::size_t end = job.count * kElement, head = unaligned_bytes(job, kElement);
   fold_staged(job, divisor, 0, head, fold_bytes<E, Op, kDivide>);
-  const std::size_t tail = job.inputs == 2 ? fold_streaming<E, Op, kDivide, 2>(job, divisor, head, end)
-                                           : fold_streaming<E, Op, kDivide, 0>(job, divisor, head, end);
+  const std::size_t tail = job.inputs == 2 ? fold_registers_to_all<E, Op, kDivide, 2>(job, divisor, head, end)
+                                           : fold_registers_to_all<E, Op, kDivide, 0>(job, divisor, head, end);
   fold_staged(job, divisor, tail, end, fold_bytes<E, Op, kDivide>);
   end_streaming();
 }
@@ -254,12 +262,10 @@ void fold(const FoldJob& job) {
   constexpr std::size_t kElement = sizeof(typename E::Stored);
   if (kDivide && job.divisor == 1) return fold<E, Op>(job);
   const Divisor divisor = kDivide ? Divisor::of<typename E::Value>(job.divisor) : Divisor{};
-  if (job.outputs == 1 && job.stores == Stores::plain) {
+  if (job.outputs == 1 && job.first_stores == Stores::plain) {
     fold_bytes<E, Op, kDivide>(static_cast<Byte*>(job.out[0]), {job.in, job.inputs, 0, divisor}, job.count * kElement);
-  } else if (job.stores == Stores::streaming) {
-    fold_past_caches<E, Op, kDivide>(job, divisor);
   } else {
-    fold_staged(job, divisor, 0, job.count * kElement, fold_bytes<E, Op, kDivide>);
+    fold_to_all<E, Op, kDivide>(job, divisor);
   }
 }
 

@@ -124,10 +124,7 @@ Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::si
   const std::size_t chunks = std::max<std::size_t>((count + most - 1) / most, 1);
   const std::size_t equal = std::max<std::size_t>((count + chunks - 1) / chunks, 1);
   const std::size_t step = chunks == 1 ? equal : std::min((equal + kRound - 1) / kRound * kRound, most);
-  return {.count = count,
-          .step = step,
-          .place_bytes = step * pieces * element_,
-          .cached = result_stores_ == kernels::Stores::plain};
+  return {.count = count, .step = step, .place_bytes = step * pieces * element_};
 }
 
 // Where one rank writes and others read, or one reads and others write, small chunks let both go on at once.

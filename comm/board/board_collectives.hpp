@@ -76,7 +76,7 @@ class BoardCollectives {
   Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes) const;
   Flow::Plan plan_parts() const;
   std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;
-  std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of pieces, of which a rank reads one
+  std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of which a rank reads, or folds, a piece
   void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0) {
     publish(place, from, count, first, ring_stores_.stores(count * element_));
   }
@@ -95,7 +95,10 @@ class BoardCollectives {
   void pull_blocks(std::size_t skipped);
 
   void gather_contributions(Place place, std::size_t first, const std::byte* own);
-  void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores stores);  // contributions_
+  void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores stores) {  // contributions_
+    fold(into, count, stores, stores);
+  }
+  void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores first, kernels::Stores second);
 
   Range block(int of) const;  // of the larger buffer, which holds one per rank
   Range recv_block(int of) const;

@@ -41,14 +41,11 @@ void BoardCollectives::reduce_whole(bool everywhere) {
 
 // Where ranks take turns on cores, each chunk more costs every rank a turn.
 Flow::Plan BoardCollectives::plan_parts() const {
-  if (!board_.is_crowded()) return plan(call_.count, 1, chunk_bytes_);
+  if (!board_.is_crowded()) return plan(call_.count, 1, pieces_bytes());
   const std::size_t bytes = call_.count * element_;
   if (bytes > std::min<std::size_t>(flow_.most_call_bytes(), tuning_.chunk_bytes))
     return plan(call_.count, 1, tuning_.chunk_bytes);
-  return {.count = call_.count,
-          .step = call_.count,
-          .place_bytes = bytes,
-          .cached = result_stores_ == kernels::Stores::plain};
+  return {.count = call_.count, .step = call_.count, .place_bytes = bytes};
 }
 
 // Each rank folds its part of a chunk, into its own place, where nobody looks for what it held of that part before.
@@ -75,9 +72,7 @@ void BoardCollectives::reduce_in_parts(bool everywhere) {
         if (!keeps) return fold(std::array{shown}, mine.count, stores);
         std::byte* kept = recv(mine.offset);
         if (!everywhere) return fold(std::array{kept}, mine.count, result_stores_);
-        if (stores == kernels::Stores::plain) return fold(std::array{shown, kept}, mine.count, stores);
-        fold(std::array{kept}, mine.count, kernels::Stores::plain);
-        kernels::copy(shown, kept, mine.count * element_, stores);
+        fold(std::array{shown, kept}, mine.count, stores, result_stores_);
       },
       [&](Range chunk, Place place) {
         for (int turn = 1; turn < size_; ++turn) {
@@ -115,7 +110,8 @@ void BoardCollectives::gather_contributions(Place place, std::size_t first, cons
   if (!scales_) contributions_[as_size(rank_)] = own;
 }
 
-void BoardCollectives::fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores stores) {
+void BoardCollectives::fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores first,
+                            kernels::Stores second) {
   if (count == 0) return;
   std::array<void*, 2> out{};
   std::copy(into.begin(), into.end(), out.begin());
@@ -126,7 +122,8 @@ void BoardCollectives::fold(std::span<std::byte* const> into, std::size_t count,
                  .inputs = size_,
                  .count = count,
                  .divisor = call_.op == ReduceOp::average ? size_ : 1.0,
-                 .stores = stores});
+                 .stores = second,
+                 .first_stores = first});
 }
 
 }  // namespace rondo::comm

@@ -28,6 +28,7 @@ void Flow::begin(const Plan& plan) {
   known_ = {};
   earlier_ = slot_ = 0;
   arrived_ = all_here_ = false;
+  turns_ = false;
   window_ = 0;
   first_ = {};
   if (chunks_ == 0) return;
@@ -36,31 +37,31 @@ void Flow::begin(const Plan& plan) {
     return std::max<std::size_t>(std::min(ahead_bytes_, bytes) / plan_.place_bytes, 1);
   };
   std::size_t in_a_ring = places_in(rings_.capacity());
-  const bool again = turns_in_window(in_a_ring);
-  if (again) in_a_ring = places_in(rings_.window_bytes());
+  turns_ = chunks_ > in_a_ring * rings_used_ && window_bytes() >= plan_.place_bytes;
+  if (turns_) in_a_ring = places_in(window_bytes());
   window_ = std::min(in_a_ring * rings_used_, chunks_);
+  if (turns_) return enter_window();
   if (chunks_ == 1 && !plan.folds) first_.meeting = board_.take_line(plan.place_bytes);
-  if (first_.meeting == 0) {
-    const std::size_t deep = (window_ + rings_used_ - 1) / rings_used_;
-    if (again) return enter_window();
-    first_.offset = rings_.reserve(deep * plan_.place_bytes, plan.folds);
-  }
+  if (first_.meeting != 0) return;
+  const std::size_t deep = (window_ + rings_used_ - 1) / rings_used_;
+  first_.offset = rings_.reserve(deep * plan_.place_bytes, plan.folds);
 }
 
-// The call before may still be read where this one's places lie: lines that were used a moment ago cost less than
-// those of another window.
+// Of a ring, for a call of more chunks than can be on their way at once. Where all put, a rank is never far ahead of
+// the others, so half of it is enough; a single source goes ahead as far as it can.
+std::size_t Flow::window_bytes() const {
+  return plan_.source == kEverybody ? rings_.window_bytes() / 2 : rings_.window_bytes();
+}
+
+// A call before may still be read where this one's places lie: lines that were used a moment ago cost less than others.
 void Flow::enter_window() {
-  if (rings_.window_is_latest()) earlier_ = latest_window_.end;
-  alike_ = earlier_ != 0 && latest_window_.place_bytes == plan_.place_bytes && latest_window_.places == window_;
-  if (alike_) slot_ = latest_window_.slot;
+  const Window& latest = latest_window_;
+  earlier_ = latest.end;
+  alike_ = earlier_ != 0 && latest.place_bytes == plan_.place_bytes && latest.places == window_ &&
+           latest.source == plan_.source;
+  if (alike_) slot_ = latest.slot;
   first_.offset = rings_.reserve_window();
-  latest_window_ = {plan_.place_bytes, window_, (slot_ + chunks_) % window_, before_ + chunks_};
-}
-
-// Where all put and all take, a rank is never far ahead of the others, so a short stretch is enough.
-bool Flow::turns_in_window(std::size_t chunks_at_once) const {
-  const bool exchanges = plan_.source == kEverybody && plan_.sink == kEverybody && !plan_.folds;
-  return exchanges && plan_.cached && chunks_ > chunks_at_once && rings_.window_bytes() >= plan_.place_bytes;
+  latest_window_ = {plan_.place_bytes, window_, plan_.source, (slot_ + chunks_) % window_, before_ + chunks_};
 }
 
 Flow::Stage Flow::next() {
@@ -130,7 +131,8 @@ bool Flow::ready(Stage stage) {
 // What a call before left in this chunk's place: one chunk where its places were the same, all of them otherwise.
 bool Flow::earlier_was_read(std::size_t chunk) {
   if (earlier_ == 0) return true;
-  return all_passed(kConsume, alike_ ? earlier_ - (window_ - 1 - chunk) : earlier_);
+  const std::uint64_t chunks = alike_ ? earlier_ - (window_ - 1 - chunk) : earlier_;
+  return all_passed(kConsume, chunks, true);
 }
 
 // Folders read what was published, sinks what was folded, or published where nobody folds.
@@ -141,12 +143,12 @@ bool Flow::overwritable(std::size_t chunk) {
   return have_passed(kFold) && have_passed(kConsume);
 }
 
-bool Flow::all_passed(Stage stage, std::uint64_t chunks) {
+bool Flow::all_passed(Stage stage, std::uint64_t chunks, bool everybody) {
   if (known_[stage] >= chunks) return true;
   for (int step = 1; step < size_; ++step) {
     const int index = (index_ + step) % size_;
-    if (!takes_part(stage, index)) continue;
-    // Acquire: pairs with advance().
+    if (!everybody && !takes_part(stage, index)) continue;
+    // Acquire: pairs with tell().
     if (segment_.progress(index).done[stage].load(std::memory_order_acquire) < chunks) {
       blocked_by_ = index;
       blocked_in_ = stage;
@@ -160,14 +162,22 @@ bool Flow::all_passed(Stage stage, std::uint64_t chunks) {
 
 void Flow::advance(Stage stage) {
   ++done_[stage];
-  if (stage == kPublish && done_[stage] == 1) return;   // the arrival says so
-  if (stage == kConsume && chunks_ == window_) return;  // nobody waits to overwrite it
+  if (stage == kPublish && done_[stage] == 1) return;              // the arrival says so
+  if (stage == kConsume && chunks_ == window_ && !turns_) return;  // nobody waits to overwrite it
+  tell(stage, before_ + done_[stage]);
+}
+
+void Flow::tell(Stage stage, std::uint64_t chunks) {
   auto& mine = segment_.progress(index_).done[stage];
-  mine.store(before_ + done_[stage], std::memory_order_seq_cst);  // release, and before wake() looks
+  mine.store(chunks, std::memory_order_seq_cst);  // release, and before wake() looks
   for (int step = 1; step < size_; ++step) bells_.wake((index_ + step) % size_);
 }
 
-void Flow::end() { before_ += chunks_; }
+// Whoever takes nothing has read what it folds.
+void Flow::end() {
+  before_ += chunks_;
+  if (turns_ && todo_[kConsume] == 0) tell(kConsume, before_);
+}
 
 kernels::Range Flow::chunk_of(Stage stage) const {
   const std::size_t offset = done_[stage] * plan_.step;

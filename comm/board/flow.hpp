@@ -4,8 +4,8 @@
 // takes what it needs (consume). Each rank does whatever is ready, what is nearest to the end first, and tells the
 // others by its progress line how far it is, so it may run a window of chunks ahead of them and needs no other meeting
 // than the first, which compares calls. What one call leaves in the rings, whoever put it there, is overwritten at the
-// earliest by the next but one, or by the next after its meeting, which proves that it was read. Used by the thread
-// that runs the collective.
+// earliest by the next but one, or by the next after its meeting, which proves that it was read; what it leaves in
+// their window, when progress lines say that it was read. Used by the thread that runs the collective.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -26,7 +26,6 @@ class Flow {
     std::size_t step = 1;         // of them in a chunk
     std::size_t place_bytes = 0;  // of a chunk in the rings;
     bool folds = false;
-    bool cached = false;                         // the caches hold the buffers
     int source = kEverybody, sink = kEverybody;  // or the index of the one that publishes, or consumes
   };
   struct Place {  // of a chunk, in every ring
@@ -65,8 +64,9 @@ class Flow {
   enum Stage : std::size_t { kPublish, kFold, kConsume, kNone };
   static_assert(kNone == ProgressLine::kStages);
   using Counts = std::array<std::size_t, kNone>;  // chunks, by stage
-  struct Window {  // of the rings, in which a call turned: what the next one there must know
+  struct Window {                                 // in which a call turned: what the next one must know
     std::size_t place_bytes = 0, places = 0;
+    int source = kEverybody;
     std::size_t slot = 0;   // of the place that comes next
     std::uint64_t end = 0;  // chunks of all calls up to that call's end
   };
@@ -79,10 +79,11 @@ class Flow {
   int awaited() const;
   bool ready(Stage stage);
   bool overwritable(std::size_t chunk);
-  bool all_passed(Stage stage, std::uint64_t chunks);
+  bool all_passed(Stage stage, std::uint64_t chunks, bool everybody = false);  // or all that take part
+  void tell(Stage stage, std::uint64_t chunks);
   void enter_window();
+  std::size_t window_bytes() const;
   bool earlier_was_read(std::size_t chunk);
-  bool turns_in_window(std::size_t chunks_at_once) const;
   bool takes_part(Stage stage, int index) const;
   void wait();
   bool is_behind(int index) const;
@@ -98,6 +99,7 @@ class Flow {
   std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
   Plan plan_;
   std::size_t chunks_ = 0, window_ = 1;
+  bool turns_ = false;                        // in the rings' window
   std::size_t rings_used_ = 1;                // by the places of one rank
   Place first_;                               // of the window; the others lie in these rings in turn
   std::size_t slot_ = 0;                      // of the first chunk

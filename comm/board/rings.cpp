@@ -12,45 +12,36 @@ namespace {
 
 constexpr std::size_t kShortBytes = 256 << 10;
 constexpr std::size_t kShortPlace = 2 << 10;
-constexpr std::size_t kLongRing = 4 << 20;
 
 }  // namespace
 
 Rings::Rings(Segment segment, int own_index, bool crowded)
     : segment_(segment),
       own_(own_index),
-      short_{.start = 0,
-             .bytes = std::min<std::size_t>(crowded ? SIZE_MAX : kShortBytes, segment.shape().ring_bytes / 4)},
-      long_{.start = short_.bytes, .bytes = segment.shape().ring_bytes - short_.bytes},
+      window_{.start = 0, .bytes = segment.shape().ring_bytes / 3},
+      short_{.start = window_.bytes,
+             .bytes = std::min<std::size_t>(crowded ? SIZE_MAX : kShortBytes, segment.shape().ring_bytes / 6)},
+      long_{.start = window_.bytes + short_.bytes, .bytes = segment.shape().ring_bytes - window_.bytes - short_.bytes},
       short_place_(std::min(kShortPlace, short_.bytes / 16)),
-      folded_place_(crowded ? short_.bytes / 4 : short_place_),
-      window_bytes_(segment.shape().ring_bytes < kLongRing ? 0 : segment.shape().ring_bytes / 4) {}
+      folded_place_(crowded ? short_.bytes / 4 : short_place_) {}
 
 // Short places turn in a stretch of their own, so that they touch few pages. What longer ones overwrite must have left
 // the readers' caches, or each line waits until a reader's core has given it up. Where ranks take turns on cores, most
 // are on the writer's own, and what all of them read and write turns within the caches nearest to the cores.
 std::size_t Rings::reserve(std::size_t bytes, bool folds) {
   const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
-  Turn& turn = rounded <= (folds ? folded_place_ : short_place_) ? short_ : long_;
-  if (&turn == &long_) window_is_latest_ = false;
-  return take(turn, turn.head + rounded > turn.bytes ? 0 : turn.head, rounded);
+  return take(rounded <= (folds ? folded_place_ : short_place_) ? short_ : long_, rounded);
 }
 
-// At the front, or at the back where what was reserved last begins in front.
-std::size_t Rings::reserve_window() {
-  if (std::exchange(window_is_latest_, true)) return long_.start + long_.latest;
-  return take(long_, long_.latest < window_bytes_ ? long_.bytes - window_bytes_ : 0, window_bytes_);
-}
+std::size_t Rings::reserve_window() { return take(window_, window_.bytes); }
 
-std::size_t Rings::take(Turn& turn, std::size_t from, std::size_t bytes) {
+std::size_t Rings::take(Turn& turn, std::size_t bytes) {
   if (!std::exchange(turn.populated, true)) populate(turn);
-  turn.latest = from;
+  const std::size_t from = turn.head + bytes > turn.bytes ? 0 : turn.head;
   turn.head = from + bytes;
   return turn.start + from;
 }
 
-// A page at a time, the first touch costs more than what is written there. Only advice: a kernel that cannot do it
-// leaves the pages to be touched one by one.
 void Rings::populate(const Turn& turn) {
 #if defined(MADV_POPULATE_WRITE)
   const int size = segment_.local_size();

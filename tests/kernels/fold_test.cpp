@@ -93,7 +93,7 @@ struct Shape {
   std::size_t count;
   int inputs;
   int outputs;
-  Stores stores;
+  Stores stores, first_stores;
   int output_over;  // the input that the last output lies on; none if negative
   bool alike;       // all buffers begin at the same element of a register; else aligned to nothing
 };
@@ -125,7 +125,8 @@ class FoldCase {
                                                     .inputs = shape_.inputs,
                                                     .count = shape_.count,
                                                     .divisor = static_cast<double>(shape_.inputs),
-                                                    .stores = shape_.stores});
+                                                    .stores = shape_.stores,
+                                                    .first_stores = shape_.first_stores});
     std::size_t bad = 0;
     for (void* out : out_) bad += differences(dtype_, static_cast<unsigned char*>(out), expected_.data(), shape_.count);
     for (std::size_t k = 0; k < outputs_.size(); ++k) bad += written_around(k);
@@ -174,10 +175,12 @@ TEST_CASE("fold: several outputs, any alignment, past the caches, over an input"
         for (const int outputs : {1, 2, 5}) {
           for (const Stores stores : {Stores::plain, Stores::streaming}) {
             const int over = static_cast<int>(random() % static_cast<unsigned>(2 * inputs)) - inputs;  // often none
-            const Shape shape = {count, inputs, outputs, stores, over, random() % 2 == 0};
+            const Stores first = random() % 2 == 0 ? Stores::plain : Stores::streaming;
+            const Shape shape = {count, inputs, outputs, stores, first, over, random() % 2 == 0};
             INFO(name_of(dtype) << ' ' << name_of(op) << " count " << count << " inputs " << inputs << " outputs "
-                                << outputs << (stores == Stores::streaming ? " streaming" : " plain") << " over "
-                                << over << (shape.alike ? " alike" : ""));
+                                << outputs << (stores == Stores::streaming ? " streaming" : " plain") << " first"
+                                << (first == Stores::streaming ? " streaming" : " plain") << " over " << over
+                                << (shape.alike ? " alike" : ""));
             for (const auto* table : tables()) {
               INFO(table->name);
               FoldCase one(dtype, op, shape, random);
