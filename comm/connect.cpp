@@ -229,10 +229,11 @@ class Connecting {
   }
 
   // Every rank comes to the same rows: the file's first, then those for crowds, then the built-in ones.
+  // Links between hosts carry what rank 0 sends to all at their own rate: no crowd's way.
   void mind_crowds() {
-    const auto crowded = std::find_if(placement_.begin(), placement_.end(),
-                                      [&](const Placement& p) { return !p.shares_memory && !cores_suffice(p.node); });
-    if (crowded == placement_.end()) return;
+    const bool one_host = std::all_of(placement_.begin(), placement_.end(),
+                                      [&](const Placement& p) { return p.node == placement_[0].node; });
+    if (!one_host || cores_suffice_ || placement_[0].shares_memory) return;
     auto& rows = config_.tuning.links;
     rows.insert(rows.end(), std::begin(kernels::kCrowdedTuner), std::end(kernels::kCrowdedTuner));
   }

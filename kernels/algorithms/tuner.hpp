@@ -45,17 +45,18 @@ inline constexpr TunerRow kTuner[] = {
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, "dissemination"},
 };
 
-// Tried before kTuner where ranks outnumber their cores and meet over sockets: there a message costs less by its bytes
-// than by the rank that must be woken for it, so few messages count for more than short paths.
+// Tried before kTuner where ranks of one host outnumber its cores and meet over sockets: a message costs less by its
+// bytes than by the rank that must be woken for it, so few messages count for more than short paths.
 inline constexpr TunerRow kCrowdedTuner[] = {
     {Pattern::all_reduce, kCanonical, 256 * kKiB, 4, "star"},
-    {Pattern::all_reduce, kCanonical, 64 * kKiB, 16, "star"},
+    {Pattern::all_reduce, kCanonical, 16 * kKiB, 16, "star"},
     {Pattern::all_reduce, kAnyOrder, 128 * kKiB, kAnyWorld, "tree"},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, 4, "halving_doubling"},
     {Pattern::all_reduce, kAnyOrder, 1024 * kKiB, kAnyWorld, "tree"},
     {Pattern::reduce, kCanonical, 1024 * kKiB, 16, "direct"},
     {Pattern::reduce, kAnyOrder, 256 * kKiB, kAnyWorld, "tree"},
-    {Pattern::broadcast, kCanonical, 16 * kKiB, 16, "direct"},
+    {Pattern::broadcast, kCanonical, 16 * kKiB, 4, "direct"},
+    {Pattern::broadcast, kCanonical, 4 * kKiB, 16, "direct"},
     {Pattern::broadcast, kCanonical, 256 * kKiB, kAnyWorld, "tree"},
     {Pattern::all_gather, kCanonical, 16 * kKiB, 16, "star"},
     {Pattern::all_gather, kCanonical, 16 * kKiB, kAnyWorld, "tree"},
