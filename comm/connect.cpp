@@ -188,7 +188,7 @@ class Connecting {
     for (int r = 0; r < size(); ++r) {
       if (placement(r).node == placement(bootstrap_.rank).node) neighbours_.push_back(r);
     }
-    cores_suffice_ = cores_suffice(placement(bootstrap_.rank).node);
+    cores_suffice_ = cores_suffice();
   }
 
   // The node's ranks meet, and everybody learns whether they did: a node where one could not falls back to sockets.
@@ -216,12 +216,11 @@ class Connecting {
     descriptors_ = meet_alone();
   }
 
-  // Whether there are as many cores as ranks, which may be bound to one each, and no quota leaves fewer.
-  bool cores_suffice(int node) const {
+  // Whether this node has as many cores as ranks, which may be bound to one each, and no quota leaves fewer.
+  bool cores_suffice() const {
     std::vector<Bytes> masks;
     int quota = 1;
-    for (int r = 0; r < size(); ++r) {
-      if (placement_[static_cast<std::size_t>(r)].node != node) continue;
+    for (const int r : neighbours_) {
       masks.push_back(card(r).cores);
       quota = std::max(quota, card(r).quota);
     }

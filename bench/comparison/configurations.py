@@ -6,7 +6,6 @@ import typing
 from comparison import machine, programs
 
 
-
 @dataclasses.dataclass(frozen=True)
 class Configuration:
     """`command(np, arguments)` is a list of words; `arguments` are those of bench/peers/arguments.hpp."""

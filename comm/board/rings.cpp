@@ -42,6 +42,8 @@ std::size_t Rings::take(Turn& turn, std::size_t bytes) {
   return turn.start + from;
 }
 
+// A page at a time, the first touch costs more than what is written there. Only advice: a kernel that cannot do it
+// leaves the pages to be touched one by one.
 void Rings::populate(const Turn& turn) {
 #if defined(MADV_POPULATE_WRITE)
   const int size = segment_.local_size();

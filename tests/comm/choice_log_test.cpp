@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // At debug level every way that calls take is one line of the log, however many calls and ranks there are.
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -124,30 +123,6 @@ TEST_CASE("ranks without common memory are told to have none") {
   CHECK(log.lines("broadcast") ==
         Lines{"broadcast of 4000 bytes takes tree: a row of the built-in table; not board: not all ranks share memory; "
               "not two_level: no rank shares memory with another"});
-}
-
-TEST_CASE("ranks that crowd one host over sockets go by way of rank 0, and keep to ordinary ways between hosts") {
-  const auto barrier = [](const std::string& other_node) {
-    const Log log;
-    run_processes(
-        log, {{"RONDO_TRANSPORT", "tcp"}}, [](Communicator& comm) { comm.barrier(); },
-        [&](int rank) {
-          cpu_set_t usable{}, one{};
-          REQUIRE(::sched_getaffinity(0, sizeof(usable), &usable) == 0);
-          int core = 0;
-          while (!CPU_ISSET(core, &usable)) ++core;
-          CPU_SET(core, &one);
-          REQUIRE(::sched_setaffinity(0, sizeof(one), &one) == 0);
-          Options options;
-          options.node = rank == 2 ? other_node : "one";
-          return options;
-        },
-        3);
-    const std::string line = log.lines("barrier").at(0);
-    return line.substr(0, line.find(':'));
-  };
-  CHECK(barrier("one") == "barrier of 0 bytes takes star");
-  CHECK(barrier("other") == "barrier of 0 bytes takes dissemination");
 }
 
 TEST_CASE("what several nodes do is told with its threshold") {

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <array>
 #include <condition_variable>
 #include <cstdlib>
 #include <ctime>
@@ -162,12 +161,14 @@ TEST_CASE("every algorithm by name gives the same sums") {
   }
 }
 
-// Of a small all_reduce, when the two ranks are bound to those of this process' cores.
-std::string algorithm_on(const std::array<int, 2>& cores, const std::string& transport) {
+// Of a small all_reduce, when each rank is bound to one of this process' cores.
+std::string algorithm_on(const std::vector<int>& cores, const std::string& transport, const std::string& nodes = "") {
   const Setting over("RONDO_TRANSPORT", transport);
+  Options options;
+  options.node = nodes;
   std::string chosen;
   const auto errors = meet(
-      2, {},
+      static_cast<int>(cores.size()), options,
       [&](Communicator& comm) {
         all_reduce_once(comm, 10);
         const auto record = nlohmann::json::parse(comm.flight_record());
@@ -183,7 +184,7 @@ std::string algorithm_on(const std::array<int, 2>& cores, const std::string& tra
   return chosen;
 }
 
-TEST_CASE("ranks that outnumber their cores and have only sockets reduce in few messages") {
+TEST_CASE("ranks that outnumber their host's cores and have only sockets reduce in few messages") {
   cpu_set_t set;
   REQUIRE(::sched_getaffinity(0, sizeof set, &set) == 0);
   std::vector<int> usable;
@@ -191,6 +192,7 @@ TEST_CASE("ranks that outnumber their cores and have only sockets reduce in few 
     if (CPU_ISSET(core, &set)) usable.push_back(core);
   }
   CHECK(algorithm_on({usable[0], usable[0]}, "tcp") == "star");
+  CHECK(algorithm_on(std::vector<int>(4, usable[0]), "tcp", "pairs") == "recursive_doubling");
   CHECK(algorithm_on({usable[0], usable[0]}, "shm") == "board");
   if (usable.size() > 1) CHECK(algorithm_on({usable[0], usable[1]}, "tcp") == "recursive_doubling");
 }
