@@ -98,7 +98,11 @@ Secret Secret::from_file(const std::filesystem::path& path) {
                 fmt::format("others may open the secret file {} (mode {:o}); run chmod 600 on it and use a new secret",
                             path.string(), status.st_mode & 0777U));
   }
-  return from_fd(file.get());
+  try {
+    return from_fd(file.get());
+  } catch (const Error& error) {
+    throw Error(error.error_code(), fmt::format("{}: {}", path.string(), error.what()));
+  }
 }
 
 Secret Secret::from_fd(int fd) {

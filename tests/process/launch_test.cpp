@@ -82,6 +82,7 @@ TEST_CASE("a wrong command line is one sentence and exit code 2") {
       {{"--nnodes", "1:4", "true"}, "--nnodes 1:4"},
       {{"--nnodes", "2", "true"}, "--master-addr"},
       {{"--nnodes", "2", "--master-addr", "h", "true"}, "--secret-file"},
+      {{"--nnodes", "2", "--master-addr", "h", "--master-port", "0", "true"}, "--master-port 0"},
       {{"--nnodes", "2", "--node-rank", "2", "true"}, "--node-rank must be"},
       {{"--max-restarts", "some", "true"}, "--max-restarts must be"},
       {{"--nnodes", "2", "--max-restarts", "1", "--master-addr", "h", "--no-secret", "true"},

@@ -39,7 +39,7 @@ TEST_CASE("a secret file that others may read is refused") {
   ::chmod(name.c_str(), 0600);
   std::ofstream(name) << secret.to_hex().substr(1) << "\n";
   const std::string short_error = error_of([&] { Secret::from_file(name); });
-  CHECK(contains(short_error, "64 hexadecimal digits"));
+  CHECK(contains(short_error, name + ": a job's secret is one line of 64 hexadecimal digits"));
   CHECK_FALSE(contains(short_error, secret.to_hex().substr(1, 16)));
   std::filesystem::remove(name);
 }

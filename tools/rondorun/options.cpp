@@ -117,6 +117,7 @@ void set_nodes(const Words& words, Options& options) {
   }
   if (options.master_address.empty())
     refuse("several nodes need --master-addr HOST (or --rdzv-endpoint HOST:PORT), the address of node 0");
+  if (options.master_port == 0) refuse("--master-port 0: several nodes need a port that all of them know, 1 to 65535");
   if (options.secret_file.empty() && !options.no_secret)
     refuse(
         "several nodes need --secret-file FILE, the same on every node (make it with: rondorun --new-secret FILE), or "
