@@ -91,13 +91,16 @@ def ours(options, into):
 
 
 def bounds(options, into, say):
-    """The bound, where it can be built: bench/peers/bound_peer.cpp."""
+    """The bounds, where they can be built: bench/peers/bound_peer.cpp."""
     try:
         program = programs.build_bound(into)
     except programs.Missing as why:
         say("the bound is left out: %s" % why)
         return []
-    return [Configuration("bound", direct(program, "--transport", options.transport))]
+    made = [Configuration("bound", direct(program, "--transport", options.transport))]
+    if options.windows:
+        made.append(Configuration("bound-windows", direct(program, "--transport", options.transport, "--windows", "1")))
+    return made
 
 
 def peers(options, into, say):

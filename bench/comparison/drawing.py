@@ -5,7 +5,7 @@ import math
 import statistics
 from xml.sax.saxutils import escape
 
-from comparison import results, tables
+from comparison import gates, results, tables
 
 PANEL = (300, 240)  # width and height of the axes
 MARGIN = (64, 72, 40, 72)  # left, top, between panels, bottom
@@ -45,7 +45,7 @@ def series(rows, collective, transport):
 
 
 def named(row):
-    return row.configuration if row.configuration.startswith("rondo") else row.library
+    return row.library if gates.is_peer(row.configuration) else row.configuration
 
 
 class Axis:

@@ -13,7 +13,6 @@ TARGETS = pathlib.Path(__file__).resolve().parent.parent / "peers" / "targets.cs
 OURS = "rondo"
 BOUND = "bound"
 BEATEN = 1.05  # ours so many times faster than the bound: it is none
-BOUND_OF_WINDOWS = 4 << 10  # bytes; the bound copies into shared memory and out of it, which larger windows do without
 LEAST_PAIRS = 5
 LEAST_P99_PAIRS = 20
 LEADER = 1.5  # within so much of the fastest, a peer may be the best one in other launches
@@ -107,11 +106,16 @@ def is_ours(configuration):
 
 
 def is_peer(configuration):
-    return not is_ours(configuration) and configuration != BOUND
+    return not is_ours(configuration) and not is_bound(configuration)
 
 
-def is_bounded(configuration, cell):
-    return cell[1] != "waiting" and (configuration == OURS or cell[3] <= BOUND_OF_WINDOWS)
+def is_bound(configuration):
+    return configuration.split("-")[0] == BOUND
+
+
+def bound_of(mine):
+    """The name of the bound for a configuration of ours: rondo-windows has bound-windows."""
+    return mine.replace(OURS, BOUND, 1)
 
 
 def behind(distances):
@@ -152,10 +156,10 @@ def judge_cell(mine, cell, distances, targets, least_pairs=LEAST_PAIRS):
     beside = next((ratios[d] for d in known if d != first), None)
     target = target_of(targets, mine, cell)
     reach = of_bound = None
-    judged = distances.get(first, {})
-    if BOUND in judged and is_bounded(mine, cell):
-        reach = against_peers(judged, BOUND, needed)
-        of_bound = pairing.compare(judged[mine], judged[BOUND])
+    judged, bound = distances.get(first, {}), bound_of(mine)
+    if bound in judged:
+        reach = against_peers(judged, bound, needed)
+        of_bound = pairing.compare(judged[mine], judged[bound])
     return Judgement(mine, cell, first, ratios.get(first), beside, target.gate, target.goal, least_pairs, reach, of_bound)
 
 

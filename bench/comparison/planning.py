@@ -58,13 +58,14 @@ class Progress:
             if any(self.pairs_of(distances, mine, other) < self.pairs
                    for other in (leaders & beside_peers or {gates.OURS})):
                 wanted |= {mine} | (beside_peers or {gates.OURS})
-            if gates.BOUND in names and self.lacks_bound(cell, distances, mine, leaders):
-                wanted |= {mine, gates.BOUND} | leaders
+            bound = gates.bound_of(mine)
+            if bound in names and self.lacks_bound(cell, distances, mine, bound, leaders):
+                wanted |= {mine, bound} | leaders
         return wanted
 
-    def lacks_bound(self, cell, distances, mine, leaders):
+    def lacks_bound(self, cell, distances, mine, bound, leaders):
         """Whether the bound has to be measured beside `mine`: what is missed may be out of reach."""
-        if mine not in gates.JUDGED or not gates.is_bounded(mine, cell) or self.unanswered(cell, gates.BOUND) >= FRUITLESS:
+        if cell[1] == "waiting" or self.unanswered(cell, bound) >= FRUITLESS:
             return False
         judgement = gates.judge_cell(mine, cell, distances, self.targets)
         if judgement.ratio is None:
@@ -72,9 +73,7 @@ class Progress:
         margin = 1 if judgement.ratio.pairs >= self.pairs else CLEARLY
         if judgement.ratio.median >= margin * max(judgement.gate, judgement.goal or 0):
             return False
-        if judgement.is_beaten and judgement.of_bound.pairs >= LOOKS:
-            return False
-        return any(self.pairs_of(distances, gates.BOUND, other) < self.pairs for other in leaders | {mine})
+        return any(self.pairs_of(distances, bound, other) < self.pairs for other in leaders | {mine})
 
     @staticmethod
     def pairs_of(distances, mine, other):

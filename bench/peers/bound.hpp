@@ -38,6 +38,7 @@ class Cores {
   Cores(int rank, int np, bool has_core) : rank_(rank), np_(np), cores_(pin_in_turns(rank)), has_core_(has_core) {}
 
   bool has_core() const { return has_core_; }
+  int count() const { return cores_; }
   // is_ready: what is waited for. is_done(other): that rank needs no core before it happens. While nobody else needs
   // the core, looks that are made at once find it sooner than one that the core comes back for.
   template <class Ready, class Done>

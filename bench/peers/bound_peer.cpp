@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast a call can be on this machine, as far as we know: the least that must be done, timed and checked as every
-// library is, and judged by nobody. --transport shm or tcp.
+// library is, and judged by nobody. --transport shm or tcp; --windows 1: in buffers that all ranks reach.
 #include "bound_shared.hpp"
 #include "bound_sockets.hpp"
 #include "forked.hpp"
@@ -18,5 +18,7 @@ int main(int argc, char** argv) {
     return run_forked(np, limit_s, [&](int rank) { return measured(BoundSockets(ends, rank, np, has_cores), rank); });
   }
   const auto memory = BoundShared::create(np);
-  return run_forked(np, limit_s, [&](int rank) { return measured(BoundShared(memory, rank, np, has_cores), rank); });
+  const bool windows = arguments.number("windows", 0) != 0;
+  return run_forked(np, limit_s,
+                    [&](int rank) { return measured(BoundShared(memory, rank, np, has_cores, windows), rank); });
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bound in shared memory: of two ways the one that is faster for a call.
+// The bound in shared memory: of four ways the one that is faster for a call.
 #pragma once
+#include "bound_claimed.hpp"
+#include "bound_direct.hpp"
 #include "bound_memory.hpp"
 #include "bound_staged.hpp"
 
@@ -9,28 +11,66 @@ namespace rondo::peers {
 class BoundShared : public Library {
  public:
   struct Memory {
-    std::byte *slots, *rings;
+    std::byte *slots, *places, *rings, *buffers;
   };
   // Before the ranks are forked.
-  static Memory create(int np) { return {BoundMemory::create(np), BoundStaged::create(np)}; }
+  static Memory create(int np) {
+    return {BoundMemory::create(np), BoundClaimed::create(np), BoundStaged::create(np), BoundDirect::create(np)};
+  }
 
-  BoundShared(Memory memory, int rank, int np, bool has_core)
-      : cores_(rank, np, has_core), short_(memory.slots, rank, np, cores_), staged_(memory.rings, rank, np, cores_) {}
+  // windows: all buffers are memory that all ranks reach.
+  BoundShared(Memory memory, int rank, int np, bool has_core, bool windows)
+      : cores_(rank, np, has_core),
+        short_(memory.slots, rank, np, cores_),
+        claimed_(memory.places, rank, np, cores_),
+        staged_(memory.rings, rank, np, cores_),
+        direct_(memory.buffers, rank, np, cores_),
+        windows_(windows) {}
+
+  float* allocate(std::size_t count) override { return windows_ ? direct_.allocate(count) : Library::allocate(count); }
+  void release() override {
+    Library::release();
+    direct_.release();
+  }
 
   void prepare(const Cell& cell, float* in, float* out) override {
-    const bool is_short = cell.count * 4 <= (cores_.has_core() ? kShort : kShortOfMany);
-    chosen_ = is_short ? static_cast<Library*>(&short_) : &staged_;
+    chosen_ = &way_of(cell);
     chosen_->prepare(cell, in, out);
   }
   void run() override { chosen_->run(); }
   const float* result() override { return chosen_->result(); }
 
  private:
-  static constexpr std::size_t kShort = 16 << 10, kShortOfMany = 64 << 10;  // bytes; with more ranks than cores
+  static constexpr std::size_t kShort = 2 << 10, kShortExchange = 4 << 10;  // bytes
+  static constexpr std::size_t kShortOfMany = 64 << 10;                     // with more ranks than cores
+  // Sums that are claimed; the second one with two ranks on each core.
+  static constexpr std::size_t kLeastClaimed = 2 << 10, kMostClaimedOfTwo = 4 << 10;
+  static constexpr std::size_t kLeastDirect = 4 << 10, kLeastDirectOfRoot = 64 << 10;  // the second one of many
+
+  Library& way_of(const Cell& cell) {
+    const std::size_t bytes = cell.count * 4;
+    const std::size_t direct = cell.rooted() && !cores_.has_core() ? kLeastDirectOfRoot : kLeastDirect;
+    if (windows_ && bytes >= direct) return direct_;
+    return cores_.has_core() ? way_with_cores(cell, bytes) : way_of_many(cell, bytes);
+  }
+  Library& way_with_cores(const Cell& cell, std::size_t bytes) {
+    const bool is_exchange = cell.is(Collective::all_gather) || cell.is(Collective::all_to_all);
+    if (bytes <= (is_exchange ? kShortExchange : kShort)) return short_;
+    return staged_;
+  }
+  Library& way_of_many(const Cell& cell, std::size_t bytes) {
+    const std::size_t claimed = cell.np <= 2 * cores_.count() ? kMostClaimedOfTwo : BoundClaimed::kMost;
+    if (cell.is(Collective::all_reduce) && bytes >= kLeastClaimed && bytes <= claimed) return claimed_;
+    if (bytes <= kShortOfMany) return short_;
+    return staged_;
+  }
 
   Cores cores_;
   BoundMemory short_;
+  BoundClaimed claimed_;
   BoundStaged staged_;
+  BoundDirect direct_;
+  bool windows_;
   Library* chosen_ = nullptr;
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bound in shared memory where copies are what a call takes. Every rank has a ring of slots in the segment; a call
 // goes piece by piece: a rank brings what the others need of it into its next slot, sums its part of the piece if the
-// parts are summed first, takes what it needs from the others' slots, and goes on to the next piece. What is summed is
-// read where the others left it, and a rank's own part where it has always been. Each rank tells how many pieces it
-// has brought, summed and taken; a slot is written again when everybody has read it.
+// parts are summed first, takes what it needs from the others' slots, and goes on to the next piece. Where ranks with
+// a core each make sums, they take a piece and bring the next one by turns, so that memory is read and written all the
+// time. What is summed is read where the others left it, and a rank's own part where it has always been. Each rank
+// tells how many pieces it has brought, summed and taken; a slot is written again when everybody has read it.
 #pragma once
 #include <sys/mman.h>
 
@@ -38,17 +39,22 @@ class BoundStaged : public Library {
     unit_ = has_parts_ || cell.gathers() ? cell.block() : cell.count;
     lay_out(variant());
     kept_ = streams() ? Stores::streamed : Stores::cached;
-    known_.fill(now_);
-    for (Stage stage : {kBrought, kSummed, kTaken}) counter(rank_, stage).store(now_, std::memory_order_release);
+    known_.fill(before_);
+    for (Stage stage : {kBrought, kSummed, kTaken}) counter(rank_, stage).store(before_, std::memory_order_release);
   }
 
   void run() override {
-    for (std::size_t piece = 0; piece < pieces_; ++piece, ++now_) {
-      const Range range{piece * piece_, std::min(piece_, unit_ - piece * piece_)};
-      if (does(kBrought, rank_)) await_room(), bring(range), tell(kBrought);
-      if (sums_first_) await(kBrought), sum_part(range), tell(kSummed);
-      if (does(kTaken, rank_)) await(sums_first_ ? kSummed : kBrought), take(range), tell(kTaken);
+    const bool overlaps = cores_.has_core() && sums_first_ && slots_ > 1;
+    for (std::size_t piece = 0; piece < pieces_; ++piece) {
+      if (!overlaps || piece == 0) bring(piece), move(), tell(kBrought, piece);
+      if (sums_first_) await(kBrought, piece), sum_part(piece), tell(kSummed, piece);
+      const bool brings_next = overlaps && piece + 1 < pieces_;
+      if (brings_next) bring(piece + 1);
+      take(piece), move();
+      if (brings_next) tell(kBrought, piece + 1);
+      tell(kTaken, piece);
     }
+    before_ += pieces_;
     if (kept_ == Stores::streamed) fence();
   }
   const float* result() override { return out_; }
@@ -59,7 +65,14 @@ class BoundStaged : public Library {
   struct Range {  // floats of the unit
     std::size_t first, count;
   };
-  enum class Shape { exchange, sum, broadcast, scatter };
+  struct Copy {
+    float* to;
+    const float* from;
+    std::size_t count;
+    Stores how;
+    float* also;
+  };
+  enum class Shape { exchange, gather, sum, broadcast, scatter };
   // In the first row that fits a call: bytes of a slot, and of all slots of a rank. A piece is what fits a slot.
   struct Variant {
     Shape shape;
@@ -67,17 +80,19 @@ class BoundStaged : public Library {
     std::size_t to_bytes;  // of the call
     std::size_t slot, ring;
   };
-  static constexpr std::size_t kLine = 128, kGrain = 16;  // bytes; floats
+  static constexpr std::size_t kLine = 128, kGrain = 16, kTurn = 1024;  // bytes; floats
   // Between slots: at a large power of two from each other they would fall on the same lines of the nearest caches.
   static constexpr std::size_t kApart = 2048 + kLine;
   static constexpr std::size_t kAny = ~std::size_t{0};
   static constexpr Variant kVariants[] = {
-      {Shape::sum, true, kAny, 512 << 10, 2 << 20},       {Shape::exchange, true, 1 << 20, 512 << 10, 2 << 20},
-      {Shape::exchange, true, kAny, 256 << 10, 1 << 20},  {Shape::broadcast, true, kAny, 64 << 10, 2 << 20},
-      {Shape::scatter, true, kAny, 64 << 10, 2 << 20},    {Shape::broadcast, false, 1 << 20, 32 << 10, 512 << 10},
-      {Shape::broadcast, false, kAny, 64 << 10, 4 << 20}, {Shape::scatter, false, 1 << 20, 64 << 10, 2 << 20},
-      {Shape::scatter, false, kAny, 512 << 10, 4 << 20},  {Shape::sum, false, kAny, 512 << 10, 1 << 20},
-      {Shape::exchange, false, kAny, 512 << 10, 1 << 20},
+      {Shape::sum, true, 1 << 20, 512 << 10, 2 << 20},         {Shape::sum, true, kAny, 256 << 10, 2 << 20},
+      {Shape::exchange, true, 1 << 20, 512 << 10, 2 << 20},    {Shape::exchange, true, kAny, 256 << 10, 1 << 20},
+      {Shape::broadcast, true, kAny, 64 << 10, 2 << 20},       {Shape::scatter, true, kAny, 64 << 10, 2 << 20},
+      {Shape::broadcast, false, 1 << 20, 32 << 10, 512 << 10}, {Shape::broadcast, false, kAny, 64 << 10, 4 << 20},
+      {Shape::scatter, false, 1 << 20, 64 << 10, 2 << 20},     {Shape::scatter, false, kAny, 512 << 10, 4 << 20},
+      {Shape::sum, false, kAny, 512 << 10, 1 << 20},           {Shape::exchange, false, kAny, 512 << 10, 1 << 20},
+      {Shape::gather, true, 1 << 20, 512 << 10, 2 << 20},      {Shape::gather, true, kAny, 256 << 10, 1 << 20},
+      {Shape::gather, false, 1 << 20, 64 << 10, 512 << 10},    {Shape::gather, false, kAny, 128 << 10, 512 << 10},
   };
   // Bytes of all buffers of all ranks from which results are better not kept in the caches.
   static constexpr std::size_t kStreamedSums = 16 << 20, kStreamed = 24 << 20;
@@ -90,7 +105,7 @@ class BoundStaged : public Library {
 
   const Variant& variant() const {
     const Shape of_root = has_parts_ ? Shape::scatter : Shape::broadcast;
-    const Shape shape = from_root_ ? of_root : sums_first_ ? Shape::sum : Shape::exchange;
+    const Shape shape = from_root_ ? of_root : sums_first_ ? Shape::sum : has_parts_ ? Shape::exchange : Shape::gather;
     return *std::find_if(std::begin(kVariants), std::end(kVariants), [&](const Variant& row) {
       return row.shape == shape && row.has_core == cores_.has_core() && cell_.count * 4 <= row.to_bytes;
     });
@@ -115,10 +130,12 @@ class BoundStaged : public Library {
     if (stage == kTaken) return from_root_ ? rank != 0 : !to_root_ || rank == 0;
     return sums_first_;
   }
-  void tell(Stage stage) { counter(rank_, stage).store(now_ + 1, std::memory_order_release); }
+  void tell(Stage stage, std::size_t piece) {
+    if (does(stage, rank_)) counter(rank_, stage).store(before_ + piece + 1, std::memory_order_release);
+  }
   // Until everybody else who does it has done this piece.
-  void await(Stage stage) { await(stage, now_ + 1); }
-  void await(Stage stage, std::uint64_t pieces) {
+  void await(Stage stage, std::size_t piece) { await_pieces(stage, before_ + piece + 1); }
+  void await_pieces(Stage stage, std::uint64_t pieces) {
     if (known_[stage] >= pieces) return;
     known_[stage] = ~std::uint64_t{0};
     for (int turn = 1; turn < np_; ++turn) {
@@ -129,18 +146,20 @@ class BoundStaged : public Library {
       known_[stage] = std::min(known_[stage], its);
     }
   }
-  void await_room() {
-    if (now_ < slots_) return;
-    if (sums_first_) await(kSummed, now_ + 1 - slots_);
-    await(kTaken, now_ + 1 - slots_);
+  void await_room(std::size_t piece) {
+    const std::uint64_t number = before_ + piece;
+    if (number < slots_) return;
+    if (sums_first_) await_pieces(kSummed, number + 1 - slots_);
+    await_pieces(kTaken, number + 1 - slots_);
   }
 
-  float* slot(int rank) const {
-    return reinterpret_cast<float*>(shared_ + as_size(rank) * kRing + now_ % slots_ * stride_);
+  Range range_of(std::size_t piece) const { return {piece * piece_, std::min(piece_, unit_ - piece * piece_)}; }
+  float* slot(int rank, std::size_t piece) const {
+    return reinterpret_cast<float*>(shared_ + as_size(rank) * kRing + (before_ + piece) % slots_ * stride_);
   }
   // What `from` brings for `to`.
-  float* part(int from, int to) const {
-    return slot(from) + (has_parts_ ? as_size(to < from ? to : to - 1) * piece_ : 0);
+  float* part(int from, int to, std::size_t piece) const {
+    return slot(from, piece) + (has_parts_ ? as_size(to < from ? to : to - 1) * piece_ : 0);
   }
   std::size_t block(int rank) const { return as_size(rank) * unit_; }
   // The part of a piece that a rank sums, counted from the piece's begin.
@@ -150,54 +169,81 @@ class BoundStaged : public Library {
     return {first, rank == np_ - 1 ? count - first : std::min(each, count - first)};
   }
 
-  void bring(Range range) {
+  // Lists what is to be copied: move() does it.
+  void bring(std::size_t piece) {
+    if (!does(kBrought, rank_)) return;
+    await_room(piece);
+    const Range range = range_of(piece);
+    float* mine = slot(rank_, piece);
     if (has_parts_) {
       for (int turn = 1; turn < np_; ++turn) {
         const int other = (rank_ + turn) % np_;
-        copy(part(rank_, other), in_ + block(other) + range.first, range.count, Stores::cached);
+        brought_.push_back(
+            {part(rank_, other, piece), in_ + block(other) + range.first, range.count, Stores::cached, nullptr});
       }
-      if (from_root_) copy(out_ + range.first, in_ + range.first, range.count, kept_);
+      if (from_root_) brought_.push_back({out_ + range.first, in_ + range.first, range.count, kept_, nullptr});
     } else if (sums_first_) {
       const Range own = share(rank_, range.count);
       const std::size_t end = own.first + own.count;
-      copy(slot(rank_), in_ + range.first, own.first, Stores::cached);
-      copy(slot(rank_) + end, in_ + range.first + end, range.count - end, Stores::cached);
+      brought_.push_back({mine, in_ + range.first, own.first, Stores::cached, nullptr});
+      brought_.push_back({mine + end, in_ + range.first + end, range.count - end, Stores::cached, nullptr});
     } else {
       const bool keeps = cell_.gathers() && does(kTaken, rank_);
       float* kept = keeps ? out_ + block(rank_) + range.first : nullptr;
-      copy(slot(rank_), in_ + range.first, range.count, Stores::cached, kept);
+      brought_.push_back({mine, in_ + range.first, range.count, Stores::cached, kept});
     }
   }
 
-  void sum_part(Range range) {
-    const Range own = share(rank_, range.count);
-    for (int other = 0; other < np_; ++other) sources_[as_size(other)] = slot(other) + own.first;
+  void sum_part(std::size_t piece) {
+    const Range range = range_of(piece), own = share(rank_, range.count);
+    for (int other = 0; other < np_; ++other) sources_[as_size(other)] = slot(other, piece) + own.first;
     sources_[as_size(rank_)] = in_ + range.first + own.first;
-    float* shown = to_root_ && rank_ == 0 ? nullptr : slot(rank_) + own.first;
+    float* shown = to_root_ && rank_ == 0 ? nullptr : slot(rank_, piece) + own.first;
     if (!does(kTaken, rank_)) return sum(shown, nullptr, sources_.data(), np_, own.count, Stores::cached);
     sum(out_ + range.first + own.first, shown, sources_.data(), np_, own.count, kept_);
   }
 
-  void take(Range range) {
+  void take(std::size_t piece) {
+    if (!does(kTaken, rank_)) return;
+    await(sums_first_ ? kSummed : kBrought, piece);
+    const Range range = range_of(piece);
     if (cell_.is(Collective::reduce_scatter)) {
-      for (int other = 0; other < np_; ++other) sources_[as_size(other)] = part(other, rank_);
+      for (int other = 0; other < np_; ++other) sources_[as_size(other)] = part(other, rank_, piece);
       sources_[as_size(rank_)] = in_ + block(rank_) + range.first;
       return sum(out_ + range.first, nullptr, sources_.data(), np_, range.count, kept_);
     }
-    if (from_root_) return copy(out_ + range.first, part(0, rank_), range.count, kept_);
-    if (has_parts_) copy(out_ + block(rank_) + range.first, in_ + block(rank_) + range.first, range.count, kept_);
+    const bool is_exchange = has_parts_ && !from_root_;
+    const std::size_t own = block(rank_) + range.first;
+    if (is_exchange) taken_.push_back({out_ + own, in_ + own, range.count, kept_, nullptr});
     for (int turn = 1; turn < np_; ++turn) {
-      const int other = (rank_ + turn) % np_;
+      const int other = from_root_ ? 0 : (rank_ + turn) % np_;
       const Range its = sums_first_ ? share(other, range.count) : Range{0, range.count};
-      float* to = out_ + (sums_first_ ? its.first : block(other)) + range.first;
-      copy(to, part(other, rank_) + its.first, its.count, kept_);
+      float* to = out_ + (sums_first_ ? its.first : from_root_ ? 0 : block(other)) + range.first;
+      taken_.push_back({to, part(other, rank_, piece) + its.first, its.count, kept_, nullptr});
+      if (from_root_) break;
     }
+  }
+
+  // What bring() and take() have listed, a few lines of each by turns.
+  void move() {
+    std::size_t brought = 0, taken = 0;
+    while (brought < brought_.size() || taken < taken_.size()) move(brought_, brought), move(taken_, taken);
+    brought_.clear(), taken_.clear();
+  }
+  static void move(std::vector<Copy>& copies, std::size_t& at) {
+    if (at == copies.size()) return;
+    Copy& left = copies[at];
+    const std::size_t count = std::min(left.count, kTurn);
+    copy(left.to, left.from, count, left.how, left.also);
+    left = {left.to + count, left.from + count, left.count - count, left.how, left.also ? left.also + count : nullptr};
+    if (left.count == 0) ++at;
   }
 
   std::byte* shared_;  // rings, then counters
   int rank_, np_;
   const Cores& cores_;
   std::vector<const float*> sources_;  // of a sum
+  std::vector<Copy> brought_, taken_;
   Cell cell_;
   const float* in_ = nullptr;
   float* out_ = nullptr;
@@ -206,7 +252,7 @@ class BoundStaged : public Library {
   std::size_t unit_ = 0, piece_ = kGrain;            // floats for one rank, in pieces of so many
   std::size_t pieces_ = 0, stride_ = 0, slots_ = 1;  // bytes between slots; how many
   Stores kept_ = Stores::cached;
-  std::uint64_t now_ = 0;                       // pieces of all calls
+  std::uint64_t before_ = 0;                    // pieces of all calls before
   std::array<std::uint64_t, kStages> known_{};  // that all others have done
 };
 

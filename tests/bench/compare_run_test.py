@@ -45,16 +45,18 @@ class Run(unittest.TestCase):
                 xml.etree.ElementTree.parse(path)
 
     def test_the_bound_is_right_in_every_collective(self):
-        # in a line, in place, in the ring, round it; staged in a piece, in ragged ones, in many and past the caches
-        sizes = [8, 64, 100, 1 << 10, 16 << 10, 100_000, 1_000_012, 4 << 20]
-        for transport in ("shm", "tcp"):
-            wanted = options.make_parser().parse_args([*SHORT, "--transport", transport])
-            bound, = configurations.bounds(wanted, wanted.build, print)
-            cells = launching.cells(options.COLLECTIVES, sizes)
-            for np in (2, 3):
-                rows, _ = launching.launch(launching.Work(1, np, "", bound, cells), wanted, 1, 60)
+        # in a line, in place, claimed, in the ring, round it; staged in a piece, in ragged ones, in many and past the caches
+        sizes = [8, 64, 100, 1 << 10, 4 << 10, 16 << 10, 100_000, 1_000_012, 4 << 20]
+        wanted = options.make_parser().parse_args([*SHORT, "--windows"])
+        over_tcp = options.make_parser().parse_args([*SHORT, "--transport", "tcp"])
+        cells = launching.cells(options.COLLECTIVES, sizes)
+        bounds = [(of, bound) for of in (wanted, over_tcp) for bound in configurations.bounds(of, of.build, print)]
+        self.assertEqual([bound.name for _, bound in bounds], ["bound", "bound-windows", "bound"])
+        for of, bound in bounds:
+            for np in (2, 3, 2 * machine.CORES + 1):
+                rows, _ = launching.launch(launching.Work(1, np, "", bound, cells), of, 1, 60)
                 self.assertEqual({row.check for row in rows}, {"ok"}, [row for row in rows if row.check != "ok"])
-                self.assertEqual(len(rows), len(cells) - (5 if np == 3 else 0), "8 bytes are no float for each of 3 ranks")
+                self.assertEqual(len(rows), len(cells) - (5 if np > 2 else 0), "8 bytes are no float for each of 3 ranks")
 
     def test_a_waiting_rank_is_measured(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -229,11 +229,12 @@ class Bounds(unittest.TestCase):
         wrong = [dataclasses.replace(r, check="WRONG") if r.configuration == "bound" else r for r in bounded(1, 1.05, 1)]
         self.assertEqual(self.verdicts(wrong), ("FAIL", "missed"))
 
-    def test_larger_windows_need_no_copy_and_have_no_bound(self):
-        for bytes_, verdict in ((4096, "out of reach"), (16384, "FAIL")):
-            rows = [dataclasses.replace(r, configuration={"rondo": "rondo-windows"}.get(r.configuration, r.configuration))
-                    for r in bounded(1, 1.05, 1, bytes=bytes_)]
+    def test_windows_have_a_bound_of_their_own(self):
+        for bound, verdict in (("bound-windows", "out of reach"), ("bound", "FAIL")):
+            names = {"rondo": "rondo-windows", "bound": bound}
+            rows = [dataclasses.replace(r, configuration=names.get(r.configuration, r.configuration)) for r in bounded(1, 1.05, 1)]
             self.assertEqual(self.verdicts(rows)[0], verdict)
+        self.assertFalse(gates.is_peer("bound-windows"))
 
     def test_what_is_out_of_reach_is_counted_apart(self):
         rows = bounded(1, 1.05, 1) + bounded(1, 1.05, 0.5, np=4) + bounded(1, 9, 1, np=8) + bounded(1, 1.2, 1, bytes=4096)
@@ -328,9 +329,16 @@ class Plan(unittest.TestCase):
         self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.9, "bound": 0.9}), [5, 5, 4])  # may yet fall behind it
         self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.7, "bound": 0.9}), [6, 6, 5])
         self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.05, "bound": 0.9}), [6, 6, 5])
-        self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.7, "bound": 1.2}), [5, 5, 3])  # ours beats it
+        self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.7, "bound": 1.2}), [6, 6, 5])  # though ours beats it
         self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1.7, "bound": 0.9}, "--all-reduce-sizes", "64M"), [6, 6, 5])
         self.assertEqual(self.bound_turns({"rondo": 1, "openmpi": 1, "bound": 0.9}, "--collectives", "waiting"), [5, 5, 0])
+
+    def test_windows_that_miss_something_ask_for_their_bound(self):
+        chosen = OURS + PEERS[:1] + [configuration(name) for name in ("rondo-windows", "bound", "bound-windows")]
+        wanted = self.wanted("--collectives", "all_reduce", "--all-reduce-sizes", "16K", "--pairs", "5")
+        us = {"rondo": 1, "rondo-windows": 2, "openmpi": 3, "bound": 0.9, "bound-windows": 0.9}
+        names = [name for _, name, _ in self.run_plan(wanted, chosen, us=lambda work, *_: us[work.configuration.name])]
+        self.assertEqual([names.count(name) for name in ("bound", "bound-windows")], [0, 5])
 
     def test_the_bound_needs_its_own_near_pairs(self):
         us = {"rondo": 1, "openmpi": 1.7, "bound": 0.9}
