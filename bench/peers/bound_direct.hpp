@@ -28,7 +28,7 @@ class BoundDirect : public Library {
   }
 
   BoundDirect(std::byte* shared, int rank, int np, const Cores& cores)
-      : shared_(shared), rank_(rank), np_(np), cores_(cores), sources_(as_size(np)) {}
+      : shared_(shared), rank_(rank), np_(np), cores_(cores), sources_(as_size(np)), results_(as_size(np)) {}
 
   float* allocate(std::size_t count) override {
     std::byte* here = shared_ + as_size(rank_) * kRank + used_;
@@ -40,6 +40,7 @@ class BoundDirect : public Library {
 
   void prepare(const Cell& cell, float* in, float* out) override {
     cell_ = cell, in_ = cell.is(Collective::broadcast) ? out : in, out_ = out;
+    kept_ = kept(cell);
     items_ = is_ranged() ? std::min(cores_.count(), np_) : np_;
   }
 
@@ -69,16 +70,16 @@ class BoundDirect : public Library {
   bool is_ranged() const { return !cell_.has_blocks(); }
 
   // Buffers lie alike on all ranks.
-  float* of(int rank, const float* own) const {
-    const std::ptrdiff_t apart = static_cast<std::ptrdiff_t>(kRank / 4) * (rank - rank_);
-    return const_cast<float*>(own) + apart;
-  }
+  std::ptrdiff_t apart(int rank) const { return static_cast<std::ptrdiff_t>(kRank / 4) * (rank - rank_); }
+  const float* in_of(int rank) const { return in_ + apart(rank); }
+  float* out_of(int rank) const { return out_ + apart(rank); }
 
   void do_if_free(int item) {
     Word& claimed = word(item, kClaimed);
     std::uint64_t seen = claimed.load(std::memory_order_relaxed);
     if (seen >> 32 == call_ || !claimed.compare_exchange_strong(seen, claim(false))) return;
     is_ranged() ? do_part(item) : do_block(item);
+    if (kept_ == Stores::streamed) fence();
     claimed.store(claim(true), std::memory_order_release);
   }
   void await(int item) {
@@ -87,25 +88,35 @@ class BoundDirect : public Library {
     cores_.until(is_done, [&](int beside) { return as_size(beside) != (seen & 0xffffffff) >> 1; });
   }
 
-  // A few lines at a time, which stay in the nearest cache.
   void do_part(int item) {
     const std::size_t each = (cell_.count / as_size(items_) + kGrain) / kGrain * kGrain;
     const std::size_t end = std::min((as_size(item) + 1) * each, cell_.count);
-    for (std::size_t first = as_size(item) * each; first < end; first += kTurn) {
-      const std::size_t count = std::min(kTurn, end - first);
-      float* to = of(0, out_) + first;
-      if (cell_.reduces()) sum_all(to, first, count);
-      for (int rank = 1; rank < np_ && !cell_.is(Collective::reduce); ++rank)
-        copy(of(rank, out_) + first, to, count, Stores::cached);
+    const std::size_t turn = kept_ == Stores::cached ? kTurn : each;
+    for (std::size_t first = as_size(item) * each; first < end; first += turn)
+      do_range(first, std::min(turn, end - first));
+  }
+  // Of a broadcast the sum of one. In the caches, copies of what was just written are faster than several outputs.
+  void do_range(std::size_t first, std::size_t count) {
+    const bool is_sum = cell_.reduces(), at_once = kept_ == Stores::streamed;
+    const int begin = is_sum ? 0 : 1, end = cell_.is(Collective::reduce) ? 1 : np_;
+    for (int rank = 0; rank < np_; ++rank) {
+      sources_[as_size(rank)] = in_of(rank) + first;
+      results_[as_size(rank)] = out_of(rank) + first;
     }
+    float** to = results_.data() + begin;
+    sum_to(to, at_once ? end - begin : 1, sources_.data(), is_sum ? np_ : 1, count, kept_);
+    for (int rank = begin + 1; rank < end && !at_once; ++rank) copy(results_[as_size(rank)], *to, count, kept_);
   }
 
   void do_block(int item) {
     const std::size_t block = cell_.block(), theirs = as_size(item) * block;
     const auto move = [&](int from, std::size_t first, int to, std::size_t at) {
-      copy(of(to, out_) + at, of(from, in_) + first, block, Stores::cached);
+      copy(out_of(to) + at, in_of(from) + first, block, kept_);
     };
-    if (cell_.is(Collective::reduce_scatter)) return sum_all(of(item, out_), theirs, block);
+    if (cell_.is(Collective::reduce_scatter)) {
+      for (int rank = 0; rank < np_; ++rank) sources_[as_size(rank)] = in_of(rank) + theirs;
+      return sum(out_of(item), nullptr, sources_.data(), np_, block, kept_);
+    }
     if (cell_.is(Collective::gather)) return move(item, 0, 0, theirs);
     if (cell_.is(Collective::scatter)) return move(0, theirs, item, 0);
     for (int turn = 0; turn < np_; ++turn) {
@@ -113,18 +124,16 @@ class BoundDirect : public Library {
       move(from, cell_.is(Collective::all_to_all) ? theirs : 0, item, as_size(from) * block);
     }
   }
-  void sum_all(float* to, std::size_t first, std::size_t count) {
-    for (int rank = 0; rank < np_; ++rank) sources_[as_size(rank)] = of(rank, in_) + first;
-    sum(to, nullptr, sources_.data(), np_, count, Stores::cached);
-  }
 
   std::byte* shared_;  // for each rank its buffers, then its words
   int rank_, np_, items_ = 1;
   const Cores& cores_;
   std::vector<const float*> sources_;  // of a sum
+  std::vector<float*> results_;
   Cell cell_;
   const float* in_ = nullptr;
   float* out_ = nullptr;
+  Stores kept_ = Stores::cached;
   std::size_t used_ = 0;
   std::uint64_t call_ = 0;
 };

@@ -38,7 +38,7 @@ class BoundStaged : public Library {
     has_parts_ = cell.is(Collective::scatter) || cell.is(Collective::all_to_all) || cell.is(Collective::reduce_scatter);
     unit_ = has_parts_ || cell.gathers() ? cell.block() : cell.count;
     lay_out(variant());
-    kept_ = streams() ? Stores::streamed : Stores::cached;
+    kept_ = kept(cell);
     known_.fill(before_);
     for (Stage stage : {kBrought, kSummed, kTaken}) counter(rank_, stage).store(before_, std::memory_order_release);
   }
@@ -94,8 +94,6 @@ class BoundStaged : public Library {
       {Shape::gather, true, 1 << 20, 512 << 10, 2 << 20},      {Shape::gather, true, kAny, 256 << 10, 1 << 20},
       {Shape::gather, false, 1 << 20, 64 << 10, 512 << 10},    {Shape::gather, false, kAny, 128 << 10, 512 << 10},
   };
-  // Bytes of all buffers of all ranks from which results are better not kept in the caches.
-  static constexpr std::size_t kStreamedSums = 16 << 20, kStreamed = 24 << 20;
 
   static std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
   static std::size_t bytes_of(int np) { return as_size(np) * (kRing + kStages * kLine); }
@@ -118,13 +116,6 @@ class BoundStaged : public Library {
     stride_ = (piece_ * parts * 4 + kApart + kLine - 1) / kLine * kLine;
     slots_ = std::max<std::size_t>(variant.ring / stride_, 1);
   }
-  bool streams() const {
-    std::size_t floats = 0;
-    Cell each = cell_;
-    for (each.rank = 0; each.rank < np_; ++each.rank) floats += each.input() + each.output();
-    return floats * 4 >= (cell_.reduces() ? kStreamedSums : kStreamed);
-  }
-
   bool does(Stage stage, int rank) const {
     if (stage == kBrought) return !from_root_ || rank == 0;
     if (stage == kTaken) return from_root_ ? rank != 0 : !to_root_ || rank == 0;

@@ -8,9 +8,20 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "collective.hpp"
+
 namespace rondo::peers {
 
 enum class Stores { cached, streamed };
+
+// How results of a call are stored: where the buffers of all ranks take so many bytes, they are better not kept in the
+// caches.
+inline Stores kept(Cell each) {
+  constexpr std::size_t kStreamedSums = 16 << 20, kStreamed = 24 << 20;
+  std::size_t floats = 0;
+  for (each.rank = 0; each.rank < each.np; ++each.rank) floats += each.input() + each.output();
+  return floats * 4 >= (each.reduces() ? kStreamedSums : kStreamed) ? Stores::streamed : Stores::cached;
+}
 
 namespace vectors {
 
@@ -46,7 +57,32 @@ void sum(float* to, float* also, const float* const* in, int inputs, std::size_t
   }
 }
 
+// Into several arrays, all of them alike.
+template <bool kStreamed>
+void sum_to(float* const* to, int outputs, const float* const* in, int inputs, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + kStride <= count; i += kStride) {
+    Vector value[kUnrolled];
+    for (std::size_t k = 0; k < kUnrolled; ++k) value[k] = *reinterpret_cast<const Vector*>(in[0] + i + k * kLanes);
+    for (int n = 1; n < inputs; ++n)
+      for (std::size_t k = 0; k < kUnrolled; ++k) value[k] += *reinterpret_cast<const Vector*>(in[n] + i + k * kLanes);
+    for (int n = 0; n < outputs; ++n)
+      for (std::size_t k = 0; k < kUnrolled; ++k) put<kStreamed>(to[n] + i + k * kLanes, value[k]);
+  }
+  for (; i < count; ++i) {
+    float value = in[0][i];
+    for (int n = 1; n < inputs; ++n) value += in[n][i];
+    for (int n = 0; n < outputs; ++n) to[n][i] = value;
+  }
+}
+
 }  // namespace vectors
+
+// Arrays of `to` begin at vectors.
+inline void sum_to(float* const* to, int outputs, const float* const* in, int inputs, std::size_t count, Stores how) {
+  if (how == Stores::streamed) return vectors::sum_to<true>(to, outputs, in, inputs, count);
+  vectors::sum_to<false>(to, outputs, in, inputs, count);
+}
 
 // The sum of several arrays, in `to`, and through the caches in `also` if that is not null.
 inline void sum(float* to, float* also, const float* const* in, int inputs, std::size_t count, Stores how) {

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// How short calls of 2 to 8 KiB are stored: two ranks whose cores are said to be far, by turns on one thread, so that
+// nothing depends on where it runs.
+#include <rondo/collective.hpp>
+
+#include <sys/eventfd.h>
+
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "comm/board/short_calls.hpp"
+#include "comm/config.hpp"
+#include "comm/transport/memory.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace rondo;
+using namespace rondo::comm;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr FifoShape kShape{.slots = 2, .slice_bytes = 4096, .ring_bytes = 1 << 16};
+constexpr int kRanks = 2;
+constexpr std::size_t kUnweighed = (2 << 10) / 4, kMost = (4 << 10) / 4;  // elements that a rank brings
+
+struct Node {
+  Node() : memory(map_anonymous(Segment::bytes(kRanks, kShape))), segment(memory.data(), kRanks, kShape) {
+    auto made = std::make_shared<std::vector<Fd>>();
+    for (int rank = 0; rank < kRanks; ++rank) made->emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    bells = made;
+  }
+  void say_far() const {
+    for (int rank = 0; rank < kRanks; ++rank) segment.distance(rank).far = 1;
+  }
+  Mapping memory;
+  Segment segment;
+  std::shared_ptr<const std::vector<Fd>> bells;
+};
+
+Team::Parts parts_of(const Node& node, int rank) {
+  Team::Parts parts;
+  parts.rank = rank;
+  for (int r = 0; r < kRanks; ++r) parts.placement.push_back({.local_rank = r, .segment_index = r, .host = "here"});
+  parts.segment = node.segment;
+  parts.bells = Doorbells(node.segment, node.bells);
+  parts.spare_cores = true;
+  return parts;
+}
+
+// The call-th value at a place of what a rank brings.
+std::int32_t value(int rank, std::size_t at, int call) {
+  return static_cast<std::int32_t>(at) * 7 + rank * 1'000'000 + call * 100'000;
+}
+
+class Rank {
+ public:
+  Rank(const Node& node, int rank)
+      : team_(parts_of(node, rank)),
+        board_(team_, Config{}),
+        stores_(node.segment, rank, false),
+        calls_(board_, stores_) {}
+
+  // `brings`: elements, of which the other rank gets all, or its own half.
+  void publish(Collective collective, std::size_t brings) {
+    const bool has_parts = row_of(collective).send == Extent::world;
+    send_.resize(brings), recv_.assign(2 * brings, -1);
+    for (std::size_t at = 0; at < brings; ++at) send_[at] = value(team_.rank(), at, number_);
+    call_ = {.collective = collective,
+             .send = send_.data(),
+             .recv = recv_.data(),
+             .count = has_parts ? brings / 2 : brings,
+             .dtype = DataType::i32,
+             .root = row_of(collective).rooted ? 0 : -1};
+    if (!calls_.takes(call_)) throw std::logic_error("not a short call");
+    plan_ = calls_.plan(call_);
+    Signature signature = signature_of(call_);
+    signature.sequence = ++number_;
+    board_.note(signature);
+    calls_.publish(plan_, call_, 10s);
+  }
+  void collect() { calls_.collect(plan_, call_); }
+  // Of the other rank's, as the result has it.
+  bool has_theirs() const {
+    const int other = 1 - team_.rank(), call = number_ - 1;
+    const std::size_t skipped = call_.count < send_.size() ? as_size(team_.rank()) * call_.count : 0;
+    const bool sums = row_of(call_.collective).reduces;
+    for (std::size_t at = 0; at < call_.count; ++at) {
+      const std::int32_t theirs = value(other, at + skipped, call), mine = value(team_.rank(), at + skipped, call);
+      if (recv_[sums ? at : as_size(other) * call_.count + at] != (sums ? theirs + mine : theirs)) return false;
+    }
+    return true;
+  }
+
+ private:
+  Team team_;
+  Board board_;
+  StoreChoice stores_;
+  ShortCalls calls_;
+  ShortCalls::Plan plan_;
+  Call call_;
+  std::vector<std::int32_t> send_, recv_;
+  int number_ = 0;
+};
+
+struct Ranks {
+  Node node;
+  Rank first{node, 0}, second{node, 1};
+  std::uint64_t written(int rank) const { return node.segment.distance(rank).written; }
+};
+
+constexpr Collective kAll[] = {Collective::all_reduce, Collective::all_gather, Collective::all_to_all,
+                               Collective::reduce_scatter};
+
+}  // namespace
+
+TEST_CASE("short calls to far cores move the same; a rank says that it wrote, and looks, from 2 KiB on") {
+  const std::size_t brings = GENERATE(as<std::size_t>(), kUnweighed, kUnweighed + 2, kMost - 2, kMost);
+  for (const Collective collective : kAll) {
+    CAPTURE(name_of(collective), brings);
+    Ranks ranks;
+    for (int call = 1; call <= 8; ++call) {
+      ranks.node.say_far();
+      ranks.first.publish(collective, brings);
+      ranks.second.publish(collective, brings);
+      ranks.first.collect();
+      ranks.second.collect();
+      CHECK(ranks.first.has_theirs());
+      CHECK(ranks.second.has_theirs());
+      const bool weighs = brings > kUnweighed;
+      CHECK(ranks.written(0) == (weighs ? static_cast<std::uint64_t>(call) : 0));
+      CHECK(ranks.written(1) == (weighs ? static_cast<std::uint64_t>(call) : 0));
+      // One look does not make cores far, so it takes back what was said.
+      if (call == 1) CHECK(ranks.node.segment.distance(0).far == (weighs ? 0 : 1));
+    }
+  }
+}
