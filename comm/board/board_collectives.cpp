@@ -117,14 +117,14 @@ std::size_t BoardCollectives::all_buffers_bytes() const {
 }
 
 // Chunks are about equally long, so that nobody waits for all of a last one.
-Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::size_t most_bytes) const {
+Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::size_t most_bytes, int source) const {
   constexpr std::size_t kRound = 64;
-  const std::size_t bytes = std::min(most_bytes, flow_.most_place_bytes());
+  const std::size_t bytes = std::min(most_bytes, flow_.most_place_bytes(source));
   const std::size_t most = std::max<std::size_t>(bytes / pieces / element_, 1);
   const std::size_t chunks = std::max<std::size_t>((count + most - 1) / most, 1);
   const std::size_t equal = std::max<std::size_t>((count + chunks - 1) / chunks, 1);
   const std::size_t step = chunks == 1 ? equal : std::min((equal + kRound - 1) / kRound * kRound, most);
-  return {.count = count, .step = step, .place_bytes = step * pieces * element_};
+  return {.count = count, .step = step, .place_bytes = step * pieces * element_, .source = source};
 }
 
 // Where one rank writes and others read, or one reads and others write, small chunks let both go on at once.
@@ -160,8 +160,8 @@ void BoardCollectives::publish_and_keep(Place place, const std::byte* from, std:
 
 void BoardCollectives::broadcast() {
   const bool roots = rank_ == call_.root;
-  Flow::Plan chunks = plan(call_.count, 1, lopsided_bytes(call_.count * element_, chunk_bytes_));
-  chunks.source = call_.root;
+  const std::size_t bytes = lopsided_bytes(call_.count * element_, chunk_bytes_);
+  const Flow::Plan chunks = plan(call_.count, 1, bytes, call_.root);
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {
@@ -203,9 +203,8 @@ void BoardCollectives::gather_blocks(bool everywhere) {
 void BoardCollectives::scatter_blocks() {
   const std::size_t longest = longest_block();
   const bool roots = rank_ == call_.root;
-  Flow::Plan chunks =
-      plan(longest, as_size(size_), lopsided_bytes(longest * as_size(size_) * element_, pieces_bytes()));
-  chunks.source = call_.root;
+  const std::size_t bytes = lopsided_bytes(longest * as_size(size_) * element_, tuning_.chunk_bytes);
+  const Flow::Plan chunks = plan(longest, as_size(size_), bytes, call_.root);
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {
@@ -248,7 +247,7 @@ void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t lead, s
 
 // All but the first elements of every block.
 void BoardCollectives::exchange(std::size_t longest, std::size_t skipped) {
-  const Flow::Plan chunks = plan(longest - skipped, as_size(size_), pieces_bytes());
+  const Flow::Plan chunks = plan(longest - skipped, as_size(size_), tuning_.chunk_bytes);
   const auto after = [&](Range chunk) { return Range{chunk.offset + skipped, chunk.count}; };
   flow_.run(
       chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, 0, chunks.step); }, kNothing,

@@ -37,7 +37,8 @@ void Flow::begin(const Plan& plan) {
     return std::max<std::size_t>(std::min(ahead_bytes_, bytes) / plan_.place_bytes, 1);
   };
   std::size_t in_a_ring = places_in(rings_.capacity());
-  turns_ = chunks_ > in_a_ring * rings_used_ && window_bytes() >= plan_.place_bytes;
+  const bool fits = plan_.place_bytes <= rings_.capacity() && chunks_ <= in_a_ring * rings_used_;
+  turns_ = !fits && window_bytes() >= plan_.place_bytes;
   if (turns_) in_a_ring = places_in(window_bytes());
   window_ = std::min(in_a_ring * rings_used_, chunks_);
   if (turns_) return enter_window();
@@ -48,9 +49,10 @@ void Flow::begin(const Plan& plan) {
 }
 
 // Of a ring, for a call of more chunks than can be on their way at once. Where all put, a rank is never far ahead of
-// the others, so half of it is enough; a single source goes ahead as far as it can.
+// the others, so half of it is enough, or two places; a single source goes ahead as far as it can.
 std::size_t Flow::window_bytes() const {
-  return plan_.source == kEverybody ? rings_.window_bytes() / 2 : rings_.window_bytes();
+  const std::size_t whole = rings_.window_bytes();
+  return plan_.source == kEverybody ? std::max(whole / 2, std::min(whole, 2 * plan_.place_bytes)) : whole;
 }
 
 // A call before may still be read where this one's places lie: lines that were used a moment ago cost less than others.

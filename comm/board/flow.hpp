@@ -36,7 +36,10 @@ class Flow {
 
   Flow(Team& team, Board& board, std::size_t ahead_bytes);
 
-  std::size_t most_place_bytes() const { return rings_.capacity() / 2; }
+  // A window has room for two places where everybody puts, and in every ring for one of an only source.
+  std::size_t most_place_bytes(int source = kEverybody) const {
+    return rings_.window_bytes() / (source == kEverybody ? 2 : 1) / kLine * kLine;
+  }
   std::size_t most_call_bytes() const { return rings_.capacity(); }  // in one place
   std::byte* at(int index, Place place) const {
     if (place.meeting != 0) return board_.payload(index, place.meeting);

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "comm/transport/memory.hpp"
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/package/random.hpp"
 #include "tests/support/catch.hpp"
@@ -78,6 +79,25 @@ void fill_rings(Communicator& comm, int turn, consumer::Random random) {
   }
 }
 
+// Scatters on the heels of each other, in places longer than a third of a ring, by a root that waits for nothing else;
+// into memory that nobody has touched, which is slow.
+void scatter_at_once(Communicator& comm, int root, std::size_t block) {
+  constexpr int kTurns = 6;
+  const auto ranks = static_cast<std::size_t>(comm.world_size()), rank = static_cast<std::size_t>(comm.rank());
+  std::vector<std::vector<int>> sent, received(kTurns);
+  for (int turn = 0; turn < kTurns; ++turn) {
+    sent.push_back(comm.rank() == root ? numbers(turn, root, 0, block * ranks) : std::vector<int>{});
+  }
+  std::vector<Mapping> recv;
+  for (int turn = 0; turn < kTurns; ++turn) recv.push_back(map_anonymous(block * sizeof(int)));
+  const auto at = [&](std::size_t turn) { return std::span(reinterpret_cast<int*>(recv[turn].data()), block); };
+  for (std::size_t turn = 0; turn < kTurns; ++turn) comm.scatter(std::span<const int>(sent[turn]), at(turn), root);
+  for (std::size_t turn = 0; turn < kTurns; ++turn) {
+    const std::vector<int> mine = numbers(static_cast<int>(turn), root, rank * block, block);
+    expect(std::equal(mine.begin(), mine.end(), at(turn).begin()), "scatter");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a root that only gives, and ranks that only give to the root, wait for nobody") {
@@ -133,6 +153,14 @@ TEST_CASE("roots fill all rings, and every rank its own right after") {
         for (int turn = 0; turn < 40; ++turn) fill_rings(comm, turn, consumer::Random(seed + std::uint64_t(turn)));
       },
       kPatient);
+}
+
+TEST_CASE("a root whose places are longer than a call may have in the rings waits for those who read them") {
+  const Setting by_name("RONDO_ALGORITHM", "board");
+  for (const std::size_t block : {70'000, 131'072, 200'000}) {
+    on_ranks(
+        8, [&](Communicator& comm) { scatter_at_once(comm, 3, block); }, kPatient);
+  }
 }
 
 TEST_CASE("a disagreement that a root did not wait for reaches it in its next call") {
