@@ -90,6 +90,13 @@ class Board {
   // For those who bring bytes: where this rank's go before it arrives, and where a rank's lie that has come.
   Arrival& next() const { return arrival(index_, meetings_ + 1); }
   Arrival& arrived(int index) const { return arrival(index, meetings_); }
+  // Room for more bytes than fit beside the flag, in the latest arrival (or the next) that brings so many, the turn-th.
+  // Two ranks change places from turn to turn, so that each writes the lines that it was the last to read, which its
+  // caches hold; more ranks have two places each, in turn.
+  std::byte* body(int index, std::uint64_t turn) const {
+    const std::uint64_t at = 2 * static_cast<std::uint64_t>(index);
+    return arrivals_[size_ == 2 ? (at + 2 * turn) & 2 : at + (turn & 1)].body.data();
+  }
   RankLine& own_line() const { return lines_[index_]; }
 
  private:

@@ -135,7 +135,7 @@ std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes, std::size_t most
 // Into this rank's place, so many elements in; the operator's first touch on the way.
 void BoardCollectives::publish(Place place, const std::byte* from, std::size_t count, std::size_t first,
                                kernels::Stores stores) {
-  if (count == 0 || (size_ == 1 && !scales_)) return;
+  if (count == 0 || size_ == 1) return;
   std::byte* into = at(rank_, place, first);
   const std::size_t bytes = count * element_;
   if (scales_) {
@@ -149,12 +149,12 @@ void BoardCollectives::publish(Place place, const std::byte* from, std::size_t c
 // The same, and into a buffer of this rank: what it keeps of it itself.
 void BoardCollectives::publish_and_keep(Place place, const std::byte* from, std::size_t count, std::byte* into) {
   if (count == 0) return;
-  if (into == from || size_ == 1 || scales_) {
+  if (into == from || size_ == 1) {
     publish(place, from, count);
     return copy_result(into, from, count);
   }
   const std::size_t bytes = count * element_;
-  kernels::copy_twice({at(rank_, place, 0), ring_stores_.stores(bytes)}, {into, result_stores_}, from, bytes);
+  kernels::copy_twice({at(rank_, place, 0), stores(bytes)}, {into, result_stores_}, from, bytes);
   ring_stores_.wrote();
 }
 
@@ -229,7 +229,7 @@ void BoardCollectives::publish_pieces(Range chunk, Place place, std::size_t lead
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
     const Range theirs = kernels::clip(block(r), chunk);
-    publish_for(r, place, send(theirs.offset), theirs.count, lead + as_size(r) * step);
+    publish_for(r, place, send(theirs.offset), theirs.count, lead + piece_of(r, step));
   }
 }
 
@@ -241,7 +241,7 @@ void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t lead, s
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
     const Range theirs = kernels::clip(recv_block(r), chunk);
-    copy_result(recv(theirs.offset), at(r, place, lead + as_size(rank_) * step), theirs.count);
+    copy_result(recv(theirs.offset), at(r, place, lead + piece_of(rank_, step)), theirs.count);
   }
 }
 
@@ -284,14 +284,15 @@ void BoardCollectives::exchange_lead(std::size_t lead, std::size_t step) {
       });
 }
 
-// Every rank draws the same conclusion. What has no bytes is within reach.
+// Every rank draws the same conclusion. What has no bytes is within reach. Its own place is no longer a rank's to read.
 bool BoardCollectives::find_sources(Place place) {
   bool all = true;
   for (int r = 0; r < size_; ++r) {
-    const std::uint64_t* const sent = published_counts(r, place) + 1;
+    const std::uint64_t* const sent = r == rank_ ? call_.send_counts.data() : published_counts(r, place) + 1;
     const std::size_t before = std::accumulate(sent, sent + rank_, std::size_t{0});
     const std::size_t total = std::accumulate(sent, sent + size_, std::size_t{0});
-    const std::byte* const buffer = direct_.reach().find(r, published_spot(r, place), total * element_);
+    const Spot spot = r == rank_ ? own_spot() : published_spot(r, place);
+    const std::byte* const buffer = direct_.reach().find(r, spot, total * element_);
     all = all && (total == 0 || buffer != nullptr);
     sources_[as_size(r)] = buffer == nullptr ? nullptr : buffer + before * element_;
   }
@@ -324,9 +325,13 @@ std::size_t BoardCollectives::lead_bytes() const {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-void BoardCollectives::write_counts(Place place) {
+Spot BoardCollectives::own_spot() const {
   const std::size_t count = std::accumulate(call_.send_counts.begin(), call_.send_counts.end(), std::size_t{0});
-  published_spot(rank_, place) = direct_.reach().describe(call_.send, count * element_);
+  return direct_.reach().describe(call_.send, count * element_);
+}
+
+void BoardCollectives::write_counts(Place place) {
+  published_spot(rank_, place) = own_spot();
   std::uint64_t* mine = published_counts(rank_, place);
   mine[0] = longest_block();
   std::copy(call_.send_counts.begin(), call_.send_counts.end(), mine + 1);

@@ -78,23 +78,31 @@ class BoardCollectives {
   std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;
   std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of which a rank reads, or folds, a piece
   void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0) {
-    publish(place, from, count, first, ring_stores_.stores(count * element_));
+    publish(place, from, count, first, stores(count * element_));
   }
   void publish_for(int reader, Place place, const std::byte* from, std::size_t count, std::size_t first) {
-    publish(place, from, count, first, ring_stores_.stores(count * element_, reader));
+    publish(place, from, count, first, stores(count * element_, reader));
   }
   void publish(Place place, const std::byte* from, std::size_t count, std::size_t first, kernels::Stores stores);
+  // Lines that are handed over are in this rank's caches.
+  template <class... Reader>
+  kernels::Stores stores(std::size_t bytes, Reader... reader) const {
+    return flow_.hands_over() ? kernels::Stores::plain : ring_stores_.stores(bytes, reader...);
+  }
   void publish_and_keep(Place place, const std::byte* from, std::size_t count, std::byte* into);
   void publish_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
   void take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
+  // Where a reader's piece lies in a place. Of two ranks it is all that lies there: both use the same lines.
+  std::size_t piece_of(int reader, std::size_t step) const { return size_ == 2 ? 0 : as_size(reader) * step; }
   std::uint64_t* published_counts(int index, Place place) const;
+  Spot own_spot() const;
   Spot& published_spot(int index, Place place) const;
   void write_counts(Place place);
   std::size_t compare_counts(Place place) const;
   bool find_sources(Place place);
   void pull_blocks(std::size_t skipped);
 
-  void gather_contributions(Place place, std::size_t first, const std::byte* own);
+  void gather_contributions(Place place, std::size_t first, const std::byte* own, std::size_t count, std::byte* into);
   void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores stores) {  // contributions_
     fold(into, count, stores, stores);
   }

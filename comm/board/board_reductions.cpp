@@ -30,11 +30,11 @@ void BoardCollectives::reduce_whole(bool everywhere) {
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {
-        if (scales_ || everywhere || rank_ != call_.root) publish(place, send(chunk.offset), chunk.count);
+        if (everywhere || rank_ != call_.root) publish(place, send(chunk.offset), chunk.count);
       },
       kNothing,
       [&](Range chunk, Place place) {
-        gather_contributions(place, 0, send(chunk.offset));
+        gather_contributions(place, 0, send(chunk.offset), chunk.count, recv(chunk.offset));
         fold(std::array{recv(chunk.offset)}, chunk.count, result_stores_);
       });
 }
@@ -48,16 +48,18 @@ Flow::Plan BoardCollectives::plan_parts() const {
   return {.count = call_.count, .step = call_.count, .place_bytes = bytes};
 }
 
-// Each rank folds its part of a chunk, into its own place, where nobody looks for what it held of that part before.
+// Each rank folds its part of a chunk, into its own place, where nobody looks for what it held of that part before; or
+// where it lies in the other's, who then has it where it has to be.
 void BoardCollectives::reduce_in_parts(bool everywhere) {
   const bool keeps = everywhere || rank_ == call_.root;
   Flow::Plan chunks = plan_parts();
   chunks.folds = true;
   if (!everywhere) chunks.sink = call_.root;
+  const bool hands_over = flow_.hands_over(chunks);
+  const auto home = [&](int folder) { return hands_over ? 1 - folder : folder; };
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {
-        if (scales_) return publish(place, send(chunk.offset), chunk.count);
         const Range mine = kernels::part(chunk, size_, rank_);
         const std::size_t before = mine.offset - chunk.offset, end = before + mine.count;
         publish(place, send(chunk.offset), before);
@@ -66,19 +68,19 @@ void BoardCollectives::reduce_in_parts(bool everywhere) {
       [&](Range chunk, Place place) {
         const Range mine = kernels::part(chunk, size_, rank_);
         const std::size_t first = mine.offset - chunk.offset;
-        gather_contributions(place, first, send(mine.offset));
-        std::byte* shown = at(rank_, place, first);
-        const kernels::Stores stores = ring_stores_.stores(mine.count * element_);
-        if (!keeps) return fold(std::array{shown}, mine.count, stores);
-        std::byte* kept = recv(mine.offset);
+        std::byte* shown = at(home(rank_), place, first);
+        std::byte* kept = keeps ? recv(mine.offset) : shown;
+        gather_contributions(place, first, send(mine.offset), mine.count, kept);
+        const kernels::Stores past = stores(mine.count * element_);
+        if (!keeps) return fold(std::array{shown}, mine.count, past);
         if (!everywhere) return fold(std::array{kept}, mine.count, result_stores_);
-        fold(std::array{shown, kept}, mine.count, stores, result_stores_);
+        fold(std::array{shown, kept}, mine.count, past, result_stores_);
       },
       [&](Range chunk, Place place) {
         for (int turn = 1; turn < size_; ++turn) {
           const int r = (rank_ + turn) % size_;
           const Range part = kernels::part(chunk, size_, r);
-          copy_result(recv(part.offset), at(r, place, part.offset - chunk.offset), part.count);
+          copy_result(recv(part.offset), at(home(r), place, part.offset - chunk.offset), part.count);
         }
       });
 }
@@ -89,25 +91,27 @@ void BoardCollectives::reduce_scatter() {
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {
-        for (int turn = scales_ ? 0 : 1; turn < size_; ++turn) {
+        for (int turn = 1; turn < size_; ++turn) {
           const int r = (rank_ + turn) % size_;
           const Range theirs = kernels::clip(block(r), chunk);
-          publish_for(r, place, send(theirs.offset), theirs.count, as_size(r) * chunks.step);
+          publish_for(r, place, send(theirs.offset), theirs.count, piece_of(r, chunks.step));
         }
       },
       kNothing,
       [&](Range chunk, Place place) {
         const Range mine = kernels::clip(block(rank_), chunk);
-        gather_contributions(place, as_size(rank_) * chunks.step, send(mine.offset));
+        gather_contributions(place, piece_of(rank_, chunks.step), send(mine.offset), mine.count, recv(chunk.offset));
         fold(std::array{recv(chunk.offset)}, mine.count, result_stores_);
       });
 }
 
-// What every rank has at that element of its place; of its own, a rank's input, unless that has been scaled.
-void BoardCollectives::gather_contributions(Place place, std::size_t first, const std::byte* own) {
+// What every rank has at that element of its place; of its own a rank's input, or `into`, multiplied.
+void BoardCollectives::gather_contributions(Place place, std::size_t first, const std::byte* own, std::size_t count,
+                                            std::byte* into) {
   ring_stores_.read();
+  if (scales_ && count != 0) kernels::find_multiply(call_.dtype)(into, own, count, call_.op.factor());
   for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = at(r, place, first);
-  if (!scales_) contributions_[as_size(rank_)] = own;
+  contributions_[as_size(rank_)] = scales_ ? into : own;
 }
 
 void BoardCollectives::fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores first,

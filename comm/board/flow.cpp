@@ -2,6 +2,11 @@
 #include "comm/board/flow.hpp"
 
 namespace rondo::comm {
+namespace {
+
+constexpr std::size_t kFoldedPlaces = 2;  // one is brought while the other is folded
+
+}  // namespace
 
 Flow::Flow(Team& team, Board& board, std::size_t ahead_bytes)
     : board_(board),
@@ -31,7 +36,15 @@ void Flow::begin(const Plan& plan) {
   turns_ = false;
   window_ = 0;
   first_ = {};
+  rings_used_ = 1;
+  hands_over_ = false;
   if (chunks_ == 0) return;
+  if (chunks_ == 1 && !plan.folds) first_.meeting = board_.take_line(plan.place_bytes);
+  if (first_.meeting != 0) {
+    window_ = 1;
+    return;
+  }
+  if (hands_over(plan)) return enter_shared();
   rings_used_ = plan.source == kEverybody ? 1 : static_cast<std::size_t>(size_);
   const auto places_in = [&](std::size_t bytes) {
     return std::max<std::size_t>(std::min(ahead_bytes_, bytes) / plan_.place_bytes, 1);
@@ -42,8 +55,6 @@ void Flow::begin(const Plan& plan) {
   if (turns_) in_a_ring = places_in(window_bytes());
   window_ = std::min(in_a_ring * rings_used_, chunks_);
   if (turns_) return enter_window();
-  if (chunks_ == 1 && !plan.folds) first_.meeting = board_.take_line(plan.place_bytes);
-  if (first_.meeting != 0) return;
   const std::size_t deep = (window_ + rings_used_ - 1) / rings_used_;
   first_.offset = rings_.reserve(deep * plan_.place_bytes, plan.folds);
 }
@@ -64,6 +75,14 @@ void Flow::enter_window() {
   if (alike_) slot_ = latest.slot;
   first_.offset = rings_.reserve_window();
   latest_window_ = {plan_.place_bytes, window_, plan_.source, (slot_ + chunks_) % window_, before_ + chunks_};
+}
+
+// What one rank brings the other writes next, chunk by chunk; but where that one folds, it is given back.
+void Flow::enter_shared() {
+  hands_over_ = true;
+  const std::size_t folded = std::clamp<std::size_t>(rings_.shared_bytes() / plan_.place_bytes, 1, kFoldedPlaces);
+  window_ = plan_.folds ? std::min(folded, chunks_) : 1;
+  first_.offset = rings_.reserve_shared();
 }
 
 Flow::Stage Flow::next() {
@@ -139,6 +158,7 @@ bool Flow::earlier_was_read(std::size_t chunk) {
 
 // Folders read what was published, sinks what was folded, or published where nobody folds.
 bool Flow::overwritable(std::size_t chunk) {
+  if (hands_over_) return done_[kConsume] > chunk;
   const auto have_passed = [&](Stage stage) {
     return (todo_[stage] == 0 || done_[stage] > chunk) && all_passed(stage, before_ + chunk + 1);
   };
@@ -164,8 +184,8 @@ bool Flow::all_passed(Stage stage, std::uint64_t chunks, bool everybody) {
 
 void Flow::advance(Stage stage) {
   ++done_[stage];
-  if (stage == kPublish && done_[stage] == 1) return;              // the arrival says so
-  if (stage == kConsume && chunks_ == window_ && !turns_) return;  // nobody waits to overwrite it
+  if (stage == kPublish && done_[stage] == 1) return;                                 // the arrival says so
+  if (stage == kConsume && (hands_over_ || (chunks_ == window_ && !turns_))) return;  // nobody waits to overwrite it
   tell(stage, before_ + done_[stage]);
 }
 
@@ -179,6 +199,7 @@ void Flow::tell(Stage stage, std::uint64_t chunks) {
 void Flow::end() {
   before_ += chunks_;
   if (turns_ && todo_[kConsume] == 0) tell(kConsume, before_);
+  if (hands_over_ && !plan_.folds) handed_ ^= static_cast<int>(chunks_ & 1);
 }
 
 kernels::Range Flow::chunk_of(Stage stage) const {
@@ -188,6 +209,10 @@ kernels::Range Flow::chunk_of(Stage stage) const {
 
 Flow::Place Flow::place_of(Stage stage) const {
   const std::size_t slot = (slot_ + done_[stage]) % window_;
+  if (hands_over_) {
+    const int passed = plan_.folds ? 0 : static_cast<int>(done_[stage] & 1);
+    return {first_.offset + slot * plan_.place_bytes, 0, handed_ ^ passed};
+  }
   return {first_.offset + slot / rings_used_ * plan_.place_bytes, first_.meeting, static_cast<int>(slot % rings_used_)};
 }
 

@@ -47,6 +47,12 @@ class Flow {
     return rings_.at(ring < size_ ? ring : ring - size_, place.offset);
   }
 
+  // Whether a rank of such a call writes only where it was the last to read, so that the lines are in its own caches:
+  // two ranks, each of which takes what the other brings. What one folds it must put where it found the other's.
+  bool hands_over(const Plan& plan) const { return size_ == 2 && plan.source == kEverybody && plan.sink == kEverybody; }
+
+  bool hands_over() const { return hands_over_; }  // the latest
+
   // Each of them is called with a chunk (elements of a block) and its place, chunks in order. Returns when this rank
   // has nothing more to do.
   template <class Publish, class Fold, class Consume>
@@ -85,6 +91,7 @@ class Flow {
   bool all_passed(Stage stage, std::uint64_t chunks, bool everybody = false);  // or all that take part
   void tell(Stage stage, std::uint64_t chunks);
   void enter_window();
+  void enter_shared();
   std::size_t window_bytes() const;
   bool earlier_was_read(std::size_t chunk);
   bool takes_part(Stage stage, int index) const;
@@ -102,6 +109,8 @@ class Flow {
   std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
   Plan plan_;
   std::size_t chunks_ = 0, window_ = 1;
+  bool hands_over_ = false;                   // this call
+  int handed_ = 0;                            // which ring is whose: 1, rank 0 writes next to ring 1
   bool turns_ = false;                        // in the rings' window
   std::size_t rings_used_ = 1;                // by the places of one rank
   Place first_;                               // of the window; the others lie in these rings in turn

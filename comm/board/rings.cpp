@@ -19,9 +19,10 @@ Rings::Rings(Segment segment, int own_index, bool crowded)
     : segment_(segment),
       own_(own_index),
       window_{.start = 0, .bytes = segment.shape().ring_bytes / 3},
-      short_{.start = window_.bytes,
+      shared_{.start = window_.bytes, .bytes = segment.local_size() == 2 ? segment.shape().ring_bytes / 6 : 0},
+      short_{.start = shared_.start + shared_.bytes,
              .bytes = std::min<std::size_t>(crowded ? SIZE_MAX : kShortBytes, segment.shape().ring_bytes / 6)},
-      long_{.start = window_.bytes + short_.bytes, .bytes = segment.shape().ring_bytes - window_.bytes - short_.bytes},
+      long_{.start = short_.start + short_.bytes, .bytes = segment.shape().ring_bytes - short_.start - short_.bytes},
       short_place_(std::min(kShortPlace, short_.bytes / 16)),
       folded_place_(crowded ? short_.bytes / 4 : short_place_) {}
 
@@ -34,6 +35,8 @@ std::size_t Rings::reserve(std::size_t bytes, bool folds) {
 }
 
 std::size_t Rings::reserve_window() { return take(window_, window_.bytes); }
+
+std::size_t Rings::reserve_shared() { return take(shared_, shared_.bytes); }
 
 std::size_t Rings::take(Turn& turn, std::size_t bytes) {
   if (!std::exchange(turn.populated, true)) populate(turn);

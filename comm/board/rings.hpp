@@ -20,6 +20,9 @@ class Rings {
   // times: it is for the caller to see that what lies there was read.
   std::size_t reserve_window();
   std::size_t window_bytes() const { return window_.bytes; }
+  // The same of another one, for two ranks who hand places over to each other (see Flow); of others it is empty.
+  std::size_t reserve_shared();
+  std::size_t shared_bytes() const { return shared_.bytes; }
   std::byte* at(int index, std::size_t offset) const { return segment_.ring(index) + offset; }
 
  private:
@@ -32,7 +35,7 @@ class Rings {
 
   Segment segment_;
   int own_;
-  Turn window_, short_, long_;
+  Turn window_, shared_, short_, long_;
   std::size_t short_place_, folded_place_;  // bytes of the longest that turns in the short stretch
 };
 

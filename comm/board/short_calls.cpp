@@ -8,16 +8,21 @@ namespace {
 
 // Bytes of a block. Longer ones overwrite what the peer's cache still holds for longer than a trip through the rings
 // takes, while ranks have a core each; where they take turns on cores, every crossing more costs them a switch each.
-constexpr std::size_t kMostOfTwo = 4 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
+constexpr std::size_t kMostOfTwo = 4 << 10, kMostExchanged = 16 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
 constexpr std::size_t kMostOfAllReduce = 1 << 10;  // of a crowd, for each rank; else they had better sum a part each
-constexpr std::size_t kMostOfParts = 4 << 10;      // a block for each rank: a reader takes its own alone
+constexpr std::size_t kMostOfParts = 4 << 10;      // of many, a block for each rank: a reader takes its own alone
 constexpr std::size_t kMostUnweighed = 2 << 10;    // see StoreChoice; shorter ones are in time however far
-static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
+static_assert(std::max({kMostExchanged, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
+
+// Everybody brings, and everybody takes from everybody.
+bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && row.recv != Extent::none && !row.rooted; }
 
 }  // namespace
 
 std::size_t ShortCalls::most_of_block(Collective collective, int ranks, bool crowded) {
-  if (row_of(collective).send == Extent::world) return kMostOfParts / as_size(ranks);
+  const CollectiveRow& row = row_of(collective);
+  if (ranks == 2 && exchanges(row)) return kMostExchanged;
+  if (row.send == Extent::world) return kMostOfParts / as_size(ranks);
   if (!crowded) return ranks <= 2 ? kMostOfTwo : kMostOfMany;
   return collective == Collective::all_reduce ? std::min(kMostOfAllReduce * as_size(ranks), kMostOfCrowd)
                                               : kMostOfCrowd;
@@ -41,8 +46,8 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   plan.element = size_of(call.dtype);
   plan.block = row.send == Extent::none ? 0 : call.count * plan.element;
   plan.whole = plan.block * (has_parts ? as_size(size_) : 1);
-  plan.part = has_parts ? as_size(index_) * plan.block : 0;
-  plan.weighs = plan.whole > kMostUnweighed;
+  plan.lies = plan.part = has_parts ? as_size(index_) * plan.block : 0;
+  plan.weighs = plan.whole > kMostUnweighed && !(size_ == 2 && exchanges(row));
   plan.keeps = plan.block != 0 && (!row.recv_at_root || at_root);
   if (row.send_at_root) plan.source = call.root;
   if (plan.block != 0) {  // or they meet for the meeting's sake
@@ -54,11 +59,13 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
     if (call.op == ReduceOp::average) plan.divisor = size_;
     if (call.op == ReduceOp::premultiplied_sum) plan.multiply = kernels::find_multiply(call.dtype);
   }
-  const bool brings = row.send_at_root ? at_root : plan.multiply != nullptr || !row.recv_at_root || !at_root;
+  const bool shares = has_parts && size_ == 2;
+  if (shares) plan.lies = 0;  // the same lines for both, see Board::body
+  const bool brings = row.send_at_root ? at_root : !row.recv_at_root || !at_root;
   if (!brings) return plan;
-  const bool skips = has_parts && plan.multiply == nullptr;
-  plan.first = skips ? plan.part : plan.whole;
-  plan.last = skips ? plan.whole - plan.part - plan.block : 0;
+  plan.first = has_parts ? plan.part : plan.whole;
+  plan.last = has_parts ? plan.whole - plan.part - plan.block : 0;
+  plan.last_lies = shares ? 0 : plan.whole - plan.last;
   return plan;
 }
 
@@ -70,17 +77,20 @@ void ShortCalls::publish(const Plan& plan, const Call& call, std::chrono::millis
 }
 
 inline void ShortCalls::bring(const Plan& plan, const Call& call) {
+  if (plan.whole > Arrival::kPayload) ++bodies_;
   if (plan.first == 0 && plan.last == 0) return;
-  std::byte* into = place(board_.next(), plan);
+  std::byte* into = place(index_, board_.next(), plan);
   const std::byte* from = static_cast<const std::byte*>(call.send);
-  if (plan.multiply != nullptr) return plan.multiply(into, from, plan.whole / plan.element, call.op.factor());
-  if (plan.first != 0) write(plan, into, from, plan.first);
+  const double factor = call.op.factor();
+  if (plan.first != 0) write(plan, into, from, plan.first, factor);
   const std::size_t after = plan.whole - plan.last;
-  if (plan.last != 0) write(plan, into + after, from + after, plan.last);
+  if (plan.last != 0) write(plan, into + plan.last_lies, from + after, plan.last, factor);
   if (plan.weighs) stores_.wrote();
 }
 
-inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte* from, std::size_t bytes) const {
+inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte* from, std::size_t bytes,
+                              double factor) const {
+  if (plan.multiply != nullptr) return plan.multiply(into, from, bytes / plan.element, factor);
   if (!plan.weighs) return copy_(into, from, bytes);
   kernels::copy(into, from, bytes, stores_.stores(bytes));
 }
@@ -100,17 +110,19 @@ void ShortCalls::collect(const Plan& plan, const Call& call) {
 }
 
 void ShortCalls::copy_from(int index, const Plan& plan, const Call& call, std::byte* into) {
-  const std::byte* from =
-      index == index_ ? static_cast<const std::byte*>(call.send) : place(board_.arrived(index), plan);
-  if (into != from + plan.part) copy_(into, from + plan.part, plan.block);
+  const bool own = index == index_;
+  const std::byte* from = own ? static_cast<const std::byte*>(call.send) + plan.part
+                              : place(index, board_.arrived(index), plan) + plan.lies;
+  if (into != from) copy_(into, from, plan.block);
 }
 
+// A rank's own, multiplied, lies in its result: its place is the next who comes to write there, who may be another.
 void ShortCalls::fold(const Plan& plan, const Call& call) {
-  for (int index = 0; index < size_; ++index) {
-    const bool as_sent = index == index_ && plan.multiply == nullptr;
-    const void* from = as_sent ? call.send : place(board_.arrived(index), plan);
-    contributions_[as_size(index)] = static_cast<const std::byte*>(from) + plan.part;
-  }
+  const auto* own = static_cast<const std::byte*>(call.send) + plan.part;
+  if (plan.multiply != nullptr) plan.multiply(call.recv, own, call.count, call.op.factor());
+  for (int index = 0; index < size_; ++index)
+    contributions_[as_size(index)] = index == index_ ? nullptr : place(index, board_.arrived(index), plan) + plan.lies;
+  contributions_[as_size(index_)] = plan.multiply == nullptr ? own : static_cast<const std::byte*>(call.recv);
   kernels::fold_into(plan.fold, call.recv, contributions_.data(), size_, call.count, plan.divisor);
 }
 

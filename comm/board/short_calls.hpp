@@ -25,9 +25,11 @@ class ShortCalls {
   // What all calls of one shape have in common; offsets and lengths are bytes.
   struct Plan {
     std::size_t block = 0;  // that a rank gets from each rank that it reads
-    std::size_t part = 0;   // where this rank's block lies in what each brings
+    std::size_t part = 0;   // where this rank's block lies in its own buffer,
+    std::size_t lies = 0;   // and in what each of the others brings
     // What this rank brings: the first so many bytes, and the last so many of `whole`; nobody reads those between.
     std::size_t first = 0, last = 0, whole = 0;
+    std::size_t last_lies = 0;
     std::size_t element = 1;               // of the dtype
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
@@ -48,18 +50,20 @@ class ShortCalls {
   void collect(const Plan& plan, const Call& call);
 
  private:
-  static std::byte* place(Arrival& arrival, const Plan& plan) {
-    return plan.whole <= Arrival::kPayload ? arrival.payload.data() : arrival.body.data();
+  // Of what a rank brings.
+  std::byte* place(int index, Arrival& arrival, const Plan& plan) const {
+    return plan.whole <= Arrival::kPayload ? arrival.payload.data() : board_.body(index, bodies_);
   }
   void bring(const Plan& plan, const Call& call);
   void fold(const Plan& plan, const Call& call);
   void copy_from(int index, const Plan& plan, const Call& call, std::byte* into);
 
-  void write(const Plan& plan, std::byte* into, const std::byte* from, std::size_t bytes) const;
+  void write(const Plan& plan, std::byte* into, const std::byte* from, std::size_t bytes, double factor) const;
 
   Board& board_;
   StoreChoice& stores_;
   int index_, size_;
+  std::uint64_t bodies_ = 0;  // calls that brought more than fits beside a flag
   kernels::Copy copy_ = kernels::find_copy();
   std::vector<const void*> contributions_;  // by rank
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where places lie: whatever a rank reserves, it overwrites nothing of what it reserved just before, nor of the window.
+// Where places lie: whatever a rank reserves, it overwrites nothing of what it reserved just before, nor of the window,
+// nor of what two ranks share.
 #include "comm/board/rings.hpp"
 
 #include <algorithm>
@@ -21,6 +22,8 @@ TEST_CASE("places in turn never overlap their predecessor nor the window, nor le
     Rings rings(Segment(memory.data(), 2, shape), 0, crowded);
     const std::size_t window = rings.reserve_window(), window_end = window + rings.window_bytes();
     REQUIRE(window_end <= ring_bytes);
+    const std::size_t shared = rings.reserve_shared(), shared_end = shared + rings.shared_bytes();
+    REQUIRE((shared >= window_end && rings.shared_bytes() >= rings.capacity()));
     std::mt19937_64 random(seed);
     std::size_t start = 0, end = 0;
     for (int turn = 0; turn < 10000; ++turn) {
@@ -29,8 +32,9 @@ TEST_CASE("places in turn never overlap their predecessor nor the window, nor le
       INFO("turn " << turn << ": " << bytes << " at " << at << " after " << start << " to " << end);
       REQUIRE((at >= end || at + bytes <= start));
       REQUIRE((at >= window_end || at + bytes <= window));
+      REQUIRE((at >= shared_end || at + bytes <= shared));
       REQUIRE(at + bytes <= ring_bytes);
-      if (random() % 16 == 0) REQUIRE(rings.reserve_window() == window);
+      if (random() % 16 == 0) REQUIRE((rings.reserve_window() == window && rings.reserve_shared() == shared));
       start = at, end = at + bytes;
     }
   }
