@@ -2,7 +2,7 @@
 // The memory that the ranks of one node share: a failure record, a line per rank, the board where all of them meet,
 // and a FIFO per ordered pair.
 // Processes map a sealed memfd; ranks as threads use one anonymous mapping. Everything starts as zeroes, and every
-// word has one writer, named here. The segment owns nothing; its creator keeps the mapping.
+// word has one writer, named here, but those of claims. The segment owns nothing; its creator keeps the mapping.
 #pragma once
 #include <array>
 #include <atomic>
@@ -78,6 +78,13 @@ struct DistanceLine {
   alignas(kLine) std::atomic<std::uint32_t> far;      // 1: what peers wrote takes as long as from another cache
 };
 
+// Who does which piece of a work that all share (board/claims.hpp). Any rank claims; the one that has claimed says
+// done.
+struct ClaimLine {
+  static constexpr std::size_t kPieces = 16;
+  alignas(kLine) std::array<std::atomic<std::uint64_t>, kPieces> pieces;
+};
+
 // Sizes every rank agrees on at init. slots >= slices per chunk + 1, and never fewer than 2, or fused rings hang.
 struct FifoShape {
   std::uint64_t slots = 8;
@@ -102,6 +109,7 @@ class Segment {
   Arrival& arrival(int local_rank, std::uint64_t meeting) const;
   ProgressLine& progress(int local_rank) const;
   DistanceLine& distance(int local_rank) const;
+  ClaimLine& claims() const;
   std::byte* ring(int local_rank) const;
   FifoShape shape() const { return shape_; }
   int local_size() const { return local_size_; }

@@ -31,11 +31,13 @@ class Waiter {
   }
   // Nothing moved: waits a little. The caller tries again after every return. Throws the communicator's failure.
   void idle(std::span<const Blocked> blocked);
+  // Nothing is waited for: gives the core away once. Who shares it with a program that computes sleeps when it waits
+  // next.
+  void yield();
 
  private:
   using Clock = std::chrono::steady_clock;
   void rest();
-  void yield();
   void sleep(std::span<const Blocked> blocked);
   void inspect(std::span<const Blocked> blocked);
   void look_for_mismatch();

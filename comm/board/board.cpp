@@ -41,7 +41,15 @@ void Board::idle(int index) {
   waiter_.idle(std::span(&blocked, 1));
 }
 
+void Board::let_others_go() {
+  spread_.look();
+  if (!is_needed_here([](int) { return true; })) return;
+  if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
+  waiter_.yield();
+}
+
 void Board::await_all() {
+  give_way();
   for (int index = absent(); index != kNobody; index = absent()) linger(index);
   progressed();
 }

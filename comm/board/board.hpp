@@ -62,10 +62,16 @@ class Board {
   }
   void await_all();
   void await(int index);  // that one alone
+  // After arrive(): where ranks take turns on cores, those who came before go on before who came last. Else the last
+  // one would be the first in the next call, and some rank would wait a turn longer in every call.
+  void give_way() {
+    if (crowded_) let_others_go();
+  }
 
   // The same in pieces, for those who have something else to do meanwhile: who has not arrived yet, or kNobody; a short
   // wait for a rank, after which the caller looks again; and that what was waited for has come.
   static constexpr int kNobody = -1, kEverybody = -2;
+  std::uint64_t meeting() const { return meetings_; }  // the latest, counted from 1
   void arrive() {
     post();
     wake();
@@ -78,7 +84,7 @@ class Board {
   // Who shares its core with such a rank gives it away at once; others are on their way elsewhere.
   template <class Behind>
   void linger(int index, Behind is_behind) {
-    if (!crowded_ || spun_ == kPolls || is_needed_here(is_behind)) return idle(index);
+    if (!crowded_ || spun_ >= kCrowdPolls || is_needed_here(is_behind)) return idle(index);
     ++spun_;
     pause_cpu();
   }
@@ -100,8 +106,9 @@ class Board {
   RankLine& own_line() const { return lines_[index_]; }
 
  private:
-  // Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them.
-  static constexpr std::uint64_t kPolls = 64;
+  // Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them. In a crowd a rank
+  // that waits for other cores alone keeps its own, or chance decides who goes on first, and turns get longer.
+  static constexpr std::uint64_t kPolls = 64, kCrowdPolls = 2000;
 
   Arrival& arrival(int index, std::uint64_t meeting) const {
     return arrivals_[2 * static_cast<std::uint64_t>(index) + (meeting & 1)];
@@ -118,6 +125,7 @@ class Board {
   void linger(int index) {
     linger(index, [this](int other) { return !has_come(other); });
   }
+  void let_others_go();
   [[noreturn]] void disagree(int index);
 
   Team& team_;

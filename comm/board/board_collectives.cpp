@@ -20,6 +20,7 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
       board_(team, config),
       direct_(team, config, board_, windows),
       flow_(team, board_, config.tuning.ahead_bytes),
+      claims_(team, board_),
       ring_stores_(team.segment(), board_.index(), !team.spare_cores()),
       tuning_(config.tuning),
       chunk_bytes_(std::max<std::size_t>(config.tuning.chunk_bytes / as_size(board_.size()), kLeastChunk)),

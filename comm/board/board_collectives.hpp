@@ -13,6 +13,7 @@
 
 #include "comm/blocks.hpp"
 #include "comm/board/board.hpp"
+#include "comm/board/claims.hpp"
 #include "comm/board/direct_collectives.hpp"
 #include "comm/board/flow.hpp"
 #include "comm/board/store_choice.hpp"
@@ -63,6 +64,8 @@ class BoardCollectives {
   void reduce(bool everywhere);
   void reduce_whole(bool everywhere);
   void reduce_in_parts(bool everywhere);
+  void reduce_together();
+  bool sums_together(std::size_t bytes) const;
   void reduce_scatter();
   void broadcast();
   void exchange(std::size_t longest, std::size_t skipped);
@@ -75,6 +78,7 @@ class BoardCollectives {
   // A chunk's place holds `pieces` pieces of so many elements.
   Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes, int source = Flow::kEverybody) const;
   Flow::Plan plan_parts() const;
+  std::size_t most_at_once() const;
   std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;
   std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of which a rank reads, or folds, a piece
   void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0) {
@@ -124,6 +128,7 @@ class BoardCollectives {
   Board board_;
   DirectCollectives direct_;
   Flow flow_;
+  Claims claims_;
   StoreChoice ring_stores_;
   const Tuning& tuning_;
   std::size_t chunk_bytes_;  // that a rank publishes at a time

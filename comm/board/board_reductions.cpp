@@ -8,6 +8,10 @@
 namespace rondo::comm {
 namespace {
 
+// Longer all_reduces of so few ranks are summed in parts: to come back for a result costs them less than to hold up, by
+// half a sum, the only other rank of the core.
+constexpr int kFewRanks = 4;
+constexpr std::size_t kMostOfFew = 16 << 10;
 constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
 
 }  // namespace
@@ -20,7 +24,16 @@ std::pair<const char*, std::uint64_t> BoardCollectives::whole_limit(Collective c
 
 void BoardCollectives::reduce(bool everywhere) {
   const std::uint64_t whole = whole_limit(call_.collective).second;
-  return call_.count * element_ <= whole ? reduce_whole(everywhere) : reduce_in_parts(everywhere);
+  const std::size_t bytes = call_.count * element_;
+  if (bytes <= whole) return reduce_whole(everywhere);
+  if (everywhere && sums_together(bytes)) return reduce_together();
+  reduce_in_parts(everywhere);
+}
+
+// Pieces are as many as ranks at most, or cores would have none.
+bool BoardCollectives::sums_together(std::size_t bytes) const {
+  if (size_ <= 2 || !board_.is_crowded() || as_size(size_) > Claims::kMost || bytes > most_at_once()) return false;
+  return size_ > kFewRanks || bytes <= kMostOfFew;
 }
 
 // Everybody who keeps the result reads everything of everybody.
@@ -43,9 +56,40 @@ void BoardCollectives::reduce_whole(bool everywhere) {
 Flow::Plan BoardCollectives::plan_parts() const {
   if (!board_.is_crowded()) return plan(call_.count, 1, pieces_bytes());
   const std::size_t bytes = call_.count * element_;
-  if (bytes > std::min<std::size_t>(flow_.most_call_bytes(), tuning_.chunk_bytes))
-    return plan(call_.count, 1, tuning_.chunk_bytes);
+  if (bytes > most_at_once()) return plan(call_.count, 1, tuning_.chunk_bytes);
   return {.count = call_.count, .step = call_.count, .place_bytes = bytes};
+}
+
+std::size_t BoardCollectives::most_at_once() const {
+  return std::min<std::size_t>(flow_.most_call_bytes(), tuning_.chunk_bytes);
+}
+
+// Where ranks take turns on cores: everybody publishes everything, and once all have come, whoever is running folds
+// what nobody has begun, into its own place, where nobody looks for what it held of that before. The others take it
+// from there, most of them without having waited a second time.
+void BoardCollectives::reduce_together() {
+  constexpr std::size_t kLeastPiece = 8 << 10, kRound = 64;
+  const std::size_t pieces = std::clamp<std::size_t>(call_.count * element_ / kLeastPiece, 1, as_size(size_));
+  const std::size_t step = ((call_.count + pieces - 1) / pieces + kRound - 1) / kRound * kRound;
+  const auto range_of = [&](std::size_t piece) {
+    return Range{piece * step, std::min(step, call_.count - piece * step)};
+  };
+  board_.settle();
+  const Place place = flow_.reserve(call_.count * element_);
+  publish(place, send(0), call_.count);
+  board_.arrive();
+  board_.await_all();
+  claims_.share((call_.count + step - 1) / step,
+                [&](std::size_t piece) {
+                  const Range mine = range_of(piece);
+                  gather_contributions(place, mine.offset, send(mine.offset), mine.count, recv(mine.offset));
+                  fold(std::array{at(rank_, place, mine.offset), recv(mine.offset)}, mine.count,
+                       ring_stores_.stores(mine.count * element_), result_stores_);
+                },
+                [&](std::size_t piece, int index) {
+                  const Range theirs = range_of(piece);
+                  copy_result(recv(theirs.offset), at(index, place, theirs.offset), theirs.count);
+                });
 }
 
 // Each rank folds its part of a chunk, into its own place, where nobody looks for what it held of that part before; or

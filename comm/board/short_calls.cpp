@@ -9,9 +9,9 @@ namespace {
 // Bytes of a block. Longer ones overwrite what the peer's cache still holds for longer than a trip through the rings
 // takes, while ranks have a core each; where they take turns on cores, every crossing more costs them a switch each.
 constexpr std::size_t kMostOfTwo = 4 << 10, kMostExchanged = 16 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
-constexpr std::size_t kMostOfAllReduce = 1 << 10;  // of a crowd, for each rank; else they had better sum a part each
-constexpr std::size_t kMostOfParts = 4 << 10;      // of many, a block for each rank: a reader takes its own alone
-constexpr std::size_t kMostUnweighed = 2 << 10;    // see StoreChoice; shorter ones are in time however far
+constexpr std::size_t kMostOfSums = 4 << 10;     // of a crowd's all_reduce: longer ones are summed once for all
+constexpr std::size_t kMostOfParts = 4 << 10;    // of many, a block for each rank: a reader takes its own alone
+constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
 static_assert(std::max({kMostExchanged, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
 
 // Everybody brings, and everybody takes from everybody.
@@ -24,8 +24,7 @@ std::size_t ShortCalls::most_of_block(Collective collective, int ranks, bool cro
   if (ranks == 2 && exchanges(row)) return kMostExchanged;
   if (row.send == Extent::world) return kMostOfParts / as_size(ranks);
   if (!crowded) return ranks <= 2 ? kMostOfTwo : kMostOfMany;
-  return collective == Collective::all_reduce ? std::min(kMostOfAllReduce * as_size(ranks), kMostOfCrowd)
-                                              : kMostOfCrowd;
+  return collective == Collective::all_reduce ? kMostOfSums : kMostOfCrowd;
 }
 
 ShortCalls::ShortCalls(Board& board, StoreChoice& stores)

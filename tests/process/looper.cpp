@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a job that calls one collective for ever: looper COLLECTIVE [NODE]. Says when it has joined, and what ended
-// it. Ranks that give the same NODE share memory.
+// A rank of a job that calls one collective for ever: looper COLLECTIVE [NODE [COUNT]]. Says when it has joined, and
+// what ended it. Ranks that give the same NODE share memory.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,22 +21,22 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-void loop(rondo::Communicator& comm, rondo::Collective collective) {
+void loop(rondo::Communicator& comm, rondo::Collective collective, std::size_t block) {
   const auto world = static_cast<std::size_t>(comm.world_size());
-  std::vector<float> send(kBlock * world, 1.0F), recv(kBlock * world);
-  const std::vector<std::size_t> counts(world, kBlock);
+  std::vector<float> send(block * world, 1.0F), recv(block * world);
+  const std::vector<std::size_t> counts(world, block);
   const bool message = collective == rondo::Collective::send || collective == rondo::Collective::recv;
   for (;;) {
     if (message) {  // round the ring, both directions of the pair at once
       auto group = comm.group();
-      group.send(std::span(send).first(kBlock), (comm.rank() + 1) % comm.world_size());
-      group.recv(std::span(recv).first(kBlock), (comm.rank() + comm.world_size() - 1) % comm.world_size());
+      group.send(std::span(send).first(block), (comm.rank() + 1) % comm.world_size());
+      group.recv(std::span(recv).first(block), (comm.rank() + comm.world_size() - 1) % comm.world_size());
       group.end();
     } else {
       comm.submit({.collective = collective,
                    .send = send.data(),
                    .recv = recv.data(),
-                   .count = kBlock,
+                   .count = block,
                    .dtype = rondo::DataType::f32,
                    .root = 0,
                    .send_counts = counts,
@@ -53,7 +54,7 @@ int main(int count, char** argv) {
     comm.barrier();
     say(fmt::format("joined {} {}", comm.rank(), ::getpid()));
     for (const auto& row : rondo::collective_table()) {
-      if (row.name == argv[1]) loop(comm, row.collective);
+      if (row.name == argv[1]) loop(comm, row.collective, count > 3 ? std::stoul(argv[3]) : kBlock);
     }
     return 2;
   } catch (const std::exception& error) {

@@ -165,13 +165,14 @@ TEST_CASE("board: every collective, world, count, type, place and shape of rings
 }
 
 TEST_CASE("board: sums have the same bits in chunks of any size, in rings of any size") {
-  const int world = GENERATE(2, 3, 4);
-  constexpr std::size_t kCount = 70'001;
+  const int world = GENERATE(2, 3, 4, 5, 8);
+  const std::size_t kCount = GENERATE(3'001, 70'001);
   const auto expected = [&] {
     const TuningFile whole("flat_bytes_of_two never\nflat_bytes never\nchunk_bytes 1G\n");
     return bits_of_sum(world, kCount);
   }();
-  for (const char* text : {"flat_bytes_of_two 0\n", "chunk_bytes 4K\n", "ahead_bytes 4K\nstreaming_bytes 0\n"}) {
+  for (const char* text :
+       {"# as built in\n", "flat_bytes_of_two 0\n", "chunk_bytes 4K\n", "ahead_bytes 4K\nstreaming_bytes 0\n"}) {
     const TuningFile tuning(text);
     for (const char* segment_bytes : {"", "65536"}) {
       const Setting segment("RONDO_SEGMENT_BYTES", segment_bytes);

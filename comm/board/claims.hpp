@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work that has to be done once, by any of the ranks that have met: pieces, each by whoever claims it first. Where
+// ranks take turns on cores, that is whoever is running, and the others find it done when their turn comes. All have
+// left one such work before the next one begins, since all meet in between: so there is one word for each piece. Used
+// by the thread that runs the collective.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/board/board.hpp"
+
+namespace rondo::comm {
+
+class Claims {
+ public:
+  static constexpr std::size_t kMost = ClaimLine::kPieces;  // pieces
+
+  Claims(Team& team, Board& board);
+
+  // After a meeting of all, once. work(piece) does one that this rank has claimed; take(piece, index) is called for
+  // each that the rank of that index has done, and follows what that rank did.
+  template <class Work, class Take>
+  void share(std::size_t pieces, Work work, Take take) {
+    const std::size_t first = static_cast<std::size_t>(index_) * pieces / static_cast<std::size_t>(size_);
+    std::uint64_t own = 0;  // a bit for each
+    for (std::size_t step = 0; step < pieces; ++step) {
+      const std::size_t piece = (first + step) % pieces;
+      if (!claim(piece)) continue;
+      work(piece);
+      finish(piece);
+      own |= std::uint64_t{1} << piece;
+    }
+    for (std::size_t step = 0; step < pieces; ++step) {
+      const std::size_t piece = (first + step) % pieces;
+      if ((own >> piece & 1) == 0) take(piece, await(piece));
+    }
+  }
+
+ private:
+  static constexpr unsigned kIndexBits = 16;
+  // Of a piece: the meeting it belongs to, who claimed it, and whether it is done.
+  std::uint64_t claimed_by(int index) const {
+    return (board_.meeting() << kIndexBits | static_cast<std::uint64_t>(index)) << 1;
+  }
+  static int claimer(std::uint64_t word) { return static_cast<int>(word >> 1 & ((1U << kIndexBits) - 1)); }
+  bool claim(std::size_t piece);
+  void finish(std::size_t piece);
+  int await(std::size_t piece);  // until it is done; by whom
+
+  Board& board_;
+  ClaimLine& line_;
+  Doorbells bells_;
+  int index_, size_;
+};
+
+}  // namespace rondo::comm

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work that is done once by whoever claims it, among ranks as threads: each piece by one of them, seen by all; and what
+// the others are told when that one does not go on.
+#include "comm/board/claims.hpp"
+
+#include <sys/eventfd.h>
+
+#include <array>
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "comm/config.hpp"
+#include "comm/transport/memory.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/pairwise.hpp"
+
+using namespace rondo;
+using namespace rondo::comm;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int kRanks = 3;
+
+// Ranks that share one core, as far as they know.
+class World {
+ public:
+  using Body = std::function<void(Team& team, Board& board, Claims& claims)>;
+
+  World() {
+    auto bells = std::make_shared<std::vector<Fd>>();
+    for (int r = 0; r < kRanks; ++r) bells->emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    bells_ = Doorbells(segment_, std::move(bells));
+  }
+
+  // What each rank's body threw: by rank.
+  std::vector<std::exception_ptr> run(const Body& body) {
+    std::vector<std::exception_ptr> errors(kRanks);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < kRanks; ++r) {
+      threads.emplace_back([&, r] {
+        try {
+          Team team(parts(r));
+          Board board(team, Config{});
+          Claims claims(team, board);
+          body(team, board, claims);
+        } catch (...) {
+          errors[static_cast<std::size_t>(r)] = std::current_exception();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  }
+
+ private:
+  static constexpr FifoShape kShape{.slots = 2, .slice_bytes = 4096, .ring_bytes = 48 << 10};
+
+  Team::Parts parts(int rank) const {
+    Team::Parts parts;
+    parts.rank = rank;
+    for (int r = 0; r < kRanks; ++r) parts.placement.push_back({.local_rank = r, .segment_index = r, .host = "here"});
+    parts.segment = segment_;
+    parts.bells = bells_;
+    return parts;
+  }
+
+  Mapping memory_ = map_anonymous(Segment::bytes(kRanks, kShape));
+  Segment segment_{memory_.data(), kRanks, kShape};
+  Doorbells bells_;
+};
+
+void meet(Team& team, Board& board, std::uint64_t sequence, std::chrono::milliseconds timeout) {
+  Signature signature;
+  signature.sequence = sequence;
+  signature.collective = Collective::all_reduce;
+  write_history(team.own_line(), signature);
+  board.note(signature);
+  board.begin(timeout);
+  board.meet();
+}
+
+// Rank 0 claims the only piece and then does `instead`, which ends when the others have failed.
+std::vector<std::exception_ptr> hold_up(std::chrono::milliseconds timeout, const std::function<void(Team&)>& instead) {
+  std::atomic<bool> claimed{false};
+  std::atomic<int> failed{0};
+  return World().run([&](Team& team, Board& board, Claims& claims) {
+    meet(team, board, 1, timeout);
+    if (team.rank() != 0) claimed.wait(false);
+    try {
+      claims.share(
+          1,
+          [&](std::size_t) {
+            claimed = true;
+            claimed.notify_all();
+            instead(team);
+            for (int seen = failed; seen < kRanks - 1; seen = failed) failed.wait(seen);
+          },
+          [](std::size_t, int) {});
+    } catch (...) {
+      ++failed;
+      failed.notify_all();
+      throw;
+    }
+    if (team.rank() != 0) {  // never: or rank 0 would wait for ever
+      failed = kRanks;
+      failed.notify_all();
+    }
+  });
+}
+
+void check_others(const std::vector<std::exception_ptr>& errors, ErrorCode code) {
+  CHECK_FALSE(errors[0]);
+  for (std::size_t r = 1; r < kRanks; ++r) {
+    REQUIRE(errors[r]);
+    try {
+      std::rethrow_exception(errors[r]);
+    } catch (const Error& error) {
+      CHECK(error.error_code() == code);
+      CHECK(error.culprit() == 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("claims: each piece of each work is done once, and all others take it from who did it") {
+  constexpr std::uint64_t kWorks = 3000;
+  const auto seed = rondo::test::rotating_seed();
+  INFO("seed " << seed);
+  struct Piece {  // plain: that it is seen in order is what claims are for
+    std::uint64_t work = 0;
+    int by = -1;
+  };
+  std::array<Piece, Claims::kMost> pieces;
+  std::atomic<std::uint64_t> done{0}, taken{0}, wrong{0}, wanted{0};
+  const auto errors = World().run([&](Team& team, Board& board, Claims& claims) {
+    std::mt19937_64 random(seed);  // the same on all ranks
+    for (std::uint64_t work = 1; work <= kWorks; ++work) {
+      const std::size_t count = random() % (Claims::kMost + 1);
+      meet(team, board, work, 60s);
+      if (team.rank() == 0) wanted += count;
+      claims.share(
+          count,
+          [&](std::size_t piece) {
+            if (pieces[piece].work == work) ++wrong;
+            pieces[piece] = {work, team.rank()};
+            ++done;
+          },
+          [&](std::size_t piece, int by) {
+            if (pieces[piece].work != work || pieces[piece].by != by || by == team.rank()) ++wrong;
+            ++taken;
+          });
+    }
+  });
+  for (const auto& error : errors) CHECK_FALSE(error);
+  CHECK(wrong == 0);
+  CHECK(done == wanted);
+  CHECK(taken == (kRanks - 1) * wanted);
+}
+
+TEST_CASE("claims: who waits for a rank that does not finish its piece names it when time is up") {
+  check_others(hold_up(50ms, [](Team&) {}), ErrorCode::timeout);
+}
+
+TEST_CASE("claims: a rank that is lost with a piece ends the wait of the others") {
+  check_others(hold_up(60s, [](Team& team) { team.fail(ErrorCode::peer_lost, 0, "rank 0 is gone"); }),
+               ErrorCode::peer_lost);
+}
