@@ -160,6 +160,9 @@ class BoundStaged : public Library {
     return {first, rank == np_ - 1 ? count - first : std::min(each, count - first)};
   }
 
+  // In whose slot a rank shows its sum: of two in the other's, from where it has just read its part.
+  int shown_by(int rank) const { return np_ == 2 ? 1 - rank : rank; }
+
   // Lists what is to be copied: move() does it.
   void bring(std::size_t piece) {
     if (!does(kBrought, rank_)) return;
@@ -189,7 +192,7 @@ class BoundStaged : public Library {
     const Range range = range_of(piece), own = share(rank_, range.count);
     for (int other = 0; other < np_; ++other) sources_[as_size(other)] = slot(other, piece) + own.first;
     sources_[as_size(rank_)] = in_ + range.first + own.first;
-    float* shown = to_root_ && rank_ == 0 ? nullptr : slot(rank_, piece) + own.first;
+    float* shown = to_root_ && rank_ == 0 ? nullptr : slot(shown_by(rank_), piece) + own.first;
     if (!does(kTaken, rank_)) return sum(shown, nullptr, sources_.data(), np_, own.count, Stores::cached);
     sum(out_ + range.first + own.first, shown, sources_.data(), np_, own.count, kept_);
   }
@@ -210,7 +213,8 @@ class BoundStaged : public Library {
       const int other = from_root_ ? 0 : (rank_ + turn) % np_;
       const Range its = sums_first_ ? share(other, range.count) : Range{0, range.count};
       float* to = out_ + (sums_first_ ? its.first : from_root_ ? 0 : block(other)) + range.first;
-      taken_.push_back({to, part(other, rank_, piece) + its.first, its.count, kept_, nullptr});
+      const float* from = sums_first_ ? slot(shown_by(other), piece) : part(other, rank_, piece);
+      taken_.push_back({to, from + its.first, its.count, kept_, nullptr});
       if (from_root_) break;
     }
   }
