@@ -5,6 +5,8 @@ namespace rondo::comm {
 namespace {
 
 constexpr std::size_t kFoldedPlaces = 2;  // one is brought while the other is folded
+// Bytes of a call's places. Longer calls fill the caches with other things, and a rank had better be further ahead.
+constexpr std::size_t kMostHandedOver = 6 << 20;
 
 }  // namespace
 
@@ -75,6 +77,12 @@ void Flow::enter_window() {
   if (alike_) slot_ = latest.slot;
   first_.offset = rings_.reserve_window();
   latest_window_ = {plan_.place_bytes, window_, plan_.source, (slot_ + chunks_) % window_, before_ + chunks_};
+}
+
+bool Flow::hands_over(const Plan& plan) const {
+  const std::size_t chunks = (plan.count + plan.step - 1) / plan.step;
+  return size_ == 2 && plan.source == kEverybody && plan.sink == kEverybody &&
+         (plan.folds || chunks * plan.place_bytes <= kMostHandedOver);
 }
 
 // What one rank brings the other writes next, chunk by chunk; but where that one folds, it is given back.

@@ -49,8 +49,7 @@ class Flow {
 
   // Whether a rank of such a call writes only where it was the last to read, so that the lines are in its own caches:
   // two ranks, each of which takes what the other brings. What one folds it must put where it found the other's.
-  bool hands_over(const Plan& plan) const { return size_ == 2 && plan.source == kEverybody && plan.sink == kEverybody; }
-
+  bool hands_over(const Plan& plan) const;
   bool hands_over() const { return hands_over_; }  // the latest
 
   // After Board::settle(): a place for a call that is not run here. It may be overwritten from the next call but one
