@@ -11,8 +11,7 @@
 namespace rondo::comm {
 namespace {
 
-// Two ranks, up to here: what one adds twice costs less than lines that move between their caches.
-constexpr std::size_t kFlatBytes = 128 << 10;
+constexpr std::size_t kFlatBytes = 128 << 10;    // of an all_reduce of two ranks that each adds by itself
 constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
 constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
 
@@ -21,6 +20,7 @@ constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multipli
 DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& board, Windows& windows)
     : team_(team),
       board_(board),
+      claims_(team, board),
       reach_(team, windows),
       tuning_(config.tuning),
       rank_(board.index()),
@@ -52,10 +52,8 @@ bool DirectCollectives::run(const Call& call) {
     announce(meeting);
     board_.meet();
     read_lines(meeting);
-    moved = move();
-    if (!moved) return;
-    let_go();
-    board_.meet();
+    moved = choose_way();
+    if (moved) move();
   });
   if (moved) {
     outlook(call.collective, bytes_) = {};
@@ -111,150 +109,140 @@ void DirectCollectives::read_lines(std::uint64_t meeting) {
   }
 }
 
-bool DirectCollectives::move() {
+// Whether what it needs is within reach, and who moves it. All ranks draw the same conclusion.
+bool DirectCollectives::choose_way() {
+  const bool all_send = reaches_all(send_), all_receive = reaches_all(recv_);
+  const std::size_t root = as_size(std::max(call_.root, 0));
+  shared_ = all_send && all_receive && !adds_twice() && as_size(size_) <= Claims::kMost;
   switch (call_.collective) {
     case Collective::all_reduce:
-      return all_reduce();
+      return all_send && all_receive;
     case Collective::reduce:
-      return reduce();
+      return all_send && recv_[root] != nullptr;
     case Collective::reduce_scatter:
-      return reduce_scatter();
+      return all_send;
     case Collective::broadcast:
-      return broadcast();
+      pushes_ = all_receive;
+      return send_[root] != nullptr;
     case Collective::all_gather:
     case Collective::all_gather_v:
-      return all_gather();
+      pushes_ = all_receive;
+      return all_send || all_receive;
     case Collective::gather:
     case Collective::gather_v:
-      return gather();
+      pushes_ = recv_[root] != nullptr;
+      return all_send || pushes_;
     case Collective::scatter:
     case Collective::scatter_v:
-      return scatter();
+      return send_[root] != nullptr;
     case Collective::all_to_all:
-      return all_to_all();
+      pushes_ = !all_send;
+      return all_send || all_receive;
     default:
       return false;
   }
 }
 
-bool DirectCollectives::all_reduce() {
-  if (!reaches_all(send_) || !reaches_all(recv_)) return false;
+// Where anybody can do anybody's share, whoever is running does what nobody has begun, and who finds all of it done
+// need not meet the others again.
+void DirectCollectives::move() {
   touch();
-  if (size_ == 2 && bytes_ <= kFlatBytes && !in_place()) {
-    in_ = {of(send_, 0, 0), of(send_, 1, 0)};
-    out_ = {call_.recv};
-    fold(call_.count);
-    return true;
+  send_[as_size(rank_)] = const_cast<std::byte*>(static_cast<const std::byte*>(call_.send));
+  recv_[as_size(rank_)] = static_cast<std::byte*>(call_.recv);
+  if (shared_) {
+    claims_.share(
+        as_size(size_), [&](std::size_t whose) { do_share(static_cast<int>(whose)); }, [](std::size_t, int) {});
+    return let_go();
   }
-  const Range mine = kernels::part({0, call_.count}, size_, rank_);
-  for (int i = 0; i < size_; ++i) {
-    in_.push_back(of(send_, i, mine.offset));
-    out_.push_back(of(recv_, (rank_ + i) % size_, mine.offset));
-  }
-  fold(mine.count);
-  return true;
+  do_share(rank_);
+  let_go();
+  board_.meet();
 }
 
-bool DirectCollectives::reduce() {
-  if (!reaches_all(send_) || recv_[as_size(call_.root)] == nullptr) return false;
-  touch();
-  const Range mine = kernels::part({0, call_.count}, size_, rank_);
+void DirectCollectives::do_share(int whose) {
+  in_.clear();
+  out_.clear();
+  switch (call_.collective) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+      return reduce(whose);
+    case Collective::reduce_scatter:
+      for (int i = 0; i < size_; ++i) in_.push_back(of(send_, i, block(whose).offset));
+      out_.push_back(recv_[as_size(whose)]);
+      return fold(call_.count);
+    case Collective::broadcast:
+      return broadcast(whose);
+    case Collective::all_gather:
+    case Collective::all_gather_v:
+      return all_gather(whose);
+    case Collective::gather:
+    case Collective::gather_v:
+      return gather(whose);
+    case Collective::scatter:
+    case Collective::scatter_v:
+      return copy(recv_[as_size(whose)], of(send_, call_.root, block(whose).offset), block(whose).count);
+    default:
+      return all_to_all(whose);
+  }
+}
+
+// Two ranks: what one adds twice costs less than lines that move between their caches.
+bool DirectCollectives::adds_twice() const {
+  return call_.collective == Collective::all_reduce && size_ == 2 && bytes_ <= kFlatBytes && !in_place();
+}
+
+void DirectCollectives::reduce(int whose) {
+  const bool twice = adds_twice();
+  const Range mine = twice ? Range{0, call_.count} : kernels::part({0, call_.count}, size_, whose);
   for (int i = 0; i < size_; ++i) in_.push_back(of(send_, i, mine.offset));
-  out_.push_back(of(recv_, call_.root, mine.offset));
+  for (int i = 0; i < size_; ++i) {
+    const int to = whose + i < size_ ? whose + i : whose + i - size_;
+    if (call_.collective == Collective::reduce ? to == call_.root : !twice || to == whose)
+      out_.push_back(of(recv_, to, mine.offset));
+  }
   fold(mine.count);
-  return true;
-}
-
-bool DirectCollectives::reduce_scatter() {
-  if (!reaches_all(send_)) return false;
-  touch();
-  for (int i = 0; i < size_; ++i) in_.push_back(of(send_, i, block(rank_).offset));
-  out_.push_back(call_.recv);
-  fold(call_.count);
-  return true;
 }
 
 // In parts, so that the root works too, where it reaches the others.
-bool DirectCollectives::broadcast() {
-  const bool roots = rank_ == call_.root;
-  if (send_[as_size(call_.root)] == nullptr) return false;
-  recv_[as_size(call_.root)] = send_[as_size(call_.root)];  // its own copy, if it wants one, is its own affair
-  touch();
-  if (reaches_all(recv_)) {
-    const Range mine = kernels::part({0, call_.count}, size_, rank_);
-    in_.push_back(of(send_, call_.root, mine.offset));
-    for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (rank_ + i) % size_, mine.offset));
-    spread(mine.count);
-  } else if (!roots) {
-    copy(static_cast<std::byte*>(call_.recv), of(send_, call_.root, 0), call_.count);
-  }
-  if (roots) copy(static_cast<std::byte*>(call_.recv), static_cast<const std::byte*>(call_.send), call_.count);
-  return true;
+void DirectCollectives::broadcast(int whose) {
+  if (!pushes_) return copy(recv_[as_size(whose)], of(send_, call_.root, 0), call_.count);
+  const Range mine = kernels::part({0, call_.count}, size_, whose);
+  in_.push_back(of(send_, call_.root, mine.offset));
+  for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (whose + i) % size_, mine.offset));
+  spread(mine.count);
 }
 
-// Its own block to everybody, which reads it once; or everybody's block from them.
-bool DirectCollectives::all_gather() {
-  if (reaches_all(recv_)) {
-    touch();
-    in_.push_back(call_.send);
-    for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (rank_ + i) % size_, block(rank_).offset));
-    spread(block(rank_).count);
-    return true;
+// A block to everybody, which reads it once; or everybody's block from them.
+void DirectCollectives::all_gather(int whose) {
+  if (pushes_) {
+    in_.push_back(send_[as_size(whose)]);
+    for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (whose + i) % size_, block(whose).offset));
+    return spread(block(whose).count);
   }
-  if (!reaches_all(send_)) return false;
-  touch();
   for (int i = 0; i < size_; ++i) {
-    const int from = (rank_ + i) % size_;
-    const Range theirs = block(from);
-    copy(static_cast<std::byte*>(call_.recv) + theirs.offset * element_, of(send_, from, 0), theirs.count);
+    const int from = (whose + i) % size_;
+    copy(of(recv_, whose, block(from).offset), of(send_, from, 0), block(from).count);
   }
-  return true;
 }
 
-bool DirectCollectives::gather() {
-  const bool pushes = recv_[as_size(call_.root)] != nullptr;
-  if (!pushes && !reaches_all(send_)) return false;
-  touch();
-  if (pushes) {
-    const auto* own = static_cast<const std::byte*>(call_.send);
-    copy(of(recv_, call_.root, block(rank_).offset), own, block(rank_).count);
-    return true;
-  }
-  for (int i = 0; i < size_ && rank_ == call_.root; ++i) {
-    const Range theirs = block(i);
-    copy(static_cast<std::byte*>(call_.recv) + theirs.offset * element_, of(send_, i, 0), theirs.count);
-  }
-  return true;
+void DirectCollectives::gather(int whose) {
+  if (pushes_) return copy(of(recv_, call_.root, block(whose).offset), of(send_, whose, 0), block(whose).count);
+  for (int i = 0; i < size_ && whose == call_.root; ++i)
+    copy(of(recv_, whose, block(i).offset), of(send_, i, 0), block(i).count);
 }
 
-bool DirectCollectives::scatter() {
-  if (send_[as_size(call_.root)] == nullptr) return false;
-  touch();
-  copy(static_cast<std::byte*>(call_.recv), of(send_, call_.root, block(rank_).offset), block(rank_).count);
-  return true;
-}
-
-bool DirectCollectives::all_to_all() {
-  const bool pulls = reaches_all(send_);
-  if (!pulls && !reaches_all(recv_)) return false;
-  touch();
+void DirectCollectives::all_to_all(int whose) {
   for (int i = 0; i < size_; ++i) {
-    const int peer = (rank_ + i) % size_;
-    const Range mine = block(rank_), theirs = block(peer);
-    if (pulls) {
-      copy(static_cast<std::byte*>(call_.recv) + theirs.offset * element_, of(send_, peer, mine.offset), mine.count);
-    } else {
-      const std::byte* from = static_cast<const std::byte*>(call_.send) + theirs.offset * element_;
-      copy(of(recv_, peer, mine.offset), from, theirs.count);
-    }
+    const int peer = (whose + i) % size_;
+    const int from = pushes_ ? whose : peer, to = pushes_ ? peer : whose;
+    copy(of(recv_, to, block(from).offset), of(send_, from, block(to).offset), block(to).count);
   }
-  return true;
 }
 
 // What goes where an input was is in the caches already.
 void DirectCollectives::fold(std::size_t count) {
   const auto is_input = [&](void* out) { return std::find(in_.begin(), in_.end(), out) != in_.end(); };
-  if (std::all_of(out_.begin(), out_.end(), is_input)) stores_ = kernels::Stores::plain;
+  const bool in_caches = std::all_of(out_.begin(), out_.end(), is_input);
   const double divisor = call_.op == ReduceOp::average ? size_ : 1.0;
   const std::size_t step = (scales_ ? kScratchBytes : kStepBytes) / element_;
   for (const Range now : kernels::Rounds(count, step)) {
@@ -265,7 +253,7 @@ void DirectCollectives::fold(std::size_t count) {
                                .inputs = size_,
                                .count = now.count,
                                .divisor = divisor,
-                               .stores = stores_};
+                               .stores = in_caches ? kernels::Stores::plain : stores_};
     scales_ ? fold_scaled(job) : kernels::fold(call_.dtype, call_.op, job);
     for (const void*& in : in_) in = static_cast<const std::byte*>(in) + now.count * element_;
     for (void*& out : out_) out = static_cast<std::byte*>(out) + now.count * element_;
@@ -307,8 +295,6 @@ void DirectCollectives::copy_bytes(std::byte* into, const std::byte* from, std::
 // A rank that fails says so before it looks at this word, and this rank sets it before it looks for a failure: one of
 // the two sees the other, so nobody uses buffers that a failed call has given back.
 void DirectCollectives::touch() {
-  in_.clear();
-  out_.clear();
   team_.own_line().touching.store(1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   team_.failure().check();

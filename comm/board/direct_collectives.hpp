@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives over buffers that peers can reach: all meet and say where their buffers lie, each rank moves its
-// share straight between them, and all meet again. Nothing is published. Rank r folds part r of all inputs, in rank
-// order, into every output at once: each byte of an input is read once, and each byte of an output written once.
+// The collectives over buffers that peers can reach: all meet and say where their buffers lie, then a share for each
+// rank is moved straight between them. Nothing is published. Share r of a sum is part r of all inputs, folded in rank
+// order into every output at once: each byte of an input is read once, and each byte of an output written once. Where
+// all buffers are within reach anybody may do any share (Claims); else everybody does its own, and all meet again.
 // Roots, blocks and counts are those of the ranks that share the segment, by their index there (see Board).
 #pragma once
 #include <array>
@@ -16,6 +17,7 @@
 
 #include "comm/blocks.hpp"
 #include "comm/board/board.hpp"
+#include "comm/board/claims.hpp"
 #include "comm/board/reach.hpp"
 #include "comm/config.hpp"
 #include "kernels/algorithms/ranges.hpp"
@@ -76,15 +78,16 @@ class DirectCollectives {
   Outlook& outlook(Collective collective, std::size_t bytes);
   void announce(std::uint64_t meeting);
   void read_lines(std::uint64_t meeting);
-  bool move();
-  bool all_reduce();
-  bool reduce();
-  bool reduce_scatter();
-  bool broadcast();
-  bool all_gather();
-  bool gather();
-  bool scatter();
-  bool all_to_all();
+  bool choose_way();
+  void move();
+  // The share of the work that is a rank's, by whoever does it: a part of the message, or what a rank brings or gets.
+  void do_share(int whose);
+  void reduce(int whose);
+  void broadcast(int whose);
+  void all_gather(int whose);
+  void gather(int whose);
+  void all_to_all(int whose);
+  bool adds_twice() const;
 
   // in_ and out_ are where the first element lies.
   void fold(std::size_t count);
@@ -109,6 +112,7 @@ class DirectCollectives {
 
   Team& team_;
   Board& board_;
+  Claims claims_;
   Reach reach_;
   const Tuning tuning_;
   const int rank_, size_;  // index and number in the segment
@@ -116,6 +120,8 @@ class DirectCollectives {
   std::size_t element_ = 1, bytes_ = 0;  // of a rank's larger buffer
   kernels::Stores stores_{};
   bool scales_ = false;                  // inputs are multiplied by their rank's factor
+  bool shared_ = false;                  // anybody can do anybody's share
+  bool pushes_ = false;                  // who has the data writes it where it belongs, instead of the other way round
   std::vector<std::byte*> send_, recv_;  // by index, null: unreachable
   std::vector<double> factors_;
   std::vector<std::size_t> offsets_;  // of blocks of variable length

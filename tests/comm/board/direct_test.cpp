@@ -10,6 +10,7 @@
 #include <optional>
 #include <random>
 
+#include "comm/board/claims.hpp"
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
@@ -267,6 +268,20 @@ TEST_CASE("threads use any memory in place, and get the sums of exact numbers") 
         const int expected = static_cast<int>(i) * world + (round + 1) * world * (world - 1) / 2;
         if (result[i] != expected) throw std::runtime_error(fmt::format("element {} is {}", i, result[i]));
       }
+    }
+  });
+}
+
+TEST_CASE("more ranks than a work has pieces do a share each") {
+  constexpr int kWorld = static_cast<int>(comm::Claims::kMost) + 2;
+  check_all(Kind::local, kWorld, {}, [](Communicator& comm) {
+    std::vector<std::int32_t> values(kCount);
+    for (int round = 1; round <= 20; ++round) {
+      std::fill(values.begin(), values.end(), comm.rank() * round);
+      comm.all_reduce(values, ReduceOp::sum);
+      expect(went_direct(comm), "it was copied");
+      const auto sum = round * kWorld * (kWorld - 1) / 2;
+      expect(std::ranges::all_of(values, [&](std::int32_t value) { return value == sum; }), "a wrong sum");
     }
   });
 }
