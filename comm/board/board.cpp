@@ -49,7 +49,6 @@ void Board::let_others_go() {
 }
 
 void Board::await_all() {
-  give_way();
   for (int index = absent(); index != kNobody; index = absent()) linger(index);
   progressed();
 }

@@ -58,12 +58,14 @@ class Board {
   void meet() {
     settle();
     arrive();
+    give_way();
     await_all();
   }
   void await_all();
   void await(int index);  // that one alone
-  // After arrive(): where ranks take turns on cores, those who came before go on before who came last. Else the last
-  // one would be the first in the next call, and some rank would wait a turn longer in every call.
+  // After arrive(), where everybody waits for everybody and ranks take turns on cores: those who came before go on
+  // before who came last. Else the last one would be the first in the next call, and some rank would wait a turn longer
+  // in every call. In other calls it would only hold up whoever waits for this rank.
   void give_way() {
     if (crowded_) let_others_go();
   }

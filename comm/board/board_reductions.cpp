@@ -78,6 +78,7 @@ void BoardCollectives::reduce_together() {
   const Place place = flow_.reserve(call_.count * element_);
   publish(place, send(0), call_.count);
   board_.arrive();
+  board_.give_way();
   board_.await_all();
   claims_.share((call_.count + step - 1) / step,
                 [&](std::size_t piece) {

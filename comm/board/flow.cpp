@@ -97,7 +97,8 @@ Flow::Stage Flow::next() {
   if (!arrived_ && (done_[kPublish] != 0 || todo_[kPublish] == 0)) {
     arrived_ = true;
     board_.arrive();
-    if (chunks_ == 1 && !plan_.folds && awaited() == kEverybody) board_.give_way();
+    const bool all_wait = plan_.source == kEverybody && plan_.sink == kEverybody;
+    if (chunks_ == 1 && !plan_.folds && all_wait) board_.give_way();
   }
   for (bool waited = false;; waited = true) {
     if (arrived_ && !all_here_) look_who_is_here();
