@@ -18,10 +18,12 @@ constexpr std::size_t kShortPlace = 2 << 10;
 Rings::Rings(Segment segment, int own_index, bool crowded)
     : segment_(segment),
       own_(own_index),
-      window_{.start = 0, .bytes = segment.shape().ring_bytes / 3},
-      shared_{.start = window_.bytes, .bytes = segment.local_size() == 2 ? segment.shape().ring_bytes / 6 : 0},
+      window_{.start = 0, .bytes = whole_lines(segment.shape().ring_bytes / 3)},
+      shared_{.start = window_.bytes,
+              .bytes = segment.local_size() == 2 ? whole_lines(segment.shape().ring_bytes / 6) : 0},
       short_{.start = shared_.start + shared_.bytes,
-             .bytes = std::min<std::size_t>(crowded ? SIZE_MAX : kShortBytes, segment.shape().ring_bytes / 6)},
+             .bytes =
+                 whole_lines(std::min<std::size_t>(crowded ? SIZE_MAX : kShortBytes, segment.shape().ring_bytes / 6))},
       long_{.start = short_.start + short_.bytes, .bytes = segment.shape().ring_bytes - short_.start - short_.bytes},
       short_place_(std::min(kShortPlace, short_.bytes / 16)),
       folded_place_(crowded ? short_.bytes / 4 : short_place_) {}

@@ -15,7 +15,7 @@ class Rings {
   // The offset in every ring of so many bytes, at most capacity(). Overwrites none of what was reserved just before.
   // folds: ranks fold each its part of what was put there, in place.
   std::size_t reserve(std::size_t bytes, bool folds = false);
-  std::size_t capacity() const { return long_.bytes / 3; }  // two of them, and what is left over at the ring's end
+  std::size_t capacity() const { return whole_lines(long_.bytes / 3); }  // two, and what is left over at the ring's end
   // The offset of a stretch that nothing else touches, the same every time, for calls that fill their places several
   // times: it is for the caller to see that what lies there was read.
   std::size_t reserve_window();
@@ -30,6 +30,7 @@ class Rings {
     std::size_t start, bytes, head = 0;
     bool populated = false;
   };
+  static std::size_t whole_lines(std::size_t bytes) { return bytes / kLine * kLine; }
   std::size_t take(Turn& turn, std::size_t bytes);
   void populate(const Turn& turn);
 
