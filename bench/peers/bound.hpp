@@ -51,6 +51,11 @@ class Cores {
       }
     }
   }
+  // Where everybody waits for everybody: else who came last would go on at once, and be the first in the next call, for
+  // which the others then wait a turn longer.
+  void give_way() const {
+    if (!has_core_) ::sched_yield();
+  }
   template <class Ready>
   void until(Ready is_ready) const {
     until(is_ready, [](int) { return false; });

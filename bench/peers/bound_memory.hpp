@@ -45,6 +45,7 @@ class BoundMemory : public Library {
   void run() override {
     for (const Phase& phase : phases_) {
       if (phase.brings) bring(phase, 0);
+      if (phase.everybody && phase.steps == 1 && phases_.size() == 1) cores_.give_way();
       for (std::size_t step = 0; step < phase.steps; ++step, ++now_) {
         if (phase.brings && step + 1 < phase.steps) bring(phase, step + 1, 1);
         keep_own(phase, step);

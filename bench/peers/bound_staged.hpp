@@ -37,6 +37,7 @@ class BoundStaged : public Library {
     sums_first_ = cell.is(Collective::all_reduce) || cell.is(Collective::reduce);
     has_parts_ = cell.is(Collective::scatter) || cell.is(Collective::all_to_all) || cell.is(Collective::reduce_scatter);
     unit_ = has_parts_ || cell.gathers() ? cell.block() : cell.count;
+    hands_over_ = np_ == 2 && cores_.has_core() && !from_root_ && !to_root_ && !sums_first_;
     lay_out(variant());
     kept_ = kept(cell);
     known_.fill(before_);
@@ -47,6 +48,7 @@ class BoundStaged : public Library {
     const bool overlaps = cores_.has_core() && sums_first_ && slots_ > 1;
     for (std::size_t piece = 0; piece < pieces_; ++piece) {
       if (!overlaps || piece == 0) bring(piece), move(), tell(kBrought, piece);
+      if (pieces_ == 1 && !sums_first_ && !from_root_ && !to_root_) cores_.give_way();
       if (sums_first_) await(kBrought, piece), sum_part(piece), tell(kSummed, piece);
       const bool brings_next = overlaps && piece + 1 < pieces_;
       if (brings_next) bring(piece + 1);
@@ -85,14 +87,14 @@ class BoundStaged : public Library {
   static constexpr std::size_t kApart = 2048 + kLine;
   static constexpr std::size_t kAny = ~std::size_t{0};
   static constexpr Variant kVariants[] = {
-      {Shape::sum, true, 1 << 20, 512 << 10, 2 << 20},         {Shape::sum, true, kAny, 256 << 10, 2 << 20},
-      {Shape::exchange, true, 1 << 20, 512 << 10, 2 << 20},    {Shape::exchange, true, kAny, 256 << 10, 1 << 20},
-      {Shape::broadcast, true, kAny, 64 << 10, 2 << 20},       {Shape::scatter, true, kAny, 64 << 10, 2 << 20},
-      {Shape::broadcast, false, 1 << 20, 32 << 10, 512 << 10}, {Shape::broadcast, false, kAny, 64 << 10, 4 << 20},
-      {Shape::scatter, false, 1 << 20, 64 << 10, 2 << 20},     {Shape::scatter, false, kAny, 512 << 10, 4 << 20},
-      {Shape::sum, false, kAny, 512 << 10, 1 << 20},           {Shape::exchange, false, kAny, 512 << 10, 1 << 20},
-      {Shape::gather, true, 1 << 20, 512 << 10, 2 << 20},      {Shape::gather, true, kAny, 256 << 10, 1 << 20},
-      {Shape::gather, false, 1 << 20, 64 << 10, 512 << 10},    {Shape::gather, false, kAny, 128 << 10, 512 << 10},
+      {Shape::sum, true, 1 << 20, 512 << 10, 2 << 20},       {Shape::sum, true, kAny, 256 << 10, 2 << 20},
+      {Shape::exchange, true, 1 << 20, 512 << 10, 2 << 20},  {Shape::exchange, true, kAny, 256 << 10, 1 << 20},
+      {Shape::broadcast, true, kAny, 64 << 10, 2 << 20},     {Shape::scatter, true, kAny, 64 << 10, 2 << 20},
+      {Shape::broadcast, false, 1 << 20, 64 << 10, 2 << 20}, {Shape::broadcast, false, kAny, 64 << 10, 4 << 20},
+      {Shape::scatter, false, 1 << 20, 64 << 10, 2 << 20},   {Shape::scatter, false, kAny, 512 << 10, 4 << 20},
+      {Shape::sum, false, kAny, 512 << 10, 1 << 20},         {Shape::exchange, false, kAny, 512 << 10, 1 << 20},
+      {Shape::gather, true, 1 << 20, 512 << 10, 2 << 20},    {Shape::gather, true, kAny, 256 << 10, 1 << 20},
+      {Shape::gather, false, 1 << 20, 64 << 10, 512 << 10},  {Shape::gather, false, kAny, 128 << 10, 512 << 10},
   };
 
   static std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
@@ -114,7 +116,7 @@ class BoundStaged : public Library {
     pieces_ = (unit_ + most - 1) / most;
     piece_ = ((unit_ + pieces_ - 1) / pieces_ + kGrain - 1) / kGrain * kGrain;
     stride_ = (piece_ * parts * 4 + kApart + kLine - 1) / kLine * kLine;
-    slots_ = std::max<std::size_t>(variant.ring / stride_, 1);
+    slots_ = hands_over_ ? 1 : std::max<std::size_t>(variant.ring / stride_, 1);
   }
   bool does(Stage stage, int rank) const {
     if (stage == kBrought) return !from_root_ || rank == 0;
@@ -139,13 +141,15 @@ class BoundStaged : public Library {
   }
   void await_room(std::size_t piece) {
     const std::uint64_t number = before_ + piece;
-    if (number < slots_) return;
+    if (number < slots_ || hands_over_) return;
     if (sums_first_) await_pieces(kSummed, number + 1 - slots_);
     await_pieces(kTaken, number + 1 - slots_);
   }
 
   Range range_of(std::size_t piece) const { return {piece * piece_, std::min(piece_, unit_ - piece * piece_)}; }
+  // Two ranks that exchange change rings from piece to piece: each brings to where it was the last to read.
   float* slot(int rank, std::size_t piece) const {
+    if (hands_over_) rank = static_cast<int>((as_size(rank) + before_ + piece) & 1);
     return reinterpret_cast<float*>(shared_ + as_size(rank) * kRing + (before_ + piece) % slots_ * stride_);
   }
   // What `from` brings for `to`.
@@ -219,16 +223,17 @@ class BoundStaged : public Library {
     }
   }
 
-  // What bring() and take() have listed, a few lines of each by turns.
+  // What bring() and take() have listed; of both, a few lines of each by turns.
   void move() {
+    const std::size_t most = brought_.empty() || taken_.empty() ? kAny : kTurn;
     std::size_t brought = 0, taken = 0;
-    while (brought < brought_.size() || taken < taken_.size()) move(brought_, brought), move(taken_, taken);
+    while (brought < brought_.size() || taken < taken_.size()) move(brought_, brought, most), move(taken_, taken, most);
     brought_.clear(), taken_.clear();
   }
-  static void move(std::vector<Copy>& copies, std::size_t& at) {
+  static void move(std::vector<Copy>& copies, std::size_t& at, std::size_t most) {
     if (at == copies.size()) return;
     Copy& left = copies[at];
-    const std::size_t count = std::min(left.count, kTurn);
+    const std::size_t count = std::min(left.count, most);
     copy(left.to, left.from, count, left.how, left.also);
     left = {left.to + count, left.from + count, left.count - count, left.how, left.also ? left.also + count : nullptr};
     if (left.count == 0) ++at;
@@ -244,6 +249,7 @@ class BoundStaged : public Library {
   float* out_ = nullptr;
   bool from_root_ = false, to_root_ = false, has_parts_ = false;
   bool sums_first_ = false;                          // each rank a part, which the others take
+  bool hands_over_ = false;                          // see slot()
   std::size_t unit_ = 0, piece_ = kGrain;            // floats for one rank, in pieces of so many
   std::size_t pieces_ = 0, stride_ = 0, slots_ = 1;  // bytes between slots; how many
   Stores kept_ = Stores::cached;
