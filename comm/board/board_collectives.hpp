@@ -106,11 +106,12 @@ class BoardCollectives {
   bool find_sources(Place place);
   void pull_blocks(std::size_t skipped);
 
-  void gather_contributions(Place place, std::size_t first, const std::byte* own, std::size_t count, std::byte* into);
+  void gather_contributions(Place place, std::size_t first, const std::byte* own);
   void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores stores) {  // contributions_
     fold(into, count, stores, stores);
   }
   void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores first, kernels::Stores second);
+  void fold_scaled(kernels::FoldJob job, std::span<void*> out);
 
   Range block(int of) const;  // of the larger buffer, which holds one per rank
   Range recv_block(int of) const;
@@ -139,6 +140,7 @@ class BoardCollectives {
   kernels::Stores result_stores_{};
   bool scales_ = false;                     // this call multiplies what it publishes
   std::vector<const void*> contributions_;  // by rank
+  std::vector<std::byte> strip_;            // of this rank's, multiplied
   std::vector<std::size_t> offsets_;        // of blocks of variable length
   std::vector<std::size_t> recv_offsets_;   // of those received, where they are others
   std::vector<const std::byte*> sources_;   // by rank: the block for this rank, where that is within reach

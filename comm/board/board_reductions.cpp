@@ -47,7 +47,7 @@ void BoardCollectives::reduce_whole(bool everywhere) {
       },
       kNothing,
       [&](Range chunk, Place place) {
-        gather_contributions(place, 0, send(chunk.offset), chunk.count, recv(chunk.offset));
+        gather_contributions(place, 0, send(chunk.offset));
         fold(std::array{recv(chunk.offset)}, chunk.count, result_stores_);
       });
 }
@@ -83,7 +83,7 @@ void BoardCollectives::reduce_together() {
   claims_.share((call_.count + step - 1) / step,
                 [&](std::size_t piece) {
                   const Range mine = range_of(piece);
-                  gather_contributions(place, mine.offset, send(mine.offset), mine.count, recv(mine.offset));
+                  gather_contributions(place, mine.offset, send(mine.offset));
                   fold(std::array{at(rank_, place, mine.offset), recv(mine.offset)}, mine.count,
                        ring_stores_.stores(mine.count * element_), result_stores_);
                 },
@@ -114,10 +114,10 @@ void BoardCollectives::reduce_in_parts(bool everywhere) {
         const Range mine = kernels::part(chunk, size_, rank_);
         const std::size_t first = mine.offset - chunk.offset;
         std::byte* shown = at(home(rank_), place, first);
-        std::byte* kept = keeps ? recv(mine.offset) : shown;
-        gather_contributions(place, first, send(mine.offset), mine.count, kept);
+        gather_contributions(place, first, send(mine.offset));
         const kernels::Stores past = stores(mine.count * element_);
         if (!keeps) return fold(std::array{shown}, mine.count, past);
+        std::byte* kept = recv(mine.offset);
         if (!everywhere) return fold(std::array{kept}, mine.count, result_stores_);
         fold(std::array{shown, kept}, mine.count, past, result_stores_);
       },
@@ -145,18 +145,16 @@ void BoardCollectives::reduce_scatter() {
       kNothing,
       [&](Range chunk, Place place) {
         const Range mine = kernels::clip(block(rank_), chunk);
-        gather_contributions(place, piece_of(rank_, chunks.step), send(mine.offset), mine.count, recv(chunk.offset));
+        gather_contributions(place, piece_of(rank_, chunks.step), send(mine.offset));
         fold(std::array{recv(chunk.offset)}, mine.count, result_stores_);
       });
 }
 
-// What every rank has at that element of its place; of its own a rank's input, or `into`, multiplied.
-void BoardCollectives::gather_contributions(Place place, std::size_t first, const std::byte* own, std::size_t count,
-                                            std::byte* into) {
+// What every rank has at that element of its place; its own input of a rank.
+void BoardCollectives::gather_contributions(Place place, std::size_t first, const std::byte* own) {
   ring_stores_.read();
-  if (scales_ && count != 0) kernels::find_multiply(call_.dtype)(into, own, count, call_.op.factor());
   for (int r = 0; r < size_; ++r) contributions_[as_size(r)] = at(r, place, first);
-  contributions_[as_size(rank_)] = scales_ ? into : own;
+  contributions_[as_size(rank_)] = own;
 }
 
 void BoardCollectives::fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores first,
@@ -164,15 +162,31 @@ void BoardCollectives::fold(std::span<std::byte* const> into, std::size_t count,
   if (count == 0) return;
   std::array<void*, 2> out{};
   std::copy(into.begin(), into.end(), out.begin());
-  kernels::fold(call_.dtype, call_.op,
-                {.out = out.data(),
-                 .outputs = static_cast<int>(into.size()),
-                 .in = contributions_.data(),
-                 .inputs = size_,
-                 .count = count,
-                 .divisor = call_.op == ReduceOp::average ? size_ : 1.0,
-                 .stores = second,
-                 .first_stores = first});
+  const kernels::FoldJob job{.out = out.data(),
+                             .outputs = static_cast<int>(into.size()),
+                             .in = contributions_.data(),
+                             .inputs = size_,
+                             .count = count,
+                             .divisor = call_.op == ReduceOp::average ? size_ : 1.0,
+                             .stores = second,
+                             .first_stores = first};
+  if (!scales_) return kernels::fold(call_.dtype, call_.op, job);
+  fold_scaled(job, std::span(out).first(into.size()));
+}
+
+// The others have multiplied what they published; this rank's own is, a strip at a time that a cache of its core holds.
+void BoardCollectives::fold_scaled(kernels::FoldJob job, std::span<void*> out) {
+  constexpr std::size_t kStripBytes = 64 << 10;
+  strip_.resize(kStripBytes);
+  const auto* const own = static_cast<const std::byte*>(contributions_[as_size(rank_)]);
+  for (const Range now : kernels::Rounds(job.count, kStripBytes / element_)) {
+    kernels::find_multiply(call_.dtype)(strip_.data(), own + now.offset * element_, now.count, call_.op.factor());
+    job.count = now.count;
+    contributions_[as_size(rank_)] = strip_.data();
+    kernels::fold(call_.dtype, call_.op, job);
+    for (const void*& in : contributions_) in = static_cast<const std::byte*>(in) + now.count * element_;
+    for (void*& to : out) to = static_cast<std::byte*>(to) + now.count * element_;
+  }
 }
 
 }  // namespace rondo::comm
