@@ -53,7 +53,6 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
   }
-  plan.all_wait = plan.block == 0 || !row.rooted;
   if (row.reduces) {
     plan.fold = kernels::find_fold(call.dtype, call.op);
     if (call.op == ReduceOp::average) plan.divisor = size_;
@@ -96,7 +95,6 @@ inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte
 }
 
 void ShortCalls::collect(const Plan& plan, const Call& call) {
-  if (plan.all_wait) board_.give_way();
   if (plan.awaits == Board::kEverybody) board_.await_all();
   if (plan.awaits >= 0) board_.await(plan.awaits);
   if (!plan.keeps) return;

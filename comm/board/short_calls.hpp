@@ -33,7 +33,6 @@ class ShortCalls {
     std::size_t element = 1;               // of the dtype
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
-    bool all_wait = false;                 // as everybody needs everybody's
     bool keeps = false;                    // this rank gets a result
     bool weighs = false;                   // how it is written makes a difference
     double divisor = 1;                    // of the average
