@@ -115,11 +115,11 @@ void BoardCollectives::reduce_in_parts(bool everywhere) {
         const std::size_t first = mine.offset - chunk.offset;
         std::byte* shown = at(home(rank_), place, first);
         gather_contributions(place, first, send(mine.offset));
-        const kernels::Stores past = stores(mine.count * element_);
-        if (!keeps) return fold(std::array{shown}, mine.count, past);
+        const kernels::Stores as_shown = stores(mine.count * element_);
+        if (!keeps) return fold(std::array{shown}, mine.count, as_shown);
         std::byte* kept = recv(mine.offset);
         if (!everywhere) return fold(std::array{kept}, mine.count, result_stores_);
-        fold(std::array{shown, kept}, mine.count, past, result_stores_);
+        fold(std::array{shown, kept}, mine.count, as_shown, result_stores_);
       },
       [&](Range chunk, Place place) {
         for (int turn = 1; turn < size_; ++turn) {
