@@ -17,7 +17,7 @@ class Campaign:
         self.waited_s, self.disturbed = 0.0, True
         self.head, self.rows = head, []
         if options.append and os.path.exists(options.out):
-            self.head, self.rows = results.read(options.out)
+            self.head, self.rows = results.read(options.out, to_append=True)
         else:
             os.makedirs(os.path.dirname(os.path.abspath(options.out)), exist_ok=True)
             with open(options.out, "w", encoding="utf-8") as file:

@@ -4,6 +4,7 @@ and saw the machine's cores equally far apart; a cell's ratio is the median of t
 import collections
 import dataclasses
 import statistics
+import typing
 
 from comparison import results
 
@@ -42,28 +43,40 @@ def pooled_p99_us(rows):
 
 
 @dataclasses.dataclass(frozen=True)
-class Ratio:
-    """How much faster ours is than `theirs`: the ratio of their time to ours."""
-    theirs: str
+class Times:
+    """Medians of both sides, and of the ratio of their time to ours, which is told with its quartiles."""
     ours_us: float
     theirs_us: float
     q1: float
     median: float
     q3: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio(Times):
+    """How much faster ours is than `theirs`."""
+    theirs: str
     pairs: int
     ours_p99_us: float
     theirs_p99_us: float
+    in_a_row: typing.Optional[Times]
+
+
+def times_of(pairs):
+    """The Times of [(ours_us, theirs_us)]; None without a pair."""
+    if not pairs:
+        return None
+    return Times(*map(statistics.median, zip(*pairs)), *quartiles([theirs / ours for ours, theirs in pairs]))
 
 
 def ratio_of(pairs):
     """The Ratio of [(row of ours, row of theirs)]; None without a pair."""
     if not pairs:
         return None
-    q1, median, q3 = quartiles([b.median_us / a.median_us for a, b in pairs])
-    mine, others = [a for a, _ in pairs], [b for _, b in pairs]
-    return Ratio(others[0].configuration, statistics.median(a.median_us for a in mine),
-                 statistics.median(b.median_us for b in others), q1, median, q3, len(pairs),
-                 pooled_p99_us(mine), pooled_p99_us(others))
+    mine, others = zip(*pairs)
+    in_a_row = times_of([(a.in_a_row_us, b.in_a_row_us) for a, b in pairs if a.in_a_row_us and b.in_a_row_us])
+    return Ratio(**vars(times_of([(a.median_us, b.median_us) for a, b in pairs])), theirs=others[0].configuration,
+                 pairs=len(pairs), ours_p99_us=pooled_p99_us(mine), theirs_p99_us=pooled_p99_us(others), in_a_row=in_a_row)
 
 
 def compare(ours, theirs):

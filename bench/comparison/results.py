@@ -26,6 +26,7 @@ class Row:
     p99_us: float
     min_us: float
     mean_us: float
+    in_a_row_us: float  # of a call among calls in a row; 0: not known
     xcore_ns: float
     check: str
     histogram: str
@@ -52,6 +53,7 @@ class Row:
 FIELDS = [field.name for field in dataclasses.fields(Row)]
 TYPES = {field.name: field.type for field in dataclasses.fields(Row)}
 FROM_PROGRAM = FIELDS[FIELDS.index("collective"):]
+LATER = {"in_a_row_us": 0}  # fields that older files lack
 
 
 def make_row(texts):
@@ -101,13 +103,16 @@ def write_rows(file, rows):
     file.flush()
 
 
-def read(path):
-    """(head lines, rows). ValueError for a file that is something else."""
+def read(path, to_append=False):
+    """(head lines, rows). ValueError for a file that is something else, or to which today's rows cannot be appended."""
     with open(path, encoding="utf-8", newline="") as file:
         text = file.read()
     lines = text.splitlines(keepends=True)
     head = [line[2:].rstrip("\n") for line in lines if line.startswith("# ")]
     table = csv.DictReader(io.StringIO("".join(line for line in lines if not line.startswith("#"))))
-    if table.fieldnames != FIELDS:
+    if table.fieldnames not in (FIELDS, [name for name in FIELDS if name not in LATER]):
         raise ValueError("%s is no file of bench/compare: its columns are %s" % (path, table.fieldnames))
-    return head, [make_row(texts) for texts in table]
+    if to_append and table.fieldnames != FIELDS:
+        raise ValueError("%s has no column %s, so it can be judged (--report-only) but not appended to: begin a new file"
+                         % (path, ", ".join(LATER)))
+    return head, [make_row({**LATER, **texts}) for texts in table]

@@ -29,7 +29,11 @@ def heading(configuration, cell):
 
 
 HEAD = ("| size | ours | best peer | its time | ratio [quartiles] | goal | gate %s | pairs | cores | elsewhere | p99 ours / peer |"
-        " bound | of bound | in reach |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+        " in a row ours / peer | bound | of bound | in reach |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+
+
+def both_text(ours_us, theirs_us):
+    return "%s / %s" % (time_text(ours_us), time_text(theirs_us))
 
 
 def bound_texts(judgement):
@@ -45,11 +49,13 @@ def judgement_row(judgement):
     times = [time_text(ratio.ours_us), ratio.theirs, time_text(ratio.theirs_us)] if ratio else ["", "", ""]
     goal = "" if judgement.goal is None else "%g %s" % (judgement.goal, judgement.goal_verdict)
     beside = "%s (%d)" % (ratio_text(judgement.beside), judgement.beside.pairs) if judgement.beside else ""
-    p99 = "%s / %s" % (time_text(ratio.ours_p99_us), time_text(ratio.theirs_p99_us)) if ratio else ""
+    p99 = both_text(ratio.ours_p99_us, ratio.theirs_p99_us) if ratio else ""
+    in_a_row = both_text(ratio.in_a_row.ours_us, ratio.in_a_row.theirs_us) if ratio and ratio.in_a_row else ""
     if judgement.p99 == "FAIL":
         p99 += " FAIL"
     cells = [size_text(judgement.cell[3]), *times, ratio_text(ratio), goal, judgement.verdict,
-             str(ratio.pairs if ratio else 0), judgement.distance, beside, p99, *bound_texts(judgement)]
+             str(ratio.pairs if ratio else 0), judgement.distance, beside, p99, in_a_row,
+             *bound_texts(judgement)]
     return "| %s |" % " | ".join(cells)
 
 
@@ -80,12 +86,12 @@ def among_ours(rows):
             for name in sorted(n for n in configurations if gates.is_ours(n) and n != gates.OURS):
                 ratio = pairing.compare(configurations.get(gates.OURS, []), configurations[name])
                 if ratio:
-                    lines.append("| %s | %d | %s | %s | %s | %s | %s | %s |" %
+                    lines.append("| %s | %d | %s | %s | %s | %s | %s | %s | %s |" %
                                  (cell[1], cell[2], size_text(cell[3]), name, time_text(ratio.ours_us),
-                                  time_text(ratio.theirs_us), ratio_text(ratio), distance))
+                                  time_text(ratio.theirs_us), ratio_text(ratio), ratio_text(ratio.in_a_row), distance))
     head = ["", "**variants of ours: time of the variant / time of rondo**", "",
-            "| collective | ranks | size | variant | rondo | variant's | ratio [quartiles] | cores |",
-            "|---|---|---|---|---|---|---|---|"]
+            "| collective | ranks | size | variant | rondo | variant's | ratio [quartiles] | in a row | cores |",
+            "|---|---|---|---|---|---|---|---|---|"]
     return "\n".join(head + lines) if lines else ""
 
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times one library's collectives, the same way for every library. `iterations` calls back to back, a stamp before and
-// after each on every rank. The time of iteration i is the longest over the ranks (end - begin).
+// after each on every rank. The time of iteration i is the longest over the ranks (end - begin). That of a call in a
+// row is the whole loop's, stamps included, by its iterations.
 // Calls of rooted collectives would run ahead of one another, so before each of those the ranks line up in the meeting
-// (not timed), and its time is last end - first begin; broadcast's begins at the root.
+// (not timed), and its time is last end - first begin; broadcast's begins at the root. They are not in a row: 0.
 // `waiting` is no collective: rank 0 comes to a barrier a second late, and the time is the CPU time of the rank that
 // waits most busily. Rank 0 prints a line per cell:
-//   cell,collective,np,bytes,iterations,median_us,p99_us,min_us,mean_us,BEFORE:AFTER,ok|WRONG,histogram
+//   cell,collective,np,bytes,iterations,median_us,p99_us,min_us,mean_us,in_a_row_us,BEFORE:AFTER,ok|WRONG,histogram
 // BEFORE and AFTER: how far apart the cores were then, in ns (Meeting::probe).
 // The histogram holds every iteration, "bucket:count" with bucket = floor(16 log2(ns)): p99 is pooled over launches.
 #pragma once
@@ -151,10 +152,12 @@ class Runner {
   std::string summary(const Cell& cell, std::size_t iterations, Distance distance) {
     std::vector<double> us(iterations);
     for (std::size_t i = 0; i < iterations; ++i) us[i] = seconds_of(cell, i) * 1e6;
-    return row_of(cell.name(), cell.count * 4, us, distance);
+    const double loop_us = cell.rooted() ? 0 : meeting_.seconds_of_all(iterations) * 1e6;
+    return row_of(cell.name(), cell.count * 4, us, loop_us, distance);
   }
 
-  std::string row_of(const char* name, std::size_t bytes, std::vector<double> us, Distance distance) const {
+  std::string row_of(const char* name, std::size_t bytes, std::vector<double> us, double loop_us,
+                     Distance distance) const {
     std::sort(us.begin(), us.end());
     const std::size_t n = us.size();
     std::map<int, int> histogram;
@@ -165,8 +168,9 @@ class Runner {
     }
     const double median = (us[(n - 1) / 2] + us[n / 2]) / 2, p99 = us[(n * 99 + 99) / 100 - 1];
     char row[256];
-    std::snprintf(row, sizeof row, "cell,%s,%d,%zu,%zu,%.3f,%.3f,%.3f,%.3f,%.0f:%.0f,", name, np_, bytes, n, median,
-                  p99, us[0], sum / static_cast<double>(n), distance.before_ns, distance.after_ns);
+    std::snprintf(row, sizeof row, "cell,%s,%d,%zu,%zu,%.3f,%.3f,%.3f,%.3f,%.3f,%.0f:%.0f,", name, np_, bytes, n,
+                  median, p99, us[0], sum / static_cast<double>(n), loop_us / static_cast<double>(n),
+                  distance.before_ns, distance.after_ns);
     std::string buckets;
     for (const auto& [bucket, count] : histogram)
       buckets += (buckets.empty() ? "" : " ") + std::to_string(bucket) + ":" + std::to_string(count);
@@ -189,7 +193,7 @@ class Runner {
     if (rank_ == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
     library_.run();
     const double used = meeting_.max_over_ranks(rank_ == 0 ? 0 : cpu_seconds() - cpu);
-    if (rank_ == 0) print(cell, row_of("waiting", 0, {used * 1e6}, {}), true);
+    if (rank_ == 0) print(cell, row_of("waiting", 0, {used * 1e6}, 0, {}), true);
     library_.finish();
     meeting_.wait();
   }

@@ -117,6 +117,16 @@ class Meeting {
     return max_over_ranks(mine_ns);
   }
 
+  // From the first rank's first begin to the last rank's last end.
+  double seconds_of_all(std::size_t iterations) {
+    double begin = stamps(0)[0].begin, end = stamps(0)[iterations - 1].end;
+    for (int rank = 1; rank < np_; ++rank) {
+      begin = std::min(begin, stamps(rank)[0].begin);
+      end = std::max(end, stamps(rank)[iterations - 1].end);
+    }
+    return end - begin;
+  }
+
   Stamp* stamps(int rank) { return shared_->stamps + static_cast<std::size_t>(rank) * kMostIterations; }
 
  private:

@@ -44,6 +44,17 @@ class Run(unittest.TestCase):
             for path in pathlib.Path(folder).glob("*.svg"):
                 xml.etree.ElementTree.parse(path)
 
+    def test_calls_in_a_row_are_timed_where_none_is_lined_up(self):
+        wanted = options.make_parser().parse_args([*SHORT, "--max-iterations", "2000"])
+        mine, = configurations.ours(wanted, wanted.build)
+        cells = launching.cells(options.COLLECTIVES, [4 << 10])
+        rows, seconds = launching.launch(launching.Work(1, 2, "", mine, cells), wanted, 1, 60)
+        self.assertEqual([row.collective for row in rows if not row.in_a_row_us], ["broadcast", "reduce", "gather", "scatter"])
+        in_a_row = [row for row in rows if row.in_a_row_us]
+        for row in in_a_row:  # the loop takes as long as any rank's calls, and those of all together as long as the longest ones
+            self.assertGreaterEqual(row.in_a_row_us * row.np, row.mean_us * 0.99, row)
+        self.assertLess(sum(row.in_a_row_us * row.iterations for row in in_a_row), seconds * 1e6)
+
     def test_the_bound_is_right_in_every_collective(self):
         # in a line, in place, claimed, in the ring, round it; staged in a piece, in ragged ones, in many and past the caches
         sizes = [8, 64, 100, 1 << 10, 4 << 10, 16 << 10, 100_000, 1_000_012, 4 << 20]

@@ -26,7 +26,7 @@ NEAR, FAR = 50, 250
 def row(order, configuration, us, **more):
     fields = dict(order=order, round=1, group="all_reduce-small", configuration=configuration, transport="shm",
                   foreign=0.0, collective="all_reduce", np=2, bytes=1024, iterations=10, median_us=us, p99_us=us,
-                  min_us=us, mean_us=us, xcore_ns=NEAR, check="ok", histogram="160:10")
+                  min_us=us, mean_us=us, in_a_row_us=0.0, xcore_ns=NEAR, check="ok", histogram="160:10")
     return results.Row(**{**fields, **more})
 
 
@@ -50,14 +50,15 @@ def judge(rows):
 
 class Parsing(unittest.TestCase):
     def test_cells_are_found_among_other_output(self):
-        text = "[host] mpirun warns, of this\ncell,broadcast,2,64,7,1.5,2.5,1.0,1.6,48:50,ok,151:6 160:1\ncell,too,short\n"
+        text = "[host] mpirun warns, of this\ncell,all_gather,2,64,7,1.5,2.5,1.0,1.6,0.8,48:50,ok,151:6 160:1\ncell,too,short\n"
         cell, = results.parse_output(text)
         self.assertEqual(cell["xcore_ns"], 50)
-        self.assertEqual((cell["collective"], cell["np"], cell["check"]), ("broadcast", "2", "ok"))
+        self.assertEqual((cell["collective"], cell["np"], cell["check"]), ("all_gather", "2", "ok"))
+        self.assertEqual((cell["mean_us"], cell["in_a_row_us"]), ("1.6", "0.8"))
         self.assertEqual(results.histogram_of(cell["histogram"]), {151: 6, 160: 1})
 
     def test_a_file_gives_back_its_head_and_rows(self):
-        rows = [row(1, "rondo", 0.25), row(2, "mpich", 7.5, xcore_ns=0.0, check="exit 1: no, not now; sorry")]
+        rows = [row(1, "rondo", 0.25, in_a_row_us=0.125), row(2, "mpich", 7.5, xcore_ns=0.0, check="exit 1: no, not now; sorry")]
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "rows.csv")
             with open(path, "w", encoding="utf-8") as file:
@@ -66,6 +67,24 @@ class Parsing(unittest.TestCase):
             self.assertEqual(results.read(path), (["cpu: some, 2 cores"], rows))
             path.write_text("a,b\n1,2\n", encoding="utf-8")
             self.assertRaises(ValueError, results.read, path)
+
+    def test_an_older_file_is_judged_but_not_appended_to(self):
+        rows = launches([1] * 5, [9] * 5)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "rows.csv")
+            names = [name for name in results.FIELDS if name != "in_a_row_us"]
+            path.write_text("# cpu: some\n%s\n" % ",".join(names), encoding="utf-8")
+            with open(path, "a", encoding="utf-8") as file:
+                file.writelines(",".join(str(getattr(r, name)) for name in names) + "\n" for r in rows)
+            before = path.read_text(encoding="utf-8")
+            self.assertEqual(results.read(path), (["cpu: some"], rows))
+            words = [sys.executable, ROOT / "bench/compare", "--out", path]
+            judged = subprocess.run([*words, "--report-only"], capture_output=True, text=True, check=False)
+            self.assertEqual(judged.returncode, 0, judged.stderr)
+            self.assertIn("| pass | 5 | near |  | 1.05 us / 1.05 us |  |", judged.stdout)
+            with self.assertRaisesRegex(ValueError, "has no column in_a_row_us"), unittest.mock.patch("sys.stderr", io.StringIO()):
+                campaign.Campaign(options.make_parser().parse_args(["--append", "--out", str(path)]), [])
+            self.assertEqual(path.read_text(encoding="utf-8"), before)
 
     def test_sizes_ranks_and_names(self):
         self.assertEqual(options.sizes("8,1K 64M"), [8, 1024, 64 << 20])
@@ -104,6 +123,15 @@ class Statistics(unittest.TestCase):
                                   for name in ("rondo", "openmpi")])
         self.assertEqual((ratio.q1, ratio.median, ratio.q3), (1.5, 2, 2.5))
         self.assertEqual((ratio.ours_us, ratio.theirs_us, ratio.pairs), (2, 4, 3))
+
+    def test_in_a_row_is_the_median_of_pairs_that_know_it(self):
+        def ratio(ours_us, theirs_us):
+            return pairing.ratio_of([(row(i, "rondo", 1, in_a_row_us=a), row(i, "mpich", 9, in_a_row_us=b))
+                                     for i, (a, b) in enumerate(zip(ours_us, theirs_us))])
+        known = ratio([2, 4, 8, 0, 3], [3, 4, 4, 5, 0])
+        self.assertEqual(known.in_a_row, pairing.Times(ours_us=4, theirs_us=4, q1=0.75, median=1, q3=1.25))
+        self.assertEqual((known.median, known.pairs), (9, 5))
+        self.assertIsNone(ratio([0, 2], [2, 0]).in_a_row)
 
     def test_p99_is_pooled_over_the_iterations_of_all_launches(self):
         quick = row(1, "rondo", 1, histogram="160:990")  # 2^10 ns
@@ -180,6 +208,19 @@ class Judging(unittest.TestCase):
         self.assertTrue(tables.summary(judge(rows)).startswith("3 cells: 3 pass the gate, 0 fail, 0 out of reach, 0 have too few pairs;"))
 
 
+    def test_tables_tell_calls_in_a_row_beside_the_best_peer(self):
+        def rows(ours, peer, theirs, us):
+            return [dataclasses.replace(r, in_a_row_us=ours if r.library == "rondo" else theirs) for r in launches([1] * 5, [us] * 5, peer)]
+        judgement, = judge(rows(0.5, "mpich", 5, 4) + rows(0.5, "openmpi", 0.25, 3))
+        self.assertIn("| 1.05 us / 1.05 us | 0.50 us / 0.25 us |  |", tables.judgement_tables([judgement]))
+        self.assertEqual((judgement.verdict, judgement.goal_verdict), ("pass", "met"), "told, not judged")
+
+    def test_variants_are_told_in_a_row_too(self):
+        rows = [dataclasses.replace(r, in_a_row_us=us) for r, us in zip(launches([1] * 2, [3] * 2, "rondo-against"), (1, 2) * 2)]
+        self.assertIn("| 3.00 us | 3.00 [3.00, 3.00] | 2.00 [2.00, 2.00] | near |", tables.among_ours(rows))
+        self.assertIn("| 3.00 us | 3.00 [3.00, 3.00] |  | near |", tables.among_ours(launches([1] * 2, [3] * 2, "rondo-against")))
+
+
 class Bounds(unittest.TestCase):
     """Gate 1.1, goal 2.2."""
 
@@ -240,7 +281,7 @@ class Bounds(unittest.TestCase):
         rows = bounded(1, 1.05, 1) + bounded(1, 1.05, 0.5, np=4) + bounded(1, 9, 1, np=8) + bounded(1, 1.2, 1, bytes=4096)
         self.assertTrue(tables.summary(judge(rows)).startswith(
             "4 cells: 2 pass the gate, 1 fail, 1 out of reach, 0 have too few pairs; 1 of 4 goals met, 2 out of reach"), tables.summary(judge(rows)))
-        self.assertIn("| 2.2 out of reach | out of reach | 5 | near |  | 1.05 us / 1.05 us | 1.00 us | 1.00 | 1.05 [1.05, 1.05] (5) |",
+        self.assertIn("| 2.2 out of reach | out of reach | 5 | near |  | 1.05 us / 1.05 us |  | 1.00 us | 1.00 | 1.05 [1.05, 1.05] (5) |",
                       tables.judgement_tables(judge(rows)))
 
 
