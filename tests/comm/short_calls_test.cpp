@@ -11,6 +11,7 @@
 #include "comm/board/short_calls.hpp"
 #include "comm/placement.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/few_cores.hpp"
 #include "tests/support/ranks.hpp"
 
 using namespace rondo;
@@ -89,6 +90,8 @@ void every_collective(Communicator& comm, std::size_t count) {
 
 TEST_CASE("calls of few bytes move the same as others at every length") {
   const int world = GENERATE(1, 2, 3, 4);
+  const std::size_t most_cores = GENERATE(std::size_t{1}, test::FewCores::kAll);
+  const test::FewCores cores(most_cores);
   const bool crowded = world > comm::usable_cores();
   const auto most_of = [&](Collective c) { return comm::ShortCalls::most_of_block(c, world, crowded) / 4; };
   const std::size_t most = most_of(Collective::broadcast), per_rank = most_of(Collective::scatter);

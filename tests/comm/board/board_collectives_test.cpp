@@ -4,12 +4,14 @@
 #include <array>
 #include <cstring>
 
+#include "comm/communicator_impl.hpp"
 #include "comm/transport/memory.hpp"
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/package/job.hpp"
 #include "tests/package/step.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/few_cores.hpp"
 #include "tests/support/pairwise.hpp"
 
 using namespace rondo;
@@ -29,6 +31,7 @@ struct Shape {
 constexpr std::array kShapes{Shape{"", "# as built in\n"}, Shape{"65536", "chunk_bytes 4K\n"},
                              Shape{"1048576", "flat_bytes never\n"},
                              Shape{"", "ahead_bytes 4K\nstreaming_bytes 0\nflat_bytes_of_two 0\nflat_bytes 0\n"}};
+constexpr std::array kCores{std::size_t{1}, std::size_t{2}, FewCores::kAll};
 
 // What a call of that shape may be, as far as the collective has it.
 consumer::Step make_step(const std::vector<int>& chosen, std::uint64_t seed) {
@@ -71,8 +74,14 @@ void run_case(Communicator& comm, const consumer::Step& step, std::uint64_t seed
   for (const auto& job : jobs) job->verify(comm);
 }
 
-std::vector<std::uint32_t> bits_of_sum(int world, std::size_t count) {
-  std::vector<std::uint32_t> bits(count);
+struct Sum {
+  std::vector<std::uint32_t> bits;
+  bool made_once = false;  // for all, by whoever claimed its pieces
+};
+
+Sum sum_of(int world, std::size_t count) {
+  const Setting by_name("RONDO_ALGORITHM", "board");
+  Sum of{.bits = std::vector<std::uint32_t>(count)};
   const auto errors = run_world(Kind::local, world, {.timeout = 60s}, [&](Communicator& comm) {
     consumer::Step step;
     step.collective = Collective::all_reduce;
@@ -80,10 +89,12 @@ std::vector<std::uint32_t> bits_of_sum(int world, std::size_t count) {
     const auto input = consumer::input_of<float>(step, comm.rank(), count);
     std::vector<float> sum(count);
     comm.all_reduce(std::span<const float>(input), std::span<float>(sum), ReduceOp::sum);
-    if (comm.rank() == world - 1) std::memcpy(bits.data(), sum.data(), count * sizeof(float));
+    if (comm.rank() != world - 1) return;
+    std::memcpy(of.bits.data(), sum.data(), count * sizeof(float));
+    of.made_once = detail::impl_of(comm).team().segment().claims().pieces[0] != 0;
   });
   for (const auto& error : errors) CHECK(sentence_of(error).empty());
-  return bits;
+  return of;
 }
 
 // Calls of two ranks that turn in a window of the rings, each on the heels of another, in places alike or not. One rank
@@ -135,21 +146,26 @@ TEST_CASE("board: calls that turn in the same window of the rings wait for each 
   }
 }
 
-TEST_CASE("board: every collective, world, count, type, place and shape of rings") {
+TEST_CASE(
+    "board: every collective, world, count, type, place, shape of rings, ranks that outnumber their cores or not") {
   static const std::uint32_t seed = rotating_seed();
-  PairwiseCases cases(
-      {kCollectiveCount, static_cast<int>(kWorlds.size()), static_cast<int>(kCounts.size()),
-       static_cast<int>(kTypes.size()), 2, static_cast<int>(kOps.size()), 2, static_cast<int>(kShapes.size())},
-      seed);
+  PairwiseCases cases({kCollectiveCount, static_cast<int>(kWorlds.size()), static_cast<int>(kCounts.size()),
+                       static_cast<int>(kTypes.size()), 2, static_cast<int>(kOps.size()), 2,
+                       static_cast<int>(kShapes.size()), static_cast<int>(kCores.size())},
+                      seed);
   for (const auto& chosen : cases.all()) {
     const auto collective = static_cast<Collective>(chosen[0]);
     if (collective == Collective::send || collective == Collective::recv) continue;
     const Shape& shape = kShapes[static_cast<std::size_t>(chosen[7])];
     const Setting by_name("RONDO_ALGORITHM", "board"), segment("RONDO_SEGMENT_BYTES", shape.segment_bytes);
     const TuningFile tuning(shape.tuning);
+    const std::size_t most_cores = kCores[static_cast<std::size_t>(chosen[8])];
+    const FewCores cores(most_cores);
     const consumer::Step step = make_step(chosen, seed);
     const auto errors = run_world(Kind::local, step.size, {.timeout = 60s}, [&](Communicator& comm) {
       try {
+        const bool crowded = !detail::impl_of(comm).team().spare_cores();
+        expect(crowded || static_cast<std::size_t>(step.size) <= most_cores, "ranks do not know that they share cores");
         run_case(comm, step, seed);
       } catch (...) {
         comm.abort();
@@ -157,19 +173,19 @@ TEST_CASE("board: every collective, world, count, type, place and shape of rings
       }
     });
     for (const auto& error : errors) {
-      INFO(step.size << " ranks, " << consumer::describe(step) << ", segment " << shape.segment_bytes << ", "
-                     << shape.tuning << sentence_of(error));
+      INFO(step.size << " ranks, at most " << most_cores << " cores, " << consumer::describe(step) << ", segment "
+                     << shape.segment_bytes << ", " << shape.tuning << sentence_of(error));
       CHECK_FALSE(error);
     }
   }
 }
 
-TEST_CASE("board: sums have the same bits in chunks of any size, in rings of any size") {
+TEST_CASE("board: sums have the same bits in chunks of any size, in rings of any size, made once for all or not") {
   const int world = GENERATE(2, 3, 4, 5, 8);
-  const std::size_t kCount = GENERATE(3'001, 70'001);
+  const std::size_t kCount = GENERATE(3'001, 60'001);
   const auto expected = [&] {
     const TuningFile whole("flat_bytes_of_two never\nflat_bytes never\nchunk_bytes 1G\n");
-    return bits_of_sum(world, kCount);
+    return sum_of(world, kCount).bits;
   }();
   for (const char* text :
        {"# as built in\n", "flat_bytes_of_two 0\n", "chunk_bytes 4K\n", "ahead_bytes 4K\nstreaming_bytes 0\n"}) {
@@ -177,7 +193,12 @@ TEST_CASE("board: sums have the same bits in chunks of any size, in rings of any
     for (const char* segment_bytes : {"", "65536"}) {
       const Setting segment("RONDO_SEGMENT_BYTES", segment_bytes);
       INFO(world << " ranks, " << text << segment_bytes);
-      CHECK(bits_of_sum(world, kCount) == expected);
+      CHECK(sum_of(world, kCount).bits == expected);
     }
   }
+  const FewCores two(2);
+  const Sum sum = sum_of(world, kCount);
+  INFO(world << " ranks on two cores");
+  CHECK(sum.bits == expected);
+  CHECK(sum.made_once == (world > 4 || (world > 2 && kCount == 3'001)));
 }

@@ -8,6 +8,7 @@
 #include "tests/package/random.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/few_cores.hpp"
 #include "tests/support/pairwise.hpp"
 #include "tests/support/ranks.hpp"
 
@@ -101,7 +102,9 @@ TEST_CASE("two ranks hand places over to each other, whatever calls follow one a
   const Setting by_name("RONDO_ALGORITHM", "board");
   const std::string segment_bytes = GENERATE("65536", "1048576", "");  // places of a few KiB, and longer ones
   const Setting segment("RONDO_SEGMENT_BYTES", segment_bytes);
-  INFO("segment " << segment_bytes << ", seed " << seed);
+  const std::size_t most_cores = GENERATE(std::size_t{1}, FewCores::kAll);
+  const FewCores cores(most_cores);
+  INFO("segment " << segment_bytes << ", at most " << most_cores << " cores, seed " << seed);
   on_ranks(kRanks, [](Communicator& comm) {
     for (int turn = 0; turn < 1500; ++turn) Turn(comm, turn, consumer::Random(seed + std::uint64_t(turn))).run();
   });

@@ -8,40 +8,13 @@
 
 #include "comm/transport/memory.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/few_cores.hpp"
 
 using namespace rondo::comm;
+using rondo::test::allowed_cores;
+using rondo::test::FewCores;
 
 namespace {
-
-std::vector<std::uint32_t> allowed_cores() {
-  cpu_set_t allowed;
-  REQUIRE(::sched_getaffinity(0, sizeof allowed, &allowed) == 0);
-  std::vector<std::uint32_t> cores;
-  for (std::uint32_t core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  }
-  return cores;
-}
-
-void run_on(const std::vector<std::uint32_t>& cores) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  for (const std::uint32_t core : cores) CPU_SET(core, &allowed);
-  ::sched_setaffinity(0, sizeof allowed, &allowed);
-}
-
-// This thread has two cores, however many there are.
-class TwoCores {
- public:
-  TwoCores() : before_(allowed_cores()) {
-    if (before_.size() >= 2) run_on({before_[0], before_[1]});
-  }
-  ~TwoCores() { run_on(before_); }
-  TwoCores(const TwoCores&) = delete;
-
- private:
-  std::vector<std::uint32_t> before_;
-};
 
 constexpr FifoShape kShape{.slots = 2, .slice_bytes = 4096, .ring_bytes = 1 << 16};
 
@@ -74,7 +47,7 @@ int moves(Node& node, int own, int others_here, int looks, const std::vector<std
 }  // namespace
 
 TEST_CASE("a rank leaves a core that has more than its share, keeps its mask, and ever more rarely", "[spread]") {
-  const TwoCores two;
+  const FewCores two(2);
   const auto cores = allowed_cores();
   if (cores.size() < 2) {
     WARN("skipped: it takes two cores");
@@ -94,7 +67,7 @@ TEST_CASE("a rank leaves a core that has more than its share, keeps its mask, an
 }
 
 TEST_CASE("who is not the last of a core stays, and so do ranks that are shared out evenly", "[spread]") {
-  const TwoCores two;
+  const FewCores two(2);
   const auto cores = allowed_cores();
   if (cores.size() < 2) {
     WARN("skipped: it takes two cores");

@@ -7,6 +7,7 @@
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/package/sequence.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/few_cores.hpp"
 #include "tests/support/pairwise.hpp"
 
 using namespace rondo;
@@ -58,6 +59,9 @@ TEST_CASE("sequences: every world size, transport, FIFO shape and determinism") 
   if (world > 5 && shape.slice_bytes == kShapes[1].slice_bytes) shape = kShapes[2];      // else a step of 64 bytes each
   constexpr const char* kAlgorithms[] = {"", "board", "two_level", "ring", "two_shot"};  // the last two: over links
   const std::string algorithm = kAlgorithms[random() % std::size(kAlgorithms)];
+  const std::size_t most_cores = random() % 2 == 0 ? 2 : FewCores::kAll;
+  const FewCores cores(most_cores);
+  INFO("at most " << most_cores << " cores");
   const auto determinism = random() % 2 == 0 ? Determinism::deterministic : Determinism::reproducible;
   run_sequences(kind, world, shape, algorithm, determinism, random(), 25);
 }
