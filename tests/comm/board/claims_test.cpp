@@ -9,6 +9,7 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <random>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "comm/config.hpp"
 #include "comm/transport/memory.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/pairwise.hpp"
 
 using namespace rondo;
@@ -32,10 +34,19 @@ class World {
  public:
   using Body = std::function<void(Team& team, Board& board, Claims& claims)>;
 
-  World() {
+  // Of all ranks, that nobody else has.
+  Doorbells make_bells() const {
     auto bells = std::make_shared<std::vector<Fd>>();
     for (int r = 0; r < kRanks; ++r) bells->emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    bells_ = Doorbells(segment_, std::move(bells));
+    return {segment_, std::move(bells)};
+  }
+  Team::Parts parts(int rank, const Doorbells& bells) const {
+    Team::Parts parts;
+    parts.rank = rank;
+    for (int r = 0; r < kRanks; ++r) parts.placement.push_back({.local_rank = r, .segment_index = r, .host = "here"});
+    parts.segment = segment_;
+    parts.bells = bells;
+    return parts;
   }
 
   // What each rank's body threw: by rank.
@@ -45,7 +56,7 @@ class World {
     for (int r = 0; r < kRanks; ++r) {
       threads.emplace_back([&, r] {
         try {
-          Team team(parts(r));
+          Team team(parts(r, bells_));
           Board board(team, Config{});
           Claims claims(team, board);
           body(team, board, claims);
@@ -61,18 +72,9 @@ class World {
  private:
   static constexpr FifoShape kShape{.slots = 2, .slice_bytes = 4096, .ring_bytes = 48 << 10};
 
-  Team::Parts parts(int rank) const {
-    Team::Parts parts;
-    parts.rank = rank;
-    for (int r = 0; r < kRanks; ++r) parts.placement.push_back({.local_rank = r, .segment_index = r, .host = "here"});
-    parts.segment = segment_;
-    parts.bells = bells_;
-    return parts;
-  }
-
   Mapping memory_ = map_anonymous(Segment::bytes(kRanks, kShape));
   Segment segment_{memory_.data(), kRanks, kShape};
-  Doorbells bells_;
+  Doorbells bells_ = make_bells();
 };
 
 void meet(Team& team, Board& board, std::uint64_t sequence, std::chrono::milliseconds timeout) {
@@ -112,6 +114,14 @@ std::vector<std::exception_ptr> hold_up(std::chrono::milliseconds timeout, const
       failed.notify_all();
     }
   });
+}
+
+void await_sleep(const RankLine& line) {
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (line.sleeping == 0) {
+    rondo::test::expect(std::chrono::steady_clock::now() < deadline, "a rank that waits does not sleep");
+    std::this_thread::yield();
+  }
 }
 
 void check_others(const std::vector<std::exception_ptr>& errors, ErrorCode code) {
@@ -171,4 +181,34 @@ TEST_CASE("claims: who waits for a rank that does not finish its piece names it 
 TEST_CASE("claims: a rank that is lost with a piece ends the wait of the others") {
   check_others(hold_up(60s, [](Team& team) { team.fail(ErrorCode::peer_lost, 0, "rank 0 is gone"); }),
                ErrorCode::peer_lost);
+}
+
+// Sleepers look around from time to time anyway. So who does the piece rings bells that nobody hears, and what it rang
+// is counted and passed on.
+TEST_CASE("claims: who sleeps until a piece is done is woken once by whoever has done it") {
+  World world;
+  std::latch claimed(kRanks);  // and all have left the meeting
+  std::array<eventfd_t, kRanks> rung{};
+  const auto nothing = [](std::size_t, int) {};
+  const auto errors = world.run([&](Team& team, Board& board, Claims& claims) {
+    meet(team, board, 1, 30s);
+    if (team.rank() != 0) {
+      claimed.arrive_and_wait();
+      team.bells().drain(team.rank());  // the meeting's
+      return claims.share(
+          1, [](std::size_t) {}, nothing);
+    }
+    const auto hold = [&](std::size_t) {
+      claimed.arrive_and_wait();
+      for (int r = 1; r < kRanks; ++r) await_sleep(team.segment().line(r));
+    };
+    const Doorbells unheard = world.make_bells();
+    Team ringing(world.parts(0, unheard));
+    Claims(ringing, board).share(1, hold, nothing);
+    for (int r = 1; r < kRanks; ++r) {
+      if (::eventfd_read(unheard.fd(r), &rung[static_cast<std::size_t>(r)]) == 0) team.bells().ring(r);
+    }
+  });
+  for (const auto& error : errors) CHECK_FALSE(error);
+  for (int r = 1; r < kRanks; ++r) CHECK(rung[static_cast<std::size_t>(r)] == 1);
 }
