@@ -14,6 +14,7 @@
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/few_cores.hpp"
 
 using namespace rondo;
 using namespace rondo::test;
@@ -228,6 +229,27 @@ TEST_CASE("all_to_all_v takes long blocks from where they lie, and short ones wi
       check(kCount, comm.rank() == 1 ? own.data() : window.data(), other.data(), threads);
       check(100, window.data() + shift, other.data(), false);
       check(0, window.data(), other.data(), false);
+    }
+  });
+}
+
+// Of two ranks on one core the first has brought its next chunk to the place where the other had said what it sends and
+// from where, before that one finds out who is within reach. Zeroes there say that it sends nothing.
+TEST_CASE("two ranks come to the same answer when all_to_all_v asks what is within reach, whoever is ahead") {
+  const FewCores one(1);
+  check_all(Kind::shm, 2, {.timeout = 30s}, [](Communicator& comm) {
+    const auto window = comm.allocate<std::uint32_t>(kCount);
+    const std::vector<std::uint32_t> own(kCount, 7);
+    std::vector<std::uint32_t> received(kCount);
+    std::vector<std::size_t> counts(2, kCount);
+    counts[as_size(comm.rank())] = 0;
+    for (int round = 0; round < 100; ++round) {
+      const bool reached = comm.rank() == round % 2;
+      std::ranges::fill(received, ~0U);
+      comm.all_to_all_v(reached ? window.data() : own.data(), counts, received.data(), counts, DataType::u32);
+      expect(!went_direct(comm), "one of the ranks has no window");
+      const std::uint32_t wanted = reached ? 7 : 0;
+      expect(std::ranges::all_of(received, [&](std::uint32_t value) { return value == wanted; }), "what was received");
     }
   });
 }
