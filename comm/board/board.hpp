@@ -78,6 +78,8 @@ class Board {
     post();
     wake();
   }
+  // After a release store that others may be waiting for.
+  void wake() const;
   int absent();
   bool is_here(int index);  // throws the mismatch too
   bool has_come(int index) const { return arrived(index).meeting.load(std::memory_order_acquire) == meetings_; }
@@ -116,7 +118,6 @@ class Board {
     return arrivals_[2 * static_cast<std::uint64_t>(index) + (meeting & 1)];
   }
   void post();
-  void wake() const;
   template <class Behind>
   bool is_needed_here(Behind is_behind) const {
     for (int other = 0; other < size_; ++other) {

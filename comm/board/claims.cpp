@@ -4,7 +4,7 @@
 namespace rondo::comm {
 
 Claims::Claims(Team& team, Board& board)
-    : board_(board), line_(team.segment().claims()), bells_(team.bells()), index_(board.index()), size_(board.size()) {}
+    : board_(board), line_(team.segment().claims()), index_(board.index()), size_(board.size()) {}
 
 bool Claims::claim(std::size_t piece) {
   std::atomic<std::uint64_t>& word = line_.pieces[piece];
@@ -15,9 +15,8 @@ bool Claims::claim(std::size_t piece) {
 }
 
 void Claims::finish(std::size_t piece) {
-  // Release, for await(), and before wake() looks.
-  line_.pieces[piece].store(claimed_by(index_) | 1, std::memory_order_seq_cst);
-  for (int step = 1; step < size_; ++step) bells_.wake((index_ + step) % size_);
+  line_.pieces[piece].store(claimed_by(index_) | 1, std::memory_order_release);  // for await()
+  board_.wake();
 }
 
 int Claims::await(std::size_t piece) {

@@ -50,7 +50,6 @@ class Claims {
 
   Board& board_;
   ClaimLine& line_;
-  Doorbells bells_;
   int index_, size_;
 };
 

@@ -13,7 +13,6 @@ constexpr std::size_t kMostHandedOver = 6 << 20;
 Flow::Flow(Team& team, Board& board, std::size_t ahead_bytes)
     : board_(board),
       segment_(team.segment()),
-      bells_(team.bells()),
       rings_(team.segment(), team.own_index(), !team.spare_cores()),
       ahead_bytes_(ahead_bytes),
       index_(board.index()),
@@ -200,9 +199,8 @@ void Flow::advance(Stage stage) {
 }
 
 void Flow::tell(Stage stage, std::uint64_t chunks) {
-  auto& mine = segment_.progress(index_).done[stage];
-  mine.store(chunks, std::memory_order_seq_cst);  // release, and before wake() looks
-  for (int step = 1; step < size_; ++step) bells_.wake((index_ + step) % size_);
+  segment_.progress(index_).done[stage].store(chunks, std::memory_order_release);
+  board_.wake();
 }
 
 // Whoever takes nothing has read what it folds.

@@ -105,7 +105,6 @@ class Flow {
 
   Board& board_;
   Segment segment_;
-  Doorbells bells_;
   Rings rings_;
   std::size_t ahead_bytes_;
   int index_, size_;

@@ -191,20 +191,23 @@ TEST_CASE("claims: who sleeps until a piece is done is woken once by whoever has
   std::array<eventfd_t, kRanks> rung{};
   const auto nothing = [](std::size_t, int) {};
   const auto errors = world.run([&](Team& team, Board& board, Claims& claims) {
-    meet(team, board, 1, 30s);
     if (team.rank() != 0) {
+      meet(team, board, 1, 30s);
       claimed.arrive_and_wait();
       team.bells().drain(team.rank());  // the meeting's
       return claims.share(
           1, [](std::size_t) {}, nothing);
     }
+    const Doorbells unheard = world.make_bells();
+    Team ringing(world.parts(0, unheard));
+    Board arriving(ringing, Config{});
+    meet(ringing, arriving, 1, 30s);
     const auto hold = [&](std::size_t) {
+      for (int r = 1; r < kRanks; ++r) unheard.drain(r);
       claimed.arrive_and_wait();
       for (int r = 1; r < kRanks; ++r) await_sleep(team.segment().line(r));
     };
-    const Doorbells unheard = world.make_bells();
-    Team ringing(world.parts(0, unheard));
-    Claims(ringing, board).share(1, hold, nothing);
+    Claims(ringing, arriving).share(1, hold, nothing);
     for (int r = 1; r < kRanks; ++r) {
       if (::eventfd_read(unheard.fd(r), &rung[static_cast<std::size_t>(r)]) == 0) team.bells().ring(r);
     }
