@@ -155,7 +155,7 @@ class Board {
 
 // What every call passes through is here, so that a call is one stretch of code.
 inline void Board::post() {
-  if (crowded_) spread_.note();
+  if (crowded_) spread_.look();
   ++meetings_;
   line_taken_ = false;
   seen_ = 1;
