@@ -24,6 +24,7 @@ class Board {
 
   int index() const { return index_; }
   bool is_crowded() const { return crowded_; }  // more ranks than cores
+  int ranks_on_a_core() const { return spread_.share(); }
   int size() const { return size_; }
   int rank_of(int index) const { return ranks_[static_cast<std::size_t>(index)]; }  // in the team
   // Every collective of the communicator, on the board or not, before it begins: who meets compares them all.

@@ -9,8 +9,10 @@ namespace {
 // Bytes of a block. Longer ones overwrite what the peer's cache still holds for longer than a trip through the rings
 // takes, while ranks have a core each; where they take turns on cores, every crossing more costs them a switch each.
 constexpr std::size_t kMostOfTwo = 4 << 10, kMostExchanged = 16 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
-constexpr std::size_t kMostOfSums = 4 << 10;     // of a crowd's all_reduce: longer ones are summed once for all
-constexpr std::size_t kMostOfParts = 4 << 10;    // of many, a block for each rank: a reader takes its own alone
+constexpr std::size_t kMostOfSums = 4 << 10;   // of a crowd's all_reduce: longer ones are summed once for all
+constexpr std::size_t kMostOfParts = 4 << 10;  // of many, a block for each rank: a reader takes its own alone
+// Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one.
+constexpr std::size_t kLeastInOrder = 4 << 10;
 constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
 static_assert(std::max({kMostExchanged, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
 
@@ -49,6 +51,7 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   plan.weighs = plan.whole > kMostUnweighed && !(size_ == 2 && exchanges(row));
   plan.keeps = plan.block != 0 && (!row.recv_at_root || at_root);
   if (row.send_at_root) plan.source = call.root;
+  plan.yields = exchanges(row) && (board_.ranks_on_a_core() > 2 || plan.whole >= kLeastInOrder);
   if (plan.block != 0) {  // or they meet for the meeting's sake
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
@@ -73,6 +76,7 @@ void ShortCalls::publish(const Plan& plan, const Call& call, std::chrono::millis
   board_.settle();
   bring(plan, call);
   board_.arrive();
+  if (plan.yields) board_.give_way();
 }
 
 inline void ShortCalls::bring(const Plan& plan, const Call& call) {

@@ -34,6 +34,7 @@ class ShortCalls {
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
     bool keeps = false;                    // this rank gets a result
+    bool yields = false;                   // once: see Board::give_way
     bool weighs = false;                   // how it is written makes a difference
     double divisor = 1;                    // of the average
     kernels::FoldFunction fold = nullptr;  // null: blocks are copied

@@ -11,6 +11,7 @@ namespace rondo::comm {
 class Spread {
  public:
   Spread(Segment segment, int own_index);
+  int share() const { return share_; }  // ranks of a core, when all cores have as many
   // Says where this rank is, for the others.
   void note();
   // Whenever a wait gets long. True: it moved.
@@ -27,7 +28,7 @@ class Spread {
 
   Segment segment_;
   int own_;
-  int share_;               // ranks of a core, when all cores have as many
+  int share_;
   std::uint32_t core_ = 0;  // as in the line
   int looks_, seen_ = 0;    // that must see it in a row before it goes; that have
 };
