@@ -8,7 +8,7 @@
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kLeastChunk = 16 << 10;
+constexpr std::size_t kLeastChunk = 16 << 10, kLeastHalf = 4 << 10;
 constexpr std::size_t kFirstExchange = 32 << 10;  // of all_to_all_v, before ranks know each other's counts
 
 constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
@@ -128,9 +128,11 @@ Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::si
   return {.count = count, .step = step, .place_bytes = step * pieces * element_, .source = source};
 }
 
-// Where one rank writes and others read, or one reads and others write, small chunks let both go on at once.
+// Where one rank writes and others read, or one reads and others write, small chunks let both go on at once. Where
+// ranks take turns on cores they do not, and short ones cost turns.
 std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes, std::size_t most) const {
-  return std::clamp(bytes / 4, kLeastChunk, most);
+  const std::size_t half = std::clamp(bytes / 2, kLeastHalf, kLeastChunk);
+  return std::clamp(bytes / 4, board_.is_crowded() ? kLeastChunk : half, most);
 }
 
 // Into this rank's place, so many elements in; the operator's first touch on the way.
