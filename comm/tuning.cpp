@@ -64,7 +64,8 @@ constexpr TuningField kFields[] = {
      &Tuning::direct_bytes,
      0,
      kNever,
-     "from here on, memory that peers can reach is used in place",
+     "from here on, memory that peers can reach is used in place; in copies from a root or to one, by ranks that share "
+     "cores, from 32 times as much",
      {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},

@@ -191,6 +191,7 @@ std::size_t maps_of_windows() {
 TEST_CASE("windows give the bits that copying gives, wherever the buffers lie") {
   const int world = GENERATE(2, 3, 5);
   const Memory memory = GENERATE(from_range(std::begin(kMemories), std::end(kMemories)));
+  const TuningFile at_once("direct_bytes 1K\n");  // also copies from a root, by more ranks than cores
   check_all(Kind::shm, world, reproducible(), [&](Communicator& comm) {
     const std::size_t room = kCount * 20 + 100;
     const auto window = comm.allocate<float>(room), other = comm.allocate<float>(room);
@@ -318,6 +319,28 @@ TEST_CASE("without a window nothing is looked for, and short calls never look") 
     expect(!went_direct(comm), "100 floats are few");
     comm.all_reduce(window.span(), ReduceOp::sum);
     expect(went_direct(comm), "all of it");
+  });
+}
+
+TEST_CASE("copies from a root or to one by ranks that share cores are made in place when they are long") {
+  const FewCores two(2);
+  const int world = GENERATE(2, 3);
+  check_all(Kind::shm, world, {}, [world](Communicator& comm) {
+    constexpr std::size_t kLong = (256 << 10) / sizeof(float);
+    const auto window = comm.allocate<float>(2 * kLong), other = comm.allocate<float>(2 * kLong);
+    const auto check = [&](Collective collective, std::size_t count, bool direct) {
+      Shape shape(collective, ReduceOp::sum, comm.rank(), world, count);
+      const bool gathers = collective == Collective::gather;
+      shape.run(comm, gathers ? other.data() : window.data(), gathers ? window.data() : other.data());
+      expect(went_direct(comm) == direct, fmt::format("{} of {} went the other way", name_of(collective), count));
+    };
+    const bool crowded = world > static_cast<int>(allowed_cores().size());
+    for (const Collective collective : {Collective::broadcast, Collective::gather, Collective::scatter}) {
+      const std::size_t blocks = collective == Collective::broadcast ? 1 : as_size(world);
+      check(collective, (kLong - 64) / blocks, !crowded);
+      check(collective, (kLong + 64) / blocks, true);
+    }
+    check(Collective::reduce, kLong / 2, true);
   });
 }
 
