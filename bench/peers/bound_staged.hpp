@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bound in shared memory where copies are what a call takes. Every rank has a ring of slots in the segment; a call
 // goes piece by piece: a rank brings what the others need of it into its next slot, sums its part of the piece if the
-// parts are summed first, takes what it needs from the others' slots, and goes on to the next piece. Where ranks with
-// a core each make sums, they take a piece and bring the next one by turns, so that memory is read and written all the
-// time. What is summed is read where the others left it, and a rank's own part where it has always been. Each rank
-// tells how many pieces it has brought, summed and taken; a slot is written again when everybody has read it.
+// parts are summed first, takes what it needs from the others' slots, and goes on to the next piece. Where that
+// gains, a rank takes a piece and brings the next one by turns, so that memory is read and written all the time. What
+// is summed is read where the others left it, and a rank's own part where it has always been. Each rank tells how many
+// pieces it has brought, summed and taken; a slot is written again when everybody has read it.
 #pragma once
 #include <sys/mman.h>
 
@@ -45,12 +45,11 @@ class BoundStaged : public Library {
   }
 
   void run() override {
-    const bool overlaps = cores_.has_core() && sums_first_ && slots_ > 1;
     for (std::size_t piece = 0; piece < pieces_; ++piece) {
-      if (!overlaps || piece == 0) bring(piece), move(), tell(kBrought, piece);
+      if (!ahead_ || piece == 0) bring(piece), move(), tell(kBrought, piece);
       if (pieces_ == 1 && !sums_first_ && !from_root_ && !to_root_) cores_.give_way();
       if (sums_first_) await(kBrought, piece), sum_part(piece), tell(kSummed, piece);
-      const bool brings_next = overlaps && piece + 1 < pieces_;
+      const bool brings_next = ahead_ && piece + 1 < pieces_;
       if (brings_next) bring(piece + 1);
       take(piece), move();
       if (brings_next) tell(kBrought, piece + 1);
@@ -75,26 +74,40 @@ class BoundStaged : public Library {
     float* also;
   };
   enum class Shape { exchange, gather, sum, broadcast, scatter };
-  // In the first row that fits a call: bytes of a slot, and of all slots of a rank. A piece is what fits a slot.
+  // In the first row that fits a call: bytes of a slot, and of all slots of a rank. A piece is what fits a slot. ahead:
+  // a rank brings the next piece while it takes one.
   struct Variant {
     Shape shape;
     bool has_core;
     std::size_t to_bytes;  // of the call
+    int to_ranks;
     std::size_t slot, ring;
+    bool ahead;
   };
   static constexpr std::size_t kLine = 128, kGrain = 16, kTurn = 1024;  // bytes; floats
   // Between slots: at a large power of two from each other they would fall on the same lines of the nearest caches.
   static constexpr std::size_t kApart = 2048 + kLine;
   static constexpr std::size_t kAny = ~std::size_t{0};
+  static constexpr int kMany = 1 << 16;
   static constexpr Variant kVariants[] = {
-      {Shape::sum, true, 1 << 20, 512 << 10, 2 << 20},       {Shape::sum, true, kAny, 256 << 10, 2 << 20},
-      {Shape::exchange, true, 1 << 20, 512 << 10, 2 << 20},  {Shape::exchange, true, kAny, 256 << 10, 1 << 20},
-      {Shape::broadcast, true, kAny, 64 << 10, 2 << 20},     {Shape::scatter, true, kAny, 64 << 10, 2 << 20},
-      {Shape::broadcast, false, 1 << 20, 64 << 10, 2 << 20}, {Shape::broadcast, false, kAny, 64 << 10, 4 << 20},
-      {Shape::scatter, false, 1 << 20, 64 << 10, 2 << 20},   {Shape::scatter, false, kAny, 512 << 10, 4 << 20},
-      {Shape::sum, false, kAny, 512 << 10, 1 << 20},         {Shape::exchange, false, kAny, 512 << 10, 1 << 20},
-      {Shape::gather, true, 1 << 20, 512 << 10, 2 << 20},    {Shape::gather, true, kAny, 256 << 10, 1 << 20},
-      {Shape::gather, false, 1 << 20, 64 << 10, 512 << 10},  {Shape::gather, false, kAny, 128 << 10, 512 << 10},
+      {Shape::sum, true, 1 << 20, kMany, 512 << 10, 2 << 20, true},
+      {Shape::sum, true, kAny, kMany, 256 << 10, 2 << 20, true},
+      {Shape::sum, false, kAny, kMany, 512 << 10, 1 << 20, false},
+      {Shape::exchange, true, 1 << 20, kMany, 512 << 10, 2 << 20, false},
+      {Shape::exchange, true, kAny, kMany, 256 << 10, 1 << 20, false},
+      {Shape::exchange, false, 4 << 20, 4, 240 << 10, 500 << 10, true},
+      {Shape::exchange, false, 4 << 20, kMany, 512 << 10, 1 << 20, false},
+      {Shape::exchange, false, kAny, kMany, 1 << 20, 1 << 20, false},
+      {Shape::gather, true, 1 << 20, kMany, 512 << 10, 2 << 20, false},
+      {Shape::gather, true, kAny, kMany, 256 << 10, 1 << 20, false},
+      {Shape::gather, false, 1 << 20, kMany, 64 << 10, 512 << 10, false},
+      {Shape::gather, false, kAny, kMany, 128 << 10, 512 << 10, false},
+      {Shape::broadcast, true, kAny, kMany, 64 << 10, 2 << 20, false},
+      {Shape::broadcast, false, 1 << 20, kMany, 64 << 10, 2 << 20, false},
+      {Shape::broadcast, false, kAny, kMany, 64 << 10, 4 << 20, false},
+      {Shape::scatter, true, kAny, kMany, 64 << 10, 2 << 20, false},
+      {Shape::scatter, false, 1 << 20, kMany, 64 << 10, 2 << 20, false},
+      {Shape::scatter, false, kAny, kMany, 512 << 10, 4 << 20, false},
   };
 
   static std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
@@ -107,7 +120,8 @@ class BoundStaged : public Library {
     const Shape of_root = has_parts_ ? Shape::scatter : Shape::broadcast;
     const Shape shape = from_root_ ? of_root : sums_first_ ? Shape::sum : has_parts_ ? Shape::exchange : Shape::gather;
     return *std::find_if(std::begin(kVariants), std::end(kVariants), [&](const Variant& row) {
-      return row.shape == shape && row.has_core == cores_.has_core() && cell_.count * 4 <= row.to_bytes;
+      return row.shape == shape && row.has_core == cores_.has_core() && cell_.count * 4 <= row.to_bytes &&
+             np_ <= row.to_ranks;
     });
   }
   void lay_out(const Variant& variant) {
@@ -117,6 +131,7 @@ class BoundStaged : public Library {
     piece_ = ((unit_ + pieces_ - 1) / pieces_ + kGrain - 1) / kGrain * kGrain;
     stride_ = (piece_ * parts * 4 + kApart + kLine - 1) / kLine * kLine;
     slots_ = hands_over_ ? 1 : std::max<std::size_t>(variant.ring / stride_, 1);
+    ahead_ = variant.ahead && slots_ > 1;
   }
   bool does(Stage stage, int rank) const {
     if (stage == kBrought) return !from_root_ || rank == 0;
@@ -249,7 +264,7 @@ class BoundStaged : public Library {
   float* out_ = nullptr;
   bool from_root_ = false, to_root_ = false, has_parts_ = false;
   bool sums_first_ = false;                          // each rank a part, which the others take
-  bool hands_over_ = false;                          // see slot()
+  bool hands_over_ = false, ahead_ = false;          // see slot(); Variant
   std::size_t unit_ = 0, piece_ = kGrain;            // floats for one rank, in pieces of so many
   std::size_t pieces_ = 0, stride_ = 0, slots_ = 1;  // bytes between slots; how many
   Stores kept_ = Stores::cached;
