@@ -196,17 +196,16 @@ void CommunicatorImpl::run_short(const PreparedCall& prepared, const Call& call)
 }
 
 void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call) {
-  Signature signature = prepared.signature;
-  signature.sequence = ++sequence_;
-  signature.past = board_.board().key();
-  board_.note(signature);
+  comm::Board& board = board_.board();
+  const std::uint64_t past = board.key();
+  const Signature& signature = board.note(prepared.signature, ++sequence_, prepared.hash);
   comm::write_history(team_->own_line(), signature);
   const bool tries =
       prepared.way == PreparedCall::Way::board && config_.algorithm.empty() && board_.may_go_direct(call);
   recorder_.begin(signature, tries ? comm::DirectCollectives::kName : prepared.chosen.name);
   bool direct = tries && board_.run_direct(call, options_.timeout);
   if (tries && !direct) recorder_.amend(prepared.chosen.name);
-  if (!direct) direct = run_way(prepared, call, signature);
+  if (!direct) direct = run_way(prepared, call, past);
   if (direct && !tries) recorder_.amend(comm::DirectCollectives::kName);
   if (choices_.speaks()) explain(prepared, call, direct);
   recorder_.end();
@@ -216,17 +215,22 @@ void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& 
   prepared.way == PreparedCall::Way::short_call ? run_short(prepared, call) : run_long(prepared, call);
 }
 
-bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, const Signature& signature) {
+bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, std::uint64_t past) {
+  const auto signature = [&] {
+    Signature over_links = board_.board().signature();
+    over_links.past = past;
+    return over_links;
+  };
   switch (prepared.way) {
     case PreparedCall::Way::short_call:
       break;  // run_short()
     case PreparedCall::Way::board:
       return board_.run(call, options_.timeout);
     case PreparedCall::Way::two_level:
-      two_level_.run(call, signature, options_.timeout);
+      two_level_.run(call, signature(), options_.timeout);
       break;
     case PreparedCall::Way::links:
-      comm::run_algorithm(prepared.chosen, call, signature, primitives_, *team_, options_.timeout);
+      comm::run_algorithm(prepared.chosen, call, signature(), primitives_, *team_, options_.timeout);
       break;
   }
   return false;

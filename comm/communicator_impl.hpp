@@ -82,7 +82,7 @@ class CommunicatorImpl {
   void run_short(const comm::PreparedCall& prepared, const Call& call);
   void run_long(const comm::PreparedCall& prepared, const Call& call);
   // True: straight between the ranks' buffers.
-  bool run_way(const comm::PreparedCall& prepared, const Call& call, const comm::Signature& signature);
+  bool run_way(const comm::PreparedCall& prepared, const Call& call, std::uint64_t past);
   // explain.cpp
   void explain(const comm::PreparedCall& prepared, const Call& call, bool direct);
   std::string why(const comm::PreparedCall& prepared, const Call& call, bool direct) const;

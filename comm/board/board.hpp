@@ -39,8 +39,9 @@ class Board {
     key_ ^= key_ >> 32;
     return signature_;
   }
-  std::uint64_t key() const { return key_; }       // of all that were noted, in their order
-  void begin(std::chrono::milliseconds timeout) {  // of the one noted last
+  const Signature& signature() const { return signature_; }  // the latest
+  std::uint64_t key() const { return key_; }                 // of all that were noted, in their order
+  void begin(std::chrono::milliseconds timeout) {            // of the one noted last
     timeout_ = timeout;
     first_ = true;
     waiting_ = false;

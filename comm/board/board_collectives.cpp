@@ -36,11 +36,6 @@ bool BoardCollectives::takes(const Call& call) const {
 
 bool BoardCollectives::fits(int ranks) const { return flow_.most_place_bytes() >= kLine * as_size(ranks); }
 
-void BoardCollectives::note(const Signature& signature) {
-  signature_ = signature;
-  board_.note(signature);
-}
-
 bool BoardCollectives::run_direct(const Call& call, std::chrono::milliseconds timeout) {
   board_.begin(timeout);
   return direct_.run(call);
@@ -345,7 +340,7 @@ std::size_t BoardCollectives::compare_counts(Place place) const {
   std::size_t longest = longest_block();
   const auto check = [&](int rank, std::size_t mine, std::size_t theirs) {
     if (mine == theirs) return;
-    Signature own = signature_, other = signature_;
+    Signature own = board_.signature(), other = own;
     own.count = mine;
     other.count = theirs;
     throw Error(ErrorCode::mismatch, compare(team_.rank(), own, board_.rank_of(rank), other), board_.rank_of(rank));

@@ -33,7 +33,6 @@ class BoardCollectives {
   bool takes(const Call& call) const;
   Board& board() { return board_; }
   StoreChoice& ring_stores() { return ring_stores_; }
-  void note(const Signature& signature);  // see Board
   // True: all but the beginning went straight between the ranks' buffers.
   bool run(const Call& call, std::chrono::milliseconds timeout) {
     begin(timeout);
@@ -134,7 +133,6 @@ class BoardCollectives {
   const Tuning& tuning_;
   std::size_t chunk_bytes_;  // that a rank publishes at a time
   int rank_, size_;          // index and number in the segment
-  Signature signature_;
   Call call_{};
   std::size_t element_ = 1;
   kernels::Stores result_stores_{};

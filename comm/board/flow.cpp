@@ -40,8 +40,9 @@ void Flow::begin(const Plan& plan) {
   rings_used_ = 1;
   hands_over_ = false;
   if (chunks_ == 0) return;
-  if (chunks_ == 1 && !plan.folds) first_.meeting = board_.take_line(plan.place_bytes);
-  if (first_.meeting != 0) {
+  const std::uint64_t meeting = chunks_ == 1 && !plan.folds ? board_.take_line(plan.place_bytes) : 0;
+  if (meeting != 0) {
+    first_.line = 1 + static_cast<std::uint32_t>(meeting & 1);
     window_ = 1;
     return;
   }
@@ -219,9 +220,10 @@ Flow::Place Flow::place_of(Stage stage) const {
   const std::size_t slot = (slot_ + done_[stage]) % window_;
   if (hands_over_) {
     const int passed = plan_.folds ? 0 : static_cast<int>(done_[stage] & 1);
-    return {first_.offset + slot * plan_.place_bytes, 0, handed_ ^ passed};
+    return {first_.offset + slot * plan_.place_bytes, handed_ ^ passed};
   }
-  return {first_.offset + slot / rings_used_ * plan_.place_bytes, first_.meeting, static_cast<int>(slot % rings_used_)};
+  const std::size_t row = slot / rings_used_;
+  return {first_.offset + row * plan_.place_bytes, static_cast<int>(slot - row * rings_used_), first_.line};
 }
 
 }  // namespace rondo::comm

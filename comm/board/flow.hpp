@@ -30,9 +30,12 @@ class Flow {
   };
   struct Place {  // of a chunk, in every ring
     std::size_t offset = 0;
-    std::uint64_t meeting = 0;  // not 0: a few bytes, in that meeting's arrival lines
-    int turn = 0;               // a rank's is in the ring of the rank so many further on
+    int turn = 0;            // a rank's is in the ring of the rank so many further on
+    std::uint32_t line = 0;  // not 0: a few bytes, in arrival lines: 1 + the last bit of their meeting's number
   };
+  // It goes from hand to hand in registers. In memory it would be read as a vector while its words are being written
+  // behind all those of the chunk before, and wait for these.
+  static_assert(sizeof(Place) == 16);
 
   Flow(Team& team, Board& board, std::size_t ahead_bytes);
 
@@ -42,7 +45,7 @@ class Flow {
   }
   std::size_t most_call_bytes() const { return rings_.capacity(); }  // in one place
   std::byte* at(int index, Place place) const {
-    if (place.meeting != 0) return board_.payload(index, place.meeting);
+    if (place.line != 0) return board_.payload(index, place.line - 1);
     const int ring = index + place.turn;
     return rings_.at(ring < size_ ? ring : ring - size_, place.offset);
   }
