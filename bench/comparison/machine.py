@@ -8,11 +8,17 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_model():
+    """The name, and where the kernel tells them the numbers: virtual machines call several generations alike."""
+    found = {}
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         for line in file:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return os.uname().machine
+            name, _, value = line.partition(":")
+            found.setdefault(name.strip(), value.strip())
+    if "model name" not in found:
+        return os.uname().machine
+    if "cpu family" not in found:
+        return found["model name"]
+    return "%s (family %s, model %s)" % (found["model name"], found["cpu family"], found["model"])
 
 
 def describe():
