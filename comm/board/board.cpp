@@ -42,7 +42,6 @@ void Board::idle(int index) {
 }
 
 void Board::let_others_go() {
-  spread_.look();
   if (!is_needed_here([](int) { return true; })) return;
   if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
   waiter_.yield();

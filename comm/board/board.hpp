@@ -28,9 +28,8 @@ class Board {
   int size() const { return size_; }
   int rank_of(int index) const { return ranks_[static_cast<std::size_t>(index)]; }  // in the team
   // Every collective of the communicator, on the board or not, before it begins: who meets compares them all.
-  void note(const Signature& signature) { note(signature, signature.sequence, hash_of(signature)); }
-  // The same with its number and what hash_of() gives aside: a number that has just been written into a signature
-  // would hold up whoever reads words of it two at a time.
+  // Its number and what hash_of() gives are aside: a number that has just been written into a signature would hold up
+  // whoever reads words of it two at a time.
   const Signature& note(const Signature& signature, std::uint64_t sequence, std::uint64_t hash) {
     constexpr std::uint64_t kOdd = 0xd6e8feb86659fd93;
     signature_ = signature;

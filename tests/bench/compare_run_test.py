@@ -56,11 +56,11 @@ class Run(unittest.TestCase):
 
     def check_distances(self, rows):
         """More ranks than cores tell them, too. Beside others a flag may take too long to be passed on."""
-        with self.subTest(np=rows[0].np):
-            told = {row.distance for row in rows} & {"near", "far"}
-            if not told and (machine.CORES < 2 or all(row.foreign > results.QUIET_SHARE for row in rows)):
-                self.skipTest("one core, or others use them")
-            self.assertTrue(told)
+        told = {row.distance for row in rows} & {"near", "far"}
+        if not told and (machine.CORES < 2 or all(row.foreign > results.QUIET_SHARE for row in rows)):
+            print("distances of %d ranks skipped: one core, or others use them" % rows[0].np)
+            return
+        self.assertTrue(told, rows[0].np)
 
     def test_the_bound_is_right_in_every_collective(self):
         # in a line, in place, claimed, in the ring, round it; staged in a piece, in ragged ones, in many and past the caches

@@ -76,7 +76,7 @@ class Rank {
     plan_ = calls_.plan(call_);
     Signature signature = signature_of(call_);
     signature.sequence = ++number_;
-    board_.note(signature);
+    board_.note(signature, signature.sequence, hash_of(signature));
     calls_.publish(plan_, call_, 10s);
   }
   void collect() { calls_.collect(plan_, call_); }
