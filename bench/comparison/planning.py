@@ -58,9 +58,9 @@ class Progress:
             if any(self.pairs_of(distances, mine, other) < self.pairs
                    for other in (leaders & beside_peers or {gates.OURS})):
                 wanted |= {mine} | (beside_peers or {gates.OURS})
-            bound = gates.bound_of(mine)
-            if bound in names and self.lacks_bound(cell, distances, mine, bound, leaders):
-                wanted |= {mine, bound} | leaders
+            for bound in filter(names.__contains__, gates.bounds_of(mine)):
+                if self.lacks_bound(cell, distances, mine, bound, leaders):
+                    wanted |= {mine, bound} | leaders
         return wanted
 
     def lacks_bound(self, cell, distances, mine, bound, leaders):
@@ -73,6 +73,8 @@ class Progress:
         margin = 1 if judgement.ratio.pairs >= self.pairs else CLEARLY
         if judgement.ratio.median >= margin * max(judgement.gate, judgement.goal or 0):
             return False
+        if bound != gates.bounds_of(mine)[0] and bound != judgement.bound and not judgement.is_beaten:
+            return False  # it stands in for one that ours beats
         return any(self.pairs_of(distances, bound, other) < self.pairs for other in leaders | {mine})
 
     @staticmethod

@@ -39,7 +39,8 @@ def both_text(ours_us, theirs_us):
 def bound_texts(judgement):
     """The bound's time; its part in the time of ours; the ratio to the best peer that it reaches, with its pairs."""
     of_bound, reach = judgement.of_bound, judgement.reach
-    return [time_text(of_bound.theirs_us) if of_bound else "",
+    stands_in = " over windows" if judgement.bound not in ("", gates.bounds_of(judgement.configuration)[0]) else ""
+    return [time_text(of_bound.theirs_us) + stands_in if of_bound else "",
             "%.2f%s" % (of_bound.median, " beaten" if judgement.is_beaten else "") if of_bound else "",
             "%s (%d)" % (ratio_text(reach), reach.pairs) if reach else ""]
 

@@ -251,6 +251,20 @@ class Bounds(unittest.TestCase):
         rows = bounded(1, 1.05, 1, pairs=4) + [row(100, "rondo", 1), row(101, "openmpi", 1.05)]
         self.assertEqual(self.verdicts(rows), ("FAIL", "missed"))
 
+    def test_where_ours_beats_the_bound_that_over_windows_stands_in(self):
+        def over_windows(bound, us, pairs=5):
+            return bounded(1, 1.05, bound) + [row(100 + i, "bound-windows", us) for i in range(pairs)]
+        for bound, us, pairs, name, verdict in ((1.06, 1.04, 5, "bound-windows", "out of reach"),
+                                                (1.06, 0.9, 5, "bound-windows", "FAIL"),
+                                                (1.06, 1.06, 5, "bound-windows", "FAIL"),
+                                                (1.06, 1.04, 4, "bound-windows", "FAIL"),
+                                                (1.04, 0.9, 5, "bound", "out of reach"),
+                                                (0.9, 1.04, 5, "bound", "FAIL")):
+            judgement, = judge(over_windows(bound, us, pairs))
+            self.assertEqual((judgement.bound, judgement.verdict), (name, verdict), (bound, us, pairs))
+        self.assertIn("| 1.04 us over windows | 1.04 |", tables.judgement_tables(judge(over_windows(1.06, 1.04))))
+        self.assertIn("| 0.90 us | 0.90 |", tables.judgement_tables(judge(over_windows(0.9, 1.04))))
+
     def test_a_far_bound_says_nothing_of_near_cores(self):
         rows = launches([1] * 5, [1.05] * 5) + [row(100 + i, "bound", 1, xcore_ns=FAR) for i in range(5)]
         self.assertEqual(self.verdicts(rows), ("FAIL", "missed"))
@@ -380,6 +394,14 @@ class Plan(unittest.TestCase):
         us = {"rondo": 1, "rondo-windows": 2, "openmpi": 3, "bound": 0.9, "bound-windows": 0.9}
         names = [name for _, name, _ in self.run_plan(wanted, chosen, us=lambda work, *_: us[work.configuration.name])]
         self.assertEqual([names.count(name) for name in ("bound", "bound-windows")], [0, 5])
+
+    def test_a_beaten_bound_asks_for_that_over_windows(self):
+        chosen = OURS + PEERS[:1] + [configuration(name) for name in ("bound", "bound-windows")]
+        wanted = self.wanted("--collectives", "all_reduce", "--all-reduce-sizes", "8", "--pairs", "5")
+        for bound, asked in ((1.2, [5, 5]), (0.9, [5, 0])):
+            us = {"rondo": 1, "openmpi": 1.7, "bound": bound, "bound-windows": 0.9}
+            names = [name for _, name, _ in self.run_plan(wanted, chosen, us=lambda work, *_: us[work.configuration.name])]
+            self.assertEqual([names.count(name) for name in ("bound", "bound-windows")], asked)
 
     def test_the_bound_needs_its_own_near_pairs(self):
         us = {"rondo": 1, "openmpi": 1.7, "bound": 0.9}
