@@ -20,10 +20,14 @@ void Doorbells::prepare_sleep(int local_rank) const {
 }
 
 void Doorbells::announce_sleep(int local_rank) const {
-  RankLine& line = segment_.line(local_rank);
-  line.sleeping.store(1, std::memory_order_seq_cst);
-  // What the sleeper looks at next may elsewhere than on x86 pass the store: neither side would see the other's word.
+  segment_.line(local_rank).sleeping.store(1, std::memory_order_seq_cst);
+  fence(local_rank);
+}
+
+// What this rank looks at next may elsewhere than on x86 pass even such a store: neither side would see the other's.
+void Doorbells::fence(int local_rank) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  const RankLine& line = segment_.line(local_rank);
   if (line.fences_all.load(std::memory_order_relaxed) != 0) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 

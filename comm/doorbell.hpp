@@ -24,6 +24,9 @@ class Doorbells {
   // makes every core fence that runs a rank.
   void prepare_sleep(int local_rank) const;
   void announce_sleep(int local_rank) const;
+  // Of this rank, and where all have prepared, of every other: between its store and what it looks at next, and
+  // between theirs.
+  void fence(int local_rank) const;
   // True, once all ranks have prepared, when all of them do that: then it takes no fence before wake().
   bool sleepers_fence() const;
   void ring(int local_rank) const;

@@ -18,7 +18,7 @@ std::size_t claims_offset(int local_size) {
   return distances_offset(local_size) + static_cast<std::size_t>(local_size) * sizeof(DistanceLine);
 }
 std::size_t rings_offset(int local_size) {
-  const std::size_t offset = claims_offset(local_size) + sizeof(ClaimLine);
+  const std::size_t offset = claims_offset(local_size) + sizeof(ClaimLines);
   return (offset + kPage - 1) / kPage * kPage;
 }
 std::size_t fifos_offset(int local_size, FifoShape shape) {
@@ -47,7 +47,7 @@ ProgressLine& Segment::progress(int local_rank) const {
 DistanceLine& Segment::distance(int local_rank) const {
   return reinterpret_cast<DistanceLine*>(base_ + distances_offset(local_size_))[local_rank];
 }
-ClaimLine& Segment::claims() const { return *reinterpret_cast<ClaimLine*>(base_ + claims_offset(local_size_)); }
+ClaimLines& Segment::claims() const { return *reinterpret_cast<ClaimLines*>(base_ + claims_offset(local_size_)); }
 std::byte* Segment::ring(int local_rank) const {
   return base_ + rings_offset(local_size_) + static_cast<std::size_t>(local_rank) * shape_.ring_bytes;
 }

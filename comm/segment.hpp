@@ -35,10 +35,11 @@ struct RankLine {
   std::atomic<std::uint32_t> departed;                 // the rank, once: it has destroyed its communicator
   std::atomic<std::uint32_t> lost;                     // any monitor, once: its process is gone
   std::atomic<std::uint32_t> unmapped;                 // the rank, once: it maps no peer's device memory any more
-  std::atomic<std::uint32_t> touching;                 // the rank: 1 while it reads or writes its peers' own buffers
   std::atomic<std::uint32_t> fences_all;               // the rank, once: before it sleeps, every core fences
   std::atomic<std::uint32_t> core;                     // the rank: 1 + the core where it came or waits
-  alignas(kLine) std::atomic<std::uint64_t> arrived;   // the rank: sequence of the latest collective it has entered
+  // What no peer reads until something fails: lines that they read in every call would have to be fetched back.
+  alignas(kLine) std::atomic<std::uint64_t> arrived;  // the rank: sequence of the latest collective it has entered
+  std::atomic<std::uint32_t> touching;                // the rank: 1 while it reads or writes its peers' own buffers
   std::array<HistoryEntry, kHistory> history;
 };
 
@@ -79,10 +80,14 @@ struct DistanceLine {
 };
 
 // Who does which piece of a work that all share (board/claims.hpp). Any rank claims; the one that has claimed says
-// done.
-struct ClaimLine {
-  static constexpr std::size_t kPieces = 16;
-  alignas(kLine) std::array<std::atomic<std::uint64_t>, kPieces> pieces;
+// done. Few pieces have lines of their own.
+struct ClaimLines {
+  static constexpr std::size_t kPieces = 16, kLines = 4;
+  struct Line {
+    alignas(kLine) std::array<std::atomic<std::uint64_t>, kPieces / kLines> pieces;
+  };
+  std::array<Line, kLines> lines;
+  std::atomic<std::uint64_t>& piece(std::size_t index) { return lines[index % kLines].pieces[index / kLines]; }
 };
 
 // Sizes every rank agrees on at init. slots >= slices per chunk + 1, and never fewer than 2, or fused rings hang.
@@ -109,7 +114,7 @@ class Segment {
   Arrival& arrival(int local_rank, std::uint64_t meeting) const;
   ProgressLine& progress(int local_rank) const;
   DistanceLine& distance(int local_rank) const;
-  ClaimLine& claims() const;
+  ClaimLines& claims() const;
   std::byte* ring(int local_rank) const;
   FifoShape shape() const { return shape_; }
   int local_size() const { return local_size_; }

@@ -81,6 +81,15 @@ class Board {
   }
   // After a release store that others may be waiting for.
   void wake() const;
+  // Between a store and a load. A real one would wait until the peers' cores have given up the lines that this rank has
+  // stored to, which takes as long as their answer: whoever sleeps or fails fences for everybody (Doorbells::fence).
+  void fence() const {
+    if (fences_) {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    } else {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+  }
   int absent();
   bool is_here(int index);  // throws the mismatch too
   bool has_come(int index) const { return arrived(index).meeting.load(std::memory_order_acquire) == meetings_; }
@@ -147,7 +156,7 @@ class Board {
   bool compares_ = false;    // the latest was
   bool waiting_ = false;     // waiter_ has been told of this collective
   bool crowded_;
-  bool fences_ = true;  // before it looks for sleepers
+  bool fences_ = true;  // itself
   Signature signature_;
   // Of everything that the ranks must have agreed on, in that order: up to now, and up to the latest meeting.
   std::uint64_t key_ = 0, met_key_ = 0;
@@ -166,13 +175,8 @@ inline void Board::post() {
   mine.meeting.store(meetings_, std::memory_order_release);
 }
 
-// A fence would wait until the peers' cores have given the line up, which takes as long as their answer.
 inline void Board::wake() const {
-  if (fences_) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  } else {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  }
+  fence();
   for (int index = 0; index < size_; ++index) {
     if (lines_[index].sleeping.load(std::memory_order_seq_cst) != 0 && index != index_) team_.bells().ring(index);
   }

@@ -4,10 +4,11 @@
 namespace rondo::comm {
 
 Claims::Claims(Team& team, Board& board)
-    : board_(board), line_(team.segment().claims()), index_(board.index()), size_(board.size()) {}
+    : board_(board), lines_(team.segment().claims()), index_(board.index()), size_(board.size()) {}
 
-bool Claims::claim(std::size_t piece) {
-  std::atomic<std::uint64_t>& word = line_.pieces[piece];
+bool Claims::claim(std::size_t piece, int owner) {
+  if (!board_.is_crowded()) return owner == index_;
+  std::atomic<std::uint64_t>& word = lines_.piece(piece);
   std::uint64_t seen = word.load(std::memory_order_relaxed);
   if (seen >= claimed_by(0)) return false;  // of this meeting
   // Relaxed: the meeting has ordered what this rank will read.
@@ -15,16 +16,18 @@ bool Claims::claim(std::size_t piece) {
 }
 
 void Claims::finish(std::size_t piece) {
-  line_.pieces[piece].store(claimed_by(index_) | 1, std::memory_order_release);  // for await()
+  lines_.piece(piece).store(claimed_by(index_) | 1, std::memory_order_release);  // for await()
   board_.wake();
 }
 
-int Claims::await(std::size_t piece) {
-  const std::atomic<std::uint64_t>& word = line_.pieces[piece];
+int Claims::await(std::size_t piece, int owner) {
+  const std::atomic<std::uint64_t>& word = lines_.piece(piece);
   std::uint64_t seen = word.load(std::memory_order_acquire);
-  if ((seen & 1) != 0) return claimer(seen);
-  while ((seen & 1) == 0) {
-    const int by = claimer(seen);
+  const auto is_claimed = [&] { return seen >= claimed_by(0); };  // of this meeting
+  const auto is_done = [&] { return (seen & 1) != 0 && is_claimed(); };
+  if (is_done()) return claimer(seen);
+  while (!is_done()) {
+    const int by = is_claimed() ? claimer(seen) : owner;
     board_.linger(by, [by](int other) { return other == by; });
     seen = word.load(std::memory_order_acquire);
   }

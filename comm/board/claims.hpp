@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work that has to be done once, by any of the ranks that have met: pieces, each by whoever claims it first. Where
-// ranks take turns on cores, that is whoever is running, and the others find it done when their turn comes. All have
-// left one such work before the next one begins, since all meet in between: so there is one word for each piece. Used
-// by the thread that runs the collective.
+// ranks take turns on cores, that is whoever is running, and the others find it done when their turn comes. Where each
+// has a core, each does its own: a claim would have to travel. All have left one such work before the next one begins,
+// since all meet in between: so there is one word for each piece. Used by the thread that runs the collective.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace rondo::comm {
 
 class Claims {
  public:
-  static constexpr std::size_t kMost = ClaimLine::kPieces;  // pieces
+  static constexpr std::size_t kMost = ClaimLines::kPieces;  // pieces
 
   Claims(Team& team, Board& board);
 
@@ -22,18 +22,20 @@ class Claims {
   // each that the rank of that index has done, and follows what that rank did.
   template <class Work, class Take>
   void share(std::size_t pieces, Work work, Take take) {
-    const std::size_t first = static_cast<std::size_t>(index_) * pieces / static_cast<std::size_t>(size_);
+    const auto size = static_cast<std::size_t>(size_);
+    const auto owner = [&](std::size_t piece) { return static_cast<int>(((piece + 1) * size - 1) / pieces); };
+    const std::size_t first = static_cast<std::size_t>(index_) * pieces / size;
     std::uint64_t own = 0;  // a bit for each
     for (std::size_t step = 0; step < pieces; ++step) {
       const std::size_t piece = (first + step) % pieces;
-      if (!claim(piece)) continue;
+      if (!claim(piece, owner(piece))) continue;
       work(piece);
       finish(piece);
       own |= std::uint64_t{1} << piece;
     }
     for (std::size_t step = 0; step < pieces; ++step) {
       const std::size_t piece = (first + step) % pieces;
-      if ((own >> piece & 1) == 0) take(piece, await(piece));
+      if ((own >> piece & 1) == 0) take(piece, await(piece, owner(piece)));
     }
   }
 
@@ -44,12 +46,13 @@ class Claims {
     return (board_.meeting() << kIndexBits | static_cast<std::uint64_t>(index)) << 1;
   }
   static int claimer(std::uint64_t word) { return static_cast<int>(word >> 1 & ((1U << kIndexBits) - 1)); }
-  bool claim(std::size_t piece);
+  // owner: whose it is where nobody else does it.
+  bool claim(std::size_t piece, int owner);
   void finish(std::size_t piece);
-  int await(std::size_t piece);  // until it is done; by whom
+  int await(std::size_t piece, int owner);  // until it is done; by whom
 
   Board& board_;
-  ClaimLine& line_;
+  ClaimLines& lines_;
   int index_, size_;
 };
 

@@ -13,7 +13,6 @@ namespace {
 
 // Times direct_bytes, of copies from or to a root by more ranks than cores: on the board few wait for others.
 constexpr std::uint64_t kCrowdsRooted = 32;
-constexpr std::size_t kFlatBytes = 128 << 10;    // of an all_reduce of two ranks that each adds by itself
 constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
 constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
 
@@ -118,7 +117,7 @@ void DirectCollectives::read_lines(std::uint64_t meeting) {
 bool DirectCollectives::choose_way() {
   const bool all_send = reaches_all(send_), all_receive = reaches_all(recv_);
   const std::size_t root = as_size(std::max(call_.root, 0));
-  shared_ = all_send && all_receive && !adds_twice() && as_size(size_) <= Claims::kMost;
+  shared_ = all_send && all_receive && as_size(size_) <= Claims::kMost;
   switch (call_.collective) {
     case Collective::all_reduce:
       return all_send && all_receive;
@@ -191,19 +190,12 @@ void DirectCollectives::do_share(int whose) {
   }
 }
 
-// Two ranks: what one adds twice costs less than lines that move between their caches.
-bool DirectCollectives::adds_twice() const {
-  return call_.collective == Collective::all_reduce && size_ == 2 && bytes_ <= kFlatBytes && !in_place();
-}
-
 void DirectCollectives::reduce(int whose) {
-  const bool twice = adds_twice();
-  const Range mine = twice ? Range{0, call_.count} : kernels::part({0, call_.count}, size_, whose);
+  const Range mine = kernels::part({0, call_.count}, size_, whose);
   for (int i = 0; i < size_; ++i) in_.push_back(of(send_, i, mine.offset));
   for (int i = 0; i < size_; ++i) {
     const int to = whose + i < size_ ? whose + i : whose + i - size_;
-    if (call_.collective == Collective::reduce ? to == call_.root : !twice || to == whose)
-      out_.push_back(of(recv_, to, mine.offset));
+    if (call_.collective == Collective::all_reduce || to == call_.root) out_.push_back(of(recv_, to, mine.offset));
   }
   fold(mine.count);
 }
@@ -300,8 +292,8 @@ void DirectCollectives::copy_bytes(std::byte* into, const std::byte* from, std::
 // A rank that fails says so before it looks at this word, and this rank sets it before it looks for a failure: one of
 // the two sees the other, so nobody uses buffers that a failed call has given back.
 void DirectCollectives::touch() {
-  team_.own_line().touching.store(1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  team_.own_line().touching.store(1, std::memory_order_relaxed);
+  board_.fence();
   team_.failure().check();
 }
 
@@ -316,7 +308,7 @@ void DirectCollectives::retreat(const std::exception& error) {
     if (known != nullptr && known->error_code() == ErrorCode::peer_lost && culprit >= 0) team_.await_verdict(culprit);
     team_.fail(known != nullptr ? known->error_code() : ErrorCode::system, culprit, error.what());
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  team_.bells().fence(team_.own_index());
   const auto until = std::chrono::steady_clock::now() + kPatience;
   for (int i = 0; i < size_; ++i) {
     const RankLine& line = team_.segment().line(i);
@@ -325,14 +317,6 @@ void DirectCollectives::retreat(const std::exception& error) {
       sched_yield();
     }
   }
-}
-
-// At any rank: then none may read an input that its owner might have overwritten.
-bool DirectCollectives::in_place() const {
-  for (int i = 0; i < size_; ++i) {
-    if (send_[as_size(i)] == recv_[as_size(i)]) return true;
-  }
-  return false;
 }
 
 bool DirectCollectives::reaches_all(const std::vector<std::byte*>& buffers) const {

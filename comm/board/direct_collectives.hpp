@@ -42,7 +42,7 @@ class DirectCollectives {
   const Reach& reach() const { return reach_; }
   template <class Body>
   void guarded(Body body) {
-    const Windows::Use use(reach_.windows());
+    reach_.windows().look();
     try {
       body();
     } catch (const std::exception& error) {
@@ -87,7 +87,6 @@ class DirectCollectives {
   void all_gather(int whose);
   void gather(int whose);
   void all_to_all(int whose);
-  bool adds_twice() const;
 
   // in_ and out_ are where the first element lies.
   void fold(std::size_t count);
@@ -99,7 +98,6 @@ class DirectCollectives {
   void touch();  // from here on peers' buffers are used
   void let_go() { team_.own_line().touching.store(0, std::memory_order_release); }
   void retreat(const std::exception& error);
-  bool in_place() const;
   bool reaches_all(const std::vector<std::byte*>& buffers) const;
 
   std::size_t send_bytes(int index) const;

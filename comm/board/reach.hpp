@@ -22,9 +22,19 @@ class Reach {
   Reach(const Team& team, Windows& windows) : windows_(windows), threads_(team.monitor() == nullptr) {}
 
   bool possible() const { return threads_ || windows_.any(); }  // at all, for any buffer; the same on all ranks
-  Spot describe(const void* data, std::size_t bytes) const;
+  Spot describe(const void* data, std::size_t bytes) const {
+    if (data == nullptr) return {};
+    if (threads_) return {.kind = Spot::Kind::address, .at = reinterpret_cast<std::uintptr_t>(data)};
+    if (const auto place = windows_.find(data, bytes))
+      return {.kind = Spot::Kind::window, .window = place->window, .at = place->offset};
+    return {};
+  }
   // Where this rank finds the buffer of the rank with that index; null: unreachable, or no such place.
-  std::byte* find(int index, const Spot& spot, std::size_t bytes) const;
+  std::byte* find(int index, const Spot& spot, std::size_t bytes) const {
+    if (spot.kind == Spot::Kind::window) return windows_.at(index, {spot.window, spot.at}, bytes);
+    if (spot.kind == Spot::Kind::address && threads_) return reinterpret_cast<std::byte*>(spot.at);
+    return nullptr;
+  }
   Windows& windows() const { return windows_; }
 
  private:

@@ -60,7 +60,14 @@ void NodeWindow::release() {
 std::uint32_t Windows::add(std::shared_ptr<NodeWindow> window) {
   const std::lock_guard lock(mutex_);
   sweep();
-  entries_.push_back({next_, std::move(window)});
+  const NodeWindow& blocks = *window;
+  entries_.push_back({.id = next_,
+                      .block = blocks.block(0),
+                      .own = blocks.own(),
+                      .bytes = blocks.bytes(),
+                      .stride = blocks.stride(),
+                      .window = std::move(window)});
+  changed_.store(true, std::memory_order_release);
   any_.store(true, std::memory_order_relaxed);
   return next_++;
 }
@@ -68,47 +75,22 @@ std::uint32_t Windows::add(std::shared_ptr<NodeWindow> window) {
 void Windows::release(std::uint32_t window) {
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.id == window; });
-  if (found != entries_.end()) found->window->release();
+  if (found == entries_.end()) return;
+  found->released = true;
+  found->window->release();
   sweep();
+  changed_.store(true, std::memory_order_release);
 }
 
-void Windows::enter() {
+void Windows::look_again() {
   const std::lock_guard lock(mutex_);
   sweep();
-  ++uses_;
-}
-
-void Windows::leave() {
-  const std::lock_guard lock(mutex_);
-  --uses_;
+  seen_ = entries_;
+  changed_.store(std::ranges::any_of(entries_, &Entry::released), std::memory_order_relaxed);
 }
 
 void Windows::sweep() {
-  if (uses_ != 0) return;
   std::erase_if(entries_, [](const Entry& e) { return e.window->released_by_all(); });
-}
-
-std::optional<Windows::Place> Windows::find(const void* data, std::size_t bytes) const {
-  const auto* const start = static_cast<const std::byte*>(data);
-  const std::lock_guard lock(mutex_);
-  for (const Entry& entry : entries_) {
-    const std::byte* const block = entry.window->own();
-    if (start < block || bytes > entry.window->bytes()) continue;
-    const auto offset = static_cast<std::size_t>(start - block);
-    if (offset <= entry.window->bytes() - bytes) return Place{entry.id, offset};
-  }
-  return std::nullopt;
-}
-
-std::byte* Windows::at(int index, Place place, std::size_t bytes) const {
-  const std::lock_guard lock(mutex_);
-  for (const Entry& entry : entries_) {
-    if (entry.id != place.window) continue;
-    const std::size_t present = entry.window->bytes();
-    if (bytes > present || place.offset > present - bytes) return nullptr;
-    return entry.window->block(index) + place.offset;
-  }
-  return nullptr;
 }
 
 }  // namespace rondo::comm

@@ -26,6 +26,7 @@ class NodeWindow {
   std::byte* block(int index) const { return memory_.data() + static_cast<std::size_t>(index) * stride_; }
   std::byte* own() const { return block(own_); }
   std::size_t bytes() const { return bytes_; }
+  std::size_t stride() const { return stride_; }  // from block to block
   // Makes the pages of a block present here, so that no call pays for it. False: there is no memory for them.
   bool populate(int index) const;
 
@@ -41,7 +42,8 @@ class NodeWindow {
 };
 
 // The windows of one communicator: allocated by all ranks in the same order, so numbers mean the same everywhere.
-// Released by any thread, in any order.
+// Allocated and released by any thread, in any order; looked at by the thread that runs calls, without a lock: it keeps
+// a list of its own, with what it maps, until it comes round to the next look().
 class Windows {
  public:
   // A buffer within this rank's block of a window.
@@ -54,35 +56,51 @@ class Windows {
   void release(std::uint32_t window);                                // by this rank; stays mapped until all have
   bool any() const { return any_.load(std::memory_order_relaxed); }  // there has ever been one: the same on all ranks
 
+  // Once a call: what find() and at() know of, and what stays mapped for them.
+  void look() {
+    if (changed_.load(std::memory_order_acquire)) look_again();
+  }
   std::optional<Place> find(const void* data, std::size_t bytes) const;
   // So many bytes in the block of `index`; null when there is no such place.
   std::byte* at(int index, Place place, std::size_t bytes) const;
 
-  // While one lives, nothing is unmapped.
-  class Use {
-   public:
-    explicit Use(Windows& windows) : windows_(windows) { windows_.enter(); }
-    Use(const Use&) = delete;
-    ~Use() { windows_.leave(); }
-
-   private:
-    Windows& windows_;
-  };
-
  private:
   struct Entry {
     std::uint32_t id;
+    std::byte *block, *own;  // the first, and this rank's
+    std::size_t bytes, stride;
     std::shared_ptr<NodeWindow> window;
+    bool released = false;  // by this rank
   };
-  void enter();
-  void leave();
+  void look_again();
   void sweep();  // mutex_ held
 
-  mutable std::mutex mutex_;  // guards the next three
+  std::mutex mutex_;  // guards the next two
   std::vector<Entry> entries_;
   std::uint32_t next_ = 0;
-  int uses_ = 0;
+  std::atomic<bool> changed_{false};  // since the last look, or some rank has yet to release what this one has
   std::atomic<bool> any_{false};
+  std::vector<Entry> seen_;  // by the last look
 };
+
+// Of every rank of the node in every call: with eight of them, sixteen times.
+inline std::optional<Windows::Place> Windows::find(const void* data, std::size_t bytes) const {
+  const auto* const start = static_cast<const std::byte*>(data);
+  for (const Entry& entry : seen_) {
+    if (start < entry.own || bytes > entry.bytes) continue;
+    const auto offset = static_cast<std::size_t>(start - entry.own);
+    if (offset <= entry.bytes - bytes) return Place{entry.id, offset};
+  }
+  return std::nullopt;
+}
+
+inline std::byte* Windows::at(int index, Place place, std::size_t bytes) const {
+  for (const Entry& entry : seen_) {
+    if (entry.id != place.window) continue;
+    if (bytes > entry.bytes || place.offset > entry.bytes - bytes) return nullptr;
+    return entry.block + static_cast<std::size_t>(index) * entry.stride + place.offset;
+  }
+  return nullptr;
+}
 
 }  // namespace rondo::comm

@@ -91,7 +91,7 @@ Sum sum_of(int world, std::size_t count) {
     comm.all_reduce(std::span<const float>(input), std::span<float>(sum), ReduceOp::sum);
     if (comm.rank() != world - 1) return;
     std::memcpy(of.bits.data(), sum.data(), count * sizeof(float));
-    of.made_once = detail::impl_of(comm).team().segment().claims().pieces[0] != 0;
+    of.made_once = detail::impl_of(comm).team().segment().claims().piece(0) != 0;
   });
   for (const auto& error : errors) CHECK(sentence_of(error).empty());
   return of;

@@ -43,6 +43,7 @@ TEST_CASE("a buffer is found in its own rank's block alone, and nothing is found
   windows.add(first.windows[0]);
   const std::uint32_t id = windows.add(second.windows[0]);
   CHECK(windows.any());
+  windows.look();
   std::byte* const block = second.windows[0]->own();
 
   const auto place = windows.find(block + 100, kBytes - 100);
@@ -76,26 +77,27 @@ TEST_CASE("a window stays until every rank has let go; then its pages are gone a
   Windows ranks[2];
   const std::uint32_t id = ranks[0].add(pair.windows[0]);
   ranks[1].add(pair.windows[1]);
+  for (Windows& rank : ranks) rank.look();
   for (int own = 0; own < 2; ++own) {
     CHECK(pair.windows[own]->populate(own));
     std::memset(pair.windows[own]->own(), 1, kBytes);
   }
   ranks[0].release(id);
+  ranks[0].look();
   CHECK(ranks[0].at(1, {id, 0}, kBytes) != nullptr);  // rank 1 may still use it
   CHECK(ranks[1].at(0, {id, 0}, kBytes) != nullptr);
   CHECK(pages_present(*pair.windows[0], 0) == 3);
-  {
-    const Windows::Use use(ranks[1]);
-    ranks[1].release(id);
-    CHECK(ranks[1].at(0, {id, 0}, kBytes) != nullptr);  // a call is looking at it
-  }
+  ranks[1].release(id);
+  CHECK(ranks[1].at(0, {id, 0}, kBytes) != nullptr);  // a call may be looking at it
+  CHECK(pair.windows[1].use_count() == 2);
   CHECK(pages_present(*pair.windows[0], 0) == 0);
   CHECK(pages_present(*pair.windows[0], 1) == 0);
   for (Windows& rank : ranks) {
-    const Windows::Use use(rank);
+    rank.look();
     CHECK(rank.at(0, {id, 0}, 1) == nullptr);
     CHECK(rank.any());  // there has been one
   }
+  for (const auto& window : pair.windows) CHECK(window.use_count() == 1);
 }
 
 TEST_CASE("windows go in any order, and numbers are not used again") {
@@ -106,11 +108,13 @@ TEST_CASE("windows go in any order, and numbers are not used again") {
     CHECK(windows.add(made.back()) == static_cast<std::uint32_t>(i));
   }
   windows.release(1);
+  windows.look();
   CHECK(made[1].use_count() == 1);
   CHECK(windows.find(made[2]->own(), kBytes)->window == 2);
   windows.release(0);
   windows.release(0);  // unknown by now
   windows.release(2);
+  windows.look();
   CHECK(made[0].use_count() + made[2].use_count() == 2);
   CHECK(windows.add(made[0]) == 3);
 }
