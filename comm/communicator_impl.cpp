@@ -75,7 +75,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       primitives_(*team_, config_),
       board_(*team_, config_, *windows_),
       two_level_(*team_, board_, primitives_, config_),
-      short_calls_(board_.board(), board_.ring_stores()),
+      short_calls_(board_.board(), board_.flow(), board_.ring_stores()),
       choices_(bootstrap_),
       sent_(static_cast<std::size_t>(team_->size())),
       received_(static_cast<std::size_t>(team_->size())) {}
@@ -177,9 +177,11 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
   }
   prepared.chosen = comm::kBoard;
   prepared.way = PreparedCall::Way::board;
+  prepared.asks = config_.algorithm.empty();
   if (!short_calls_.takes(call)) return;
   prepared.way = PreparedCall::Way::short_call;
   prepared.plan = short_calls_.plan(call);
+  prepared.asks = prepared.asks && prepared.plan.block > config_.tuning.direct_bytes;
 }
 
 // A rank's history says what it is in before a peer can see that it has come; the flight record is for later, and is
@@ -195,13 +197,11 @@ void CommunicatorImpl::run_short(const PreparedCall& prepared, const Call& call)
   recorder_.end();
 }
 
-void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call) {
+void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, bool tries) {
   comm::Board& board = board_.board();
   const std::uint64_t past = board.key();
   const Signature& signature = board.note(prepared.signature, ++sequence_, prepared.hash);
   comm::write_history(team_->own_line(), signature);
-  const bool tries =
-      prepared.way == PreparedCall::Way::board && config_.algorithm.empty() && board_.may_go_direct(call);
   recorder_.begin(signature, tries ? comm::DirectCollectives::kName : prepared.chosen.name);
   bool direct = tries && board_.run_direct(call, options_.timeout);
   if (tries && !direct) recorder_.amend(prepared.chosen.name);
@@ -212,7 +212,9 @@ void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call) 
 }
 
 void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& call) {
-  prepared.way == PreparedCall::Way::short_call ? run_short(prepared, call) : run_long(prepared, call);
+  const bool tries_direct = prepared.asks && board_.may_go_direct(call);
+  const bool is_short = prepared.way == PreparedCall::Way::short_call && !tries_direct;
+  is_short ? run_short(prepared, call) : run_long(prepared, call, tries_direct);
 }
 
 bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, std::uint64_t past) {
@@ -223,7 +225,9 @@ bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, s
   };
   switch (prepared.way) {
     case PreparedCall::Way::short_call:
-      break;  // run_short()
+      short_calls_.publish(prepared.plan, call, options_.timeout);
+      short_calls_.collect(prepared.plan, call);
+      break;
     case PreparedCall::Way::board:
       return board_.run(call, options_.timeout);
     case PreparedCall::Way::two_level:

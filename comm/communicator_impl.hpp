@@ -80,7 +80,7 @@ class CommunicatorImpl {
   void choose_way(const Call& call, comm::PreparedCall& prepared) const;
   void run_collective(const comm::PreparedCall& prepared, const Call& call);
   void run_short(const comm::PreparedCall& prepared, const Call& call);
-  void run_long(const comm::PreparedCall& prepared, const Call& call);
+  void run_long(const comm::PreparedCall& prepared, const Call& call, bool tries_direct);
   // True: straight between the ranks' buffers.
   bool run_way(const comm::PreparedCall& prepared, const Call& call, std::uint64_t past);
   // explain.cpp

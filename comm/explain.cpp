@@ -49,13 +49,13 @@ void CommunicatorImpl::explain(const PreparedCall& prepared, const Call& call, b
 std::string CommunicatorImpl::why(const PreparedCall& prepared, const Call& call, bool direct) const {
   const std::string named = fmt::format("RONDO_ALGORITHM={}", config_.algorithm);
   const bool obeys = !config_.algorithm.empty();
+  if (direct)
+    return "all that it needs is within reach" + in_words({"direct_bytes", &Tuning::direct_bytes}, config_.tuning);
   switch (prepared.way) {
     case PreparedCall::Way::short_call:
       return "what a rank brings fits beside its arrival";
     case PreparedCall::Way::board:
-      if (!direct)
-        return fmt::format("{}; not zero_copy: {}", why_board(call), obeys ? named : board_.why_not_direct());
-      return "all that it needs is within reach" + in_words({"direct_bytes", &Tuning::direct_bytes}, config_.tuning);
+      return fmt::format("{}; not zero_copy: {}", why_board(call), obeys ? named : board_.why_not_direct());
     case PreparedCall::Way::two_level: {
       const auto pattern = comm::shape_of(call, world_size()).pattern;
       return (obeys ? named : "ranks share memory within their nodes") +

@@ -22,6 +22,7 @@ struct PreparedCall {
   Way way = Way::links;
   Chosen chosen{};
   ShortCalls::Plan plan{};  // of short calls
+  bool asks = false;        // each time whether it can go straight between buffers
   // The least that is left to check: which buffers must not be null, and whether they may be the same.
   bool sends = false, receives = false, in_place = true;
 

@@ -32,6 +32,7 @@ class BoardCollectives {
   // They agree on the answer. Messages are not collectives.
   bool takes(const Call& call) const;
   Board& board() { return board_; }
+  Flow& flow() { return flow_; }
   StoreChoice& ring_stores() { return ring_stores_; }
   // True: all but the beginning went straight between the ranks' buffers.
   bool run(const Call& call, std::chrono::milliseconds timeout) {

@@ -6,15 +6,16 @@
 namespace rondo::comm {
 namespace {
 
-// Bytes of a block. Longer ones overwrite what the peer's cache still holds for longer than a trip through the rings
-// takes, while ranks have a core each; where they take turns on cores, every crossing more costs them a switch each.
-constexpr std::size_t kMostOfTwo = 4 << 10, kMostExchanged = 16 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
+// Bytes of a block. Where ranks take turns on cores, every crossing more costs them a switch each.
+constexpr std::size_t kMostOfTwo = 16 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
+// Of two ranks, from or to a root: behind an arrival more would overwrite what the reader's cache still holds.
+constexpr std::size_t kMostBehind = 4 << 10;
 constexpr std::size_t kMostOfSums = 4 << 10;   // of a crowd's all_reduce: longer ones are summed once for all
 constexpr std::size_t kMostOfParts = 4 << 10;  // of many, a block for each rank: a reader takes its own alone
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one.
 constexpr std::size_t kLeastInOrder = 4 << 10;
 constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
-static_assert(std::max({kMostExchanged, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
+static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
 
 // Everybody brings, and everybody takes from everybody.
 bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && row.recv != Extent::none && !row.rooted; }
@@ -23,21 +24,32 @@ bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && ro
 
 std::size_t ShortCalls::most_of_block(Collective collective, int ranks, bool crowded) {
   const CollectiveRow& row = row_of(collective);
-  if (ranks == 2 && exchanges(row)) return kMostExchanged;
+  if (ranks == 2 && (exchanges(row) || !crowded)) return kMostOfTwo;
   if (row.send == Extent::world) return kMostOfParts / as_size(ranks);
-  if (!crowded) return ranks <= 2 ? kMostOfTwo : kMostOfMany;
+  if (!crowded) return kMostOfMany;
   return collective == Collective::all_reduce ? kMostOfSums : kMostOfCrowd;
 }
 
-ShortCalls::ShortCalls(Board& board, StoreChoice& stores)
-    : board_(board), stores_(stores), index_(board.index()), size_(board.size()), contributions_(as_size(size_)) {}
+ShortCalls::ShortCalls(Board& board, Flow& flow, StoreChoice& stores)
+    : board_(board),
+      flow_(flow),
+      stores_(stores),
+      index_(board.index()),
+      size_(board.size()),
+      contributions_(as_size(size_)) {}
 
 bool ShortCalls::takes(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
   if (call.collective == Collective::send || call.collective == Collective::recv) return false;
   if (row.send == Extent::counts || row.recv == Extent::counts) return false;
   const std::size_t most = most_of_block(call.collective, size_, board_.is_crowded());
-  return row.send == Extent::none || call.count <= most / size_of(call.dtype);
+  if (row.send != Extent::none && call.count > most / size_of(call.dtype)) return false;
+  return !goes_to_ring(call) || larger_count(call, size_) * size_of(call.dtype) <= flow_.most_call_bytes();
+}
+
+bool ShortCalls::goes_to_ring(const Call& call) const {
+  const CollectiveRow& row = row_of(call.collective);
+  return size_ == 2 && row.rooted && !board_.is_crowded() && call.count > kMostBehind / size_of(call.dtype);
 }
 
 ShortCalls::Plan ShortCalls::plan(const Call& call) const {
@@ -46,12 +58,15 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   Plan plan;
   plan.element = size_of(call.dtype);
   plan.block = row.send == Extent::none ? 0 : call.count * plan.element;
-  plan.whole = plan.block * (has_parts ? as_size(size_) : 1);
-  plan.lies = plan.part = has_parts ? as_size(index_) * plan.block : 0;
-  plan.weighs = plan.whole > kMostUnweighed && !(size_ == 2 && exchanges(row));
+  const std::size_t whole = plan.block * (has_parts ? as_size(size_) : 1);
+  plan.part = has_parts ? as_size(index_) * plan.block : 0;
+  plan.own = has_parts ? plan.block : 0;
+  plan.brought = whole - plan.own;
+  plan.in_ring = goes_to_ring(call);
+  plan.weighs = plan.brought > kMostUnweighed && !(size_ == 2 && exchanges(row));
   plan.keeps = plan.block != 0 && (!row.recv_at_root || at_root);
   if (row.send_at_root) plan.source = call.root;
-  plan.yields = exchanges(row) && (board_.ranks_on_a_core() > 2 || plan.whole >= kLeastInOrder);
+  plan.yields = exchanges(row) && (board_.ranks_on_a_core() > 2 || whole >= kLeastInOrder);
   if (plan.block != 0) {  // or they meet for the meeting's sake
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
@@ -61,13 +76,10 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
     if (call.op == ReduceOp::average) plan.divisor = size_;
     if (call.op == ReduceOp::premultiplied_sum) plan.multiply = kernels::find_multiply(call.dtype);
   }
-  const bool shares = has_parts && size_ == 2;
-  if (shares) plan.lies = 0;  // the same lines for both, see Board::body
   const bool brings = row.send_at_root ? at_root : !row.recv_at_root || !at_root;
   if (!brings) return plan;
-  plan.first = has_parts ? plan.part : plan.whole;
-  plan.last = has_parts ? plan.whole - plan.part - plan.block : 0;
-  plan.last_lies = shares ? 0 : plan.whole - plan.last;
+  plan.first = has_parts ? plan.part : plan.brought;
+  plan.last = plan.brought - plan.first;
   return plan;
 }
 
@@ -79,15 +91,22 @@ void ShortCalls::publish(const Plan& plan, const Call& call, std::chrono::millis
   if (plan.yields) board_.give_way();
 }
 
+inline void ShortCalls::take_place(const Plan& plan) {
+  if (plan.in_ring) {
+    in_ring_ = flow_.reserve(plan.brought, false);
+  } else if (plan.brought > Arrival::kPayload) {
+    ++bodies_;
+  }
+}
+
 inline void ShortCalls::bring(const Plan& plan, const Call& call) {
-  if (plan.whole > Arrival::kPayload) ++bodies_;
+  take_place(plan);
   if (plan.first == 0 && plan.last == 0) return;
   std::byte* into = place(index_, board_.next(), plan);
   const std::byte* from = static_cast<const std::byte*>(call.send);
   const double factor = call.op.factor();
   if (plan.first != 0) write(plan, into, from, plan.first, factor);
-  const std::size_t after = plan.whole - plan.last;
-  if (plan.last != 0) write(plan, into + plan.last_lies, from + after, plan.last, factor);
+  if (plan.last != 0) write(plan, into + plan.first, from + plan.first + plan.own, plan.last, factor);
   if (plan.weighs) stores_.wrote();
 }
 
@@ -98,15 +117,18 @@ inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte
   kernels::copy(into, from, bytes, stores_.stores(bytes));
 }
 
+// What this rank gets from itself goes before it waits.
 void ShortCalls::collect(const Plan& plan, const Call& call) {
+  auto* const into = static_cast<std::byte*>(call.recv);
+  const bool gathers = plan.keeps && plan.fold == nullptr && plan.source < 0;
+  if (gathers) copy_from(index_, plan, call, into + as_size(index_) * plan.block);
   if (plan.awaits == Board::kEverybody) board_.await_all();
   if (plan.awaits >= 0) board_.await(plan.awaits);
   if (!plan.keeps) return;
   if (plan.weighs && plan.awaits != Board::kNobody) stores_.read();
   if (plan.fold != nullptr) return fold(plan, call);
-  std::byte* into = static_cast<std::byte*>(call.recv);
   if (plan.source >= 0) return copy_from(plan.source, plan, call, into);
-  for (int step = 0; step < size_; ++step) {
+  for (int step = 1; step < size_; ++step) {
     const int index = index_ + step < size_ ? index_ + step : index_ + step - size_;
     copy_from(index, plan, call, into + as_size(index) * plan.block);
   }
@@ -114,8 +136,7 @@ void ShortCalls::collect(const Plan& plan, const Call& call) {
 
 void ShortCalls::copy_from(int index, const Plan& plan, const Call& call, std::byte* into) {
   const bool own = index == index_;
-  const std::byte* from = own ? static_cast<const std::byte*>(call.send) + plan.part
-                              : place(index, board_.arrived(index), plan) + plan.lies;
+  const std::byte* from = own ? static_cast<const std::byte*>(call.send) + plan.part : block_of(index, plan);
   if (into != from) copy_(into, from, plan.block);
 }
 
@@ -124,7 +145,7 @@ void ShortCalls::fold(const Plan& plan, const Call& call) {
   const auto* own = static_cast<const std::byte*>(call.send) + plan.part;
   if (plan.multiply != nullptr) plan.multiply(call.recv, own, call.count, call.op.factor());
   for (int index = 0; index < size_; ++index)
-    contributions_[as_size(index)] = index == index_ ? nullptr : place(index, board_.arrived(index), plan) + plan.lies;
+    contributions_[as_size(index)] = index == index_ ? nullptr : block_of(index, plan);
   contributions_[as_size(index_)] = plan.multiply == nullptr ? own : static_cast<const std::byte*>(call.recv);
   kernels::fold_into(plan.fold, call.recv, contributions_.data(), size_, call.count, plan.divisor);
 }

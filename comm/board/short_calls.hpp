@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives whose ranks bring few bytes each: these lie in the arrivals themselves, so ranks meet once. Everybody
-// reads what it needs from everybody; sums are in rank order. Ranks are called by their index in the segment, as by
-// Board.
+// Collectives whose ranks bring few bytes each: these lie in the arrivals themselves, or in a ring, so ranks meet once.
+// Everybody reads what it needs from everybody; sums are in rank order. Ranks are called by their index in the segment,
+// as by Board.
 #pragma once
 #include <chrono>
 #include <string_view>
@@ -11,6 +11,7 @@
 
 #include "comm/blocks.hpp"
 #include "comm/board/board.hpp"
+#include "comm/board/flow.hpp"
 #include "comm/board/store_choice.hpp"
 #include "kernels/reduce.hpp"
 
@@ -18,23 +19,23 @@ namespace rondo::comm {
 
 class ShortCalls {
  public:
-  ShortCalls(Board& board, StoreChoice& stores);
+  ShortCalls(Board& board, Flow& flow, StoreChoice& stores);
 
   static constexpr std::string_view kName = "short_call";
 
   // What all calls of one shape have in common; offsets and lengths are bytes.
   struct Plan {
     std::size_t block = 0;  // that a rank gets from each rank that it reads
-    std::size_t part = 0;   // where this rank's block lies in its own buffer,
-    std::size_t lies = 0;   // and in what each of the others brings
-    // What this rank brings: the first so many bytes, and the last so many of `whole`; nobody reads those between.
-    std::size_t first = 0, last = 0, whole = 0;
-    std::size_t last_lies = 0;
+    std::size_t part = 0;   // where this rank's block lies in its own buffer
+    // What this rank brings: the first so many bytes, and the last so many; between them lies its own part, which is
+    // left out. What whoever brings something brings in all.
+    std::size_t first = 0, own = 0, last = 0, brought = 0;
     std::size_t element = 1;               // of the dtype
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
     bool keeps = false;                    // this rank gets a result
     bool yields = false;                   // once: see Board::give_way
+    bool in_ring = false;                  // what is brought lies there
     bool weighs = false;                   // how it is written makes a difference
     double divisor = 1;                    // of the average
     kernels::FoldFunction fold = nullptr;  // null: blocks are copied
@@ -51,10 +52,17 @@ class ShortCalls {
   void collect(const Plan& plan, const Call& call);
 
  private:
+  bool goes_to_ring(const Call& call) const;
   // Of what a rank brings.
   std::byte* place(int index, Arrival& arrival, const Plan& plan) const {
-    return plan.whole <= Arrival::kPayload ? arrival.payload.data() : board_.body(index, bodies_);
+    if (plan.brought <= Arrival::kPayload) return arrival.payload.data();
+    return plan.in_ring ? flow_.at(index, in_ring_) : board_.body(index, bodies_);
   }
+  // For this rank, of what another has brought.
+  const std::byte* block_of(int index, const Plan& plan) const {
+    return place(index, board_.arrived(index), plan) + plan.part - (index < index_ ? plan.own : 0);
+  }
+  void take_place(const Plan& plan);
   void bring(const Plan& plan, const Call& call);
   void fold(const Plan& plan, const Call& call);
   void copy_from(int index, const Plan& plan, const Call& call, std::byte* into);
@@ -62,9 +70,11 @@ class ShortCalls {
   void write(const Plan& plan, std::byte* into, const std::byte* from, std::size_t bytes, double factor) const;
 
   Board& board_;
+  Flow& flow_;
   StoreChoice& stores_;
   int index_, size_;
-  std::uint64_t bodies_ = 0;  // calls that brought more than fits beside a flag
+  std::uint64_t bodies_ = 0;  // calls that brought more than fits beside a flag, behind it
+  Flow::Place in_ring_;       // of the latest call that brought it there
   kernels::Copy copy_ = kernels::find_copy();
   std::vector<const void*> contributions_;  // by rank
 };

@@ -96,8 +96,9 @@ TEST_CASE("calls of few bytes move the same as others at every length") {
   const auto most_of = [&](Collective c) { return comm::ShortCalls::most_of_block(c, world, crowded) / 4; };
   const std::size_t most = most_of(Collective::broadcast), per_rank = most_of(Collective::scatter);
   const std::size_t summed = most_of(Collective::all_reduce);
-  const std::size_t count = GENERATE_COPY(1u, kLineful / 3, kLineful / 2, kLineful - 1, kLineful, kLineful + 1, 61u,
-                                          per_rank, per_rank + 1, summed, summed + 1, most - 1, most, most + 1);
+  const std::size_t count =
+      GENERATE_COPY(1u, kLineful / 3, kLineful / 2, kLineful - 1, kLineful, kLineful + 1, 61u, per_rank, per_rank + 1,
+                    summed, summed + 1, most / 4, most / 4 + 1, most - 1, most, most + 1);
   on_ranks(world, [&](Communicator& comm) {
     every_collective<std::int32_t>(comm, count);
     every_collective<double>(comm, count / 2 + 1);

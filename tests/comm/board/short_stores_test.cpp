@@ -22,7 +22,8 @@ namespace {
 
 constexpr FifoShape kShape{.slots = 2, .slice_bytes = 4096, .ring_bytes = 1 << 16};
 constexpr int kRanks = 2;
-constexpr std::size_t kUnweighed = (2 << 10) / 4, kMost = (4 << 10) / 4;  // elements that a rank brings
+// Elements that a rank brings; the last: the longest that is short at all.
+constexpr std::size_t kUnweighed = (2 << 10) / 4, kMost = (4 << 10) / 4, kMostOfTwo = (16 << 10) / 4;
 
 struct Node {
   Node() : memory(map_anonymous(Segment::bytes(kRanks, kShape))), segment(memory.data(), kRanks, kShape) {
@@ -59,7 +60,8 @@ class Rank {
       : team_(parts_of(node, rank)),
         board_(team_, Config{}),
         stores_(node.segment, rank, false),
-        calls_(board_, stores_) {}
+        flow_(team_, board_, Tuning{}.ahead_bytes),
+        calls_(board_, flow_, stores_) {}
 
   // `brings`: elements, of which the other rank gets all, or its own half.
   void publish(Collective collective, std::size_t brings) {
@@ -80,6 +82,10 @@ class Rank {
     calls_.publish(plan_, call_, 10s);
   }
   void collect() { calls_.collect(plan_, call_); }
+  bool takes(Collective collective, std::size_t brings) const {
+    return calls_.takes({.collective = collective, .count = brings, .dtype = DataType::i32, .root = 0});
+  }
+  std::size_t fits_a_ring() const { return flow_.most_call_bytes() / sizeof(std::int32_t); }
   // Of the other rank's, as the result has it.
   bool has_theirs() const {
     const int other = 1 - team_.rank(), call = number_ - 1;
@@ -96,6 +102,7 @@ class Rank {
  private:
   Team team_;
   Board board_;
+  Flow flow_;
   StoreChoice stores_;
   ShortCalls calls_;
   ShortCalls::Plan plan_;
@@ -133,6 +140,25 @@ TEST_CASE("a short call to a far core moves the same; its ends say that they wro
       CHECK(ranks.written(to) == 0);
       // One look does not make cores far, so it takes back what was said.
       if (call == 1) CHECK(ranks.node.segment.distance(to).far == (weighs ? 0 : 1));
+    }
+  }
+}
+
+TEST_CASE("from or to a root, what is too long to lie behind an arrival goes to a ring, where one has room for it") {
+  for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
+    CAPTURE(name_of(collective));
+    Ranks ranks;
+    const std::size_t most = ranks.first.fits_a_ring();
+    REQUIRE(most > kMost);
+    REQUIRE(most < kMostOfTwo);
+    CHECK(ranks.first.takes(collective, most));
+    CHECK_FALSE(ranks.first.takes(collective, most + 1));
+    CHECK(ranks.first.takes(Collective::all_gather, kMostOfTwo));
+    CHECK_FALSE(ranks.first.takes(Collective::all_gather, kMostOfTwo + 1));
+    const Rank& to = collective == Collective::broadcast ? ranks.second : ranks.first;
+    for (int call = 1; call <= 50; ++call) {
+      ranks.call(collective, call % 3 == 0 ? kMost : most - static_cast<std::size_t>(call));
+      CHECK(to.has_theirs());
     }
   }
 }
