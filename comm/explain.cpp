@@ -53,7 +53,7 @@ std::string CommunicatorImpl::why(const PreparedCall& prepared, const Call& call
     return "all that it needs is within reach" + in_words({"direct_bytes", &Tuning::direct_bytes}, config_.tuning);
   switch (prepared.way) {
     case PreparedCall::Way::short_call:
-      return "what a rank brings fits beside its arrival";
+      return "what a rank brings comes with its arrival";
     case PreparedCall::Way::board:
       return fmt::format("{}; not zero_copy: {}", why_board(call), obeys ? named : board_.why_not_direct());
     case PreparedCall::Way::two_level: {
