@@ -197,16 +197,16 @@ void CommunicatorImpl::run_short(const PreparedCall& prepared, const Call& call)
   recorder_.end();
 }
 
-void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, bool tries) {
+void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, bool tries_direct) {
   comm::Board& board = board_.board();
   const std::uint64_t past = board.key();
   const Signature& signature = board.note(prepared.signature, ++sequence_, prepared.hash);
   comm::write_history(team_->own_line(), signature);
-  recorder_.begin(signature, tries ? comm::DirectCollectives::kName : prepared.chosen.name);
-  bool direct = tries && board_.run_direct(call, options_.timeout);
-  if (tries && !direct) recorder_.amend(prepared.chosen.name);
+  recorder_.begin(signature, tries_direct ? comm::DirectCollectives::kName : prepared.chosen.name);
+  bool direct = tries_direct && board_.run_direct(call, options_.timeout);
+  if (tries_direct && !direct) recorder_.amend(prepared.chosen.name);
   if (!direct) direct = run_way(prepared, call, past);
-  if (direct && !tries) recorder_.amend(comm::DirectCollectives::kName);
+  if (direct && !tries_direct) recorder_.amend(comm::DirectCollectives::kName);
   if (choices_.speaks()) explain(prepared, call, direct);
   recorder_.end();
 }

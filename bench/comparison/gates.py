@@ -162,8 +162,7 @@ def judge_cell(mine, cell, distances, targets, least_pairs=LEAST_PAIRS):
     first = ((enough or known) + [""])[0]
     beside = next((ratios[d] for d in known if d != first), None)
     target = target_of(targets, mine, cell)
-    judged = distances.get(first, {})
-    bound = bounding(judged, mine, needed) if mine in judged else ("", None, None)
+    bound = bounding(distances.get(first, {}), mine, needed)
     return Judgement(mine, cell, first, ratios.get(first), beside, target.gate, target.goal, least_pairs, *bound)
 
 

@@ -6,8 +6,7 @@ namespace rondo::comm {
 Claims::Claims(Team& team, Board& board)
     : board_(board), lines_(team.segment().claims()), index_(board.index()), size_(board.size()) {}
 
-bool Claims::claim(std::size_t piece, int owner) {
-  if (!board_.is_crowded()) return owner == index_;
+bool Claims::claim(std::size_t piece) {
   std::atomic<std::uint64_t>& word = lines_.piece(piece);
   std::uint64_t seen = word.load(std::memory_order_relaxed);
   if (seen >= claimed_by(0)) return false;  // of this meeting
@@ -20,12 +19,13 @@ void Claims::finish(std::size_t piece) {
   board_.wake();
 }
 
-int Claims::await(std::size_t piece, int owner) {
+int Claims::await(std::size_t piece, std::size_t pieces) {
   const std::atomic<std::uint64_t>& word = lines_.piece(piece);
   std::uint64_t seen = word.load(std::memory_order_acquire);
   const auto is_claimed = [&] { return seen >= claimed_by(0); };  // of this meeting
   const auto is_done = [&] { return (seen & 1) != 0 && is_claimed(); };
   if (is_done()) return claimer(seen);
+  const int owner = static_cast<int>(((piece + 1) * static_cast<std::size_t>(size_) - 1) / pieces);
   while (!is_done()) {
     const int by = is_claimed() ? claimer(seen) : owner;
     board_.linger(by, [by](int other) { return other == by; });

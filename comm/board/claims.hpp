@@ -22,20 +22,20 @@ class Claims {
   // each that the rank of that index has done, and follows what that rank did.
   template <class Work, class Take>
   void share(std::size_t pieces, Work work, Take take) {
-    const auto size = static_cast<std::size_t>(size_);
-    const auto owner = [&](std::size_t piece) { return static_cast<int>(((piece + 1) * size - 1) / pieces); };
-    const std::size_t first = static_cast<std::size_t>(index_) * pieces / size;
+    const auto index = static_cast<std::size_t>(index_), size = static_cast<std::size_t>(size_);
+    const std::size_t first = index * pieces / size, end = (index + 1) * pieces / size;
+    const bool claims = board_.is_crowded();
     std::uint64_t own = 0;  // a bit for each
-    for (std::size_t step = 0; step < pieces; ++step) {
+    for (std::size_t step = 0; step < (claims ? pieces : end - first); ++step) {
       const std::size_t piece = (first + step) % pieces;
-      if (!claim(piece, owner(piece))) continue;
+      if (claims && !claim(piece)) continue;
       work(piece);
       finish(piece);
       own |= std::uint64_t{1} << piece;
     }
     for (std::size_t step = 0; step < pieces; ++step) {
       const std::size_t piece = (first + step) % pieces;
-      if ((own >> piece & 1) == 0) take(piece, await(piece, owner(piece)));
+      if ((own >> piece & 1) == 0) take(piece, await(piece, pieces));
     }
   }
 
@@ -46,10 +46,9 @@ class Claims {
     return (board_.meeting() << kIndexBits | static_cast<std::uint64_t>(index)) << 1;
   }
   static int claimer(std::uint64_t word) { return static_cast<int>(word >> 1 & ((1U << kIndexBits) - 1)); }
-  // owner: whose it is where nobody else does it.
-  bool claim(std::size_t piece, int owner);
+  bool claim(std::size_t piece);
   void finish(std::size_t piece);
-  int await(std::size_t piece, int owner);  // until it is done; by whom
+  int await(std::size_t piece, std::size_t pieces);  // until it is done; by whom
 
   Board& board_;
   ClaimLines& lines_;

@@ -27,9 +27,9 @@ class ShortCalls {
   struct Plan {
     std::size_t block = 0;  // that a rank gets from each rank that it reads
     std::size_t part = 0;   // where this rank's block lies in its own buffer
-    // What this rank brings: the first so many bytes, and the last so many; between them lies its own part, which is
-    // left out. What whoever brings something brings in all.
-    std::size_t first = 0, own = 0, last = 0, brought = 0;
+    // What this rank brings: the first so many bytes, and the last so many; between them lies its own part, left out.
+    std::size_t first = 0, own = 0, last = 0;
+    std::size_t brought = 0;               // by whoever brings anything
     std::size_t element = 1;               // of the dtype
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's

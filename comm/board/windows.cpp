@@ -60,13 +60,7 @@ void NodeWindow::release() {
 std::uint32_t Windows::add(std::shared_ptr<NodeWindow> window) {
   const std::lock_guard lock(mutex_);
   sweep();
-  const NodeWindow& blocks = *window;
-  entries_.push_back({.id = next_,
-                      .block = blocks.block(0),
-                      .own = blocks.own(),
-                      .bytes = blocks.bytes(),
-                      .stride = blocks.stride(),
-                      .window = std::move(window)});
+  entries_.push_back({next_, std::move(window)});
   changed_.store(true, std::memory_order_release);
   any_.store(true, std::memory_order_relaxed);
   return next_++;

@@ -26,7 +26,6 @@ class NodeWindow {
   std::byte* block(int index) const { return memory_.data() + static_cast<std::size_t>(index) * stride_; }
   std::byte* own() const { return block(own_); }
   std::size_t bytes() const { return bytes_; }
-  std::size_t stride() const { return stride_; }  // from block to block
   // Makes the pages of a block present here, so that no call pays for it. False: there is no memory for them.
   bool populate(int index) const;
 
@@ -67,8 +66,6 @@ class Windows {
  private:
   struct Entry {
     std::uint32_t id;
-    std::byte *block, *own;  // the first, and this rank's
-    std::size_t bytes, stride;
     std::shared_ptr<NodeWindow> window;
     bool released = false;  // by this rank
   };
@@ -87,9 +84,11 @@ class Windows {
 inline std::optional<Windows::Place> Windows::find(const void* data, std::size_t bytes) const {
   const auto* const start = static_cast<const std::byte*>(data);
   for (const Entry& entry : seen_) {
-    if (start < entry.own || bytes > entry.bytes) continue;
-    const auto offset = static_cast<std::size_t>(start - entry.own);
-    if (offset <= entry.bytes - bytes) return Place{entry.id, offset};
+    const std::byte* const block = entry.window->own();
+    const std::size_t present = entry.window->bytes();
+    if (start < block || bytes > present) continue;
+    const auto offset = static_cast<std::size_t>(start - block);
+    if (offset <= present - bytes) return Place{entry.id, offset};
   }
   return std::nullopt;
 }
@@ -97,8 +96,9 @@ inline std::optional<Windows::Place> Windows::find(const void* data, std::size_t
 inline std::byte* Windows::at(int index, Place place, std::size_t bytes) const {
   for (const Entry& entry : seen_) {
     if (entry.id != place.window) continue;
-    if (bytes > entry.bytes || place.offset > entry.bytes - bytes) return nullptr;
-    return entry.block + static_cast<std::size_t>(index) * entry.stride + place.offset;
+    const std::size_t present = entry.window->bytes();
+    if (bytes > present || place.offset > present - bytes) return nullptr;
+    return entry.window->block(index) + place.offset;
   }
   return nullptr;
 }

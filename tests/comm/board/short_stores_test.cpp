@@ -5,6 +5,7 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -59,8 +60,8 @@ class Rank {
   Rank(const Node& node, int rank)
       : team_(parts_of(node, rank)),
         board_(team_, Config{}),
-        stores_(node.segment, rank, false),
         flow_(team_, board_, Tuning{}.ahead_bytes),
+        stores_(node.segment, rank, false),
         calls_(board_, flow_, stores_) {}
 
   // `brings`: elements, of which the other rank gets all, or its own half.
@@ -156,6 +157,11 @@ TEST_CASE("from or to a root, what is too long to lie behind an arrival goes to 
     CHECK(ranks.first.takes(Collective::all_gather, kMostOfTwo));
     CHECK_FALSE(ranks.first.takes(Collective::all_gather, kMostOfTwo + 1));
     const Rank& to = collective == Collective::broadcast ? ranks.second : ranks.first;
+    ranks.call(collective, most);
+    for (int line = 0; line < 2 * kRanks; ++line) {
+      const auto& body = ranks.node.segment.arrival(line / 2, static_cast<std::uint64_t>(line)).body;
+      CHECK(std::ranges::all_of(body, [](std::byte value) { return value == std::byte{0}; }));
+    }
     for (int call = 1; call <= 50; ++call) {
       ranks.call(collective, call % 3 == 0 ? kMost : most - static_cast<std::size_t>(call));
       CHECK(to.has_theirs());
