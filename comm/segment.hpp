@@ -57,7 +57,7 @@ struct Fifo {
 };
 
 // A rank's arrival at a meeting on the board (board/board.hpp), and the bytes that it brings, when they are few; two
-// per rank, used in turn. The rank writes.
+// per rank, used in turn. The rank writes; of two ranks, whoever has read it last.
 struct Arrival {
   static constexpr std::size_t kPayload = 48, kBody = 16 << 10;
 

@@ -51,11 +51,10 @@ class Cores {
       }
     }
   }
-  // Where everybody waits for everybody: else who came last would go on at once, and be the first in the next call, for
-  // which the others then wait a turn longer.
-  void give_way() const {
-    if (!has_core_) ::sched_yield();
-  }
+  // Where everybody waits for everybody. With more ranks than cores: else who came last would go on at once, and be the
+  // first in the next call, for which the others then wait a turn longer. With a core each: a look that comes at once
+  // takes the other's line away just when that comes to write there.
+  void give_way() const { has_core_ ? pause() : static_cast<void>(::sched_yield()); }
   template <class Ready>
   void until(Ready is_ready) const {
     until(is_ready, [](int) { return false; });

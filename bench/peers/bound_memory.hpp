@@ -3,7 +3,8 @@
 // a call writes what the others need of this rank into the next slot, and its number with it; who needs it polls the
 // slot. A payload of a few bytes lies in the number's own line. Calls of more than kPiece bytes take several steps.
 // Buffers are ordinary memory, so everything is copied into the ring and out of it. A slot is written again `slots`
-// steps later. Where everybody takes from everybody, that everybody has taken from it follows from the steps between;
+// steps later; two ranks that exchange change slots from step to step, so that each writes where it was the last to
+// read. Where everybody takes from everybody, that everybody has taken from it follows from the steps between;
 // else each rank tells how many steps it has done, which is looked at once a ring.
 #pragma once
 #include <sys/mman.h>
@@ -20,6 +21,7 @@ namespace rondo::peers {
 class BoundMemory : public Library {
  public:
   static constexpr std::size_t kLine = 64, kRing = 4 << 20;  // bytes that a rank has, for each of two phases
+  static constexpr std::size_t kMostHandedOver = 16 << 10;   // of an exchange by two ranks
 
   // Before the ranks are forked.
   static std::byte* create(int np) { return shared_memory(bytes_of(np)); }
@@ -45,7 +47,7 @@ class BoundMemory : public Library {
   void run() override {
     for (const Phase& phase : phases_) {
       if (phase.brings) bring(phase, 0);
-      if (phase.everybody && phase.steps == 1 && phases_.size() == 1) cores_.give_way();
+      if (phase.gives_way && phases_.size() == 1) cores_.give_way();
       for (std::size_t step = 0; step < phase.steps; ++step, ++now_) {
         if (phase.brings && step + 1 < phase.steps) bring(phase, step + 1, 1);
         keep_own(phase, step);
@@ -59,6 +61,7 @@ class BoundMemory : public Library {
  private:
   using Number = std::atomic<std::uint64_t>;
   static constexpr std::size_t kPiece = 32 << 10, kPieceOfMany = 512 << 10;  // bytes a step; with more ranks than cores
+  static constexpr std::size_t kPause = 1 << 10;                             // bytes: to copy them takes no less
   static constexpr std::size_t kMostFlat = 4 << 10;  // longer all_reduces of many ranks sum each a part, and gather
   // Payloads that fit the nearest cache take turns between two slots. Longer ones go round the ring: lines that another
   // core still holds are slow to write. There a rank is at most two steps ahead of what another has taken. The rings
@@ -72,7 +75,7 @@ class BoundMemory : public Library {
     Cell cell;
     const float* in;
     float* out;
-    bool everybody, brings, takes, from_root, has_parts;
+    bool everybody, brings, takes, from_root, has_parts, hands_over, gives_way;
     std::size_t unit, steps, piece;   // floats for one rank, in steps of so many
     std::size_t body, stride, slots;  // bytes: to the payload in a slot, between slots; how many
     std::byte* rings;
@@ -90,6 +93,7 @@ class BoundMemory : public Library {
   }
   static Number& number_of(std::byte* slot) { return *reinterpret_cast<Number*>(slot); }
   static std::byte* slot(const Phase& phase, int rank, std::uint64_t number) {
+    if (phase.hands_over) rank = static_cast<int>((as_size(rank) + number) & 1);
     return phase.rings + as_size(rank) * kRing + number % phase.slots * phase.stride;
   }
 
@@ -118,7 +122,12 @@ class BoundMemory : public Library {
     made.body = payload <= kLine - sizeof(Number) ? sizeof(Number) : kLine;
     made.stride = (made.body + payload + 2 * kLine - 1) / (2 * kLine) * (2 * kLine);
     const std::size_t rotated = kRings / as_size(np_) / made.stride;
-    made.slots = payload <= kMostInPlace && made.steps == 1 ? kTurns : std::max(rotated, kLeastSlots);
+    const bool of_two = np_ == 2 && cores_.has_core() && made.everybody && made.steps == 1;
+    made.hands_over = of_two && payload <= kMostHandedOver;
+    const std::size_t turns = payload <= kMostInPlace && made.steps == 1 ? kTurns : std::max(rotated, kLeastSlots);
+    made.slots = made.hands_over ? 1 : turns;
+    const bool keeps_own = made.cell.gathers() || made.cell.is(Collective::all_to_all);
+    made.gives_way = made.everybody && made.steps == 1 && !(of_two && keeps_own && made.unit * 4 >= kPause);
   }
 
   void keep_own(const Phase& phase, std::size_t step) {

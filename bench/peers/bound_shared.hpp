@@ -41,8 +41,8 @@ class BoundShared : public Library {
   const float* result() override { return chosen_->result(); }
 
  private:
-  static constexpr std::size_t kShort = 2 << 10, kShortExchange = 4 << 10;  // bytes
-  static constexpr std::size_t kShortOfMany = 64 << 10;                     // with more ranks than cores
+  static constexpr std::size_t kShort = 2 << 10, kShortExchange = BoundMemory::kMostHandedOver;  // bytes
+  static constexpr std::size_t kShortOfMany = 64 << 10;  // with more ranks than cores
   // Sums that are claimed; the second one with two ranks on each core.
   static constexpr std::size_t kLeastClaimed = 2 << 10, kMostClaimedOfTwo = 4 << 10;
   static constexpr std::size_t kLeastDirect = 4 << 10, kLeastDirectOfRoot = 64 << 10;  // the second one of many
@@ -54,8 +54,7 @@ class BoundShared : public Library {
     return cores_.has_core() ? way_with_cores(cell, bytes) : way_of_many(cell, bytes);
   }
   Library& way_with_cores(const Cell& cell, std::size_t bytes) {
-    const bool is_exchange = cell.is(Collective::all_gather) || cell.is(Collective::all_to_all);
-    if (bytes <= (is_exchange ? kShortExchange : kShort)) return short_;
+    if (bytes <= (cell.rooted() ? kShort : kShortExchange)) return short_;
     return staged_;
   }
   Library& way_of_many(const Cell& cell, std::size_t bytes) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the ranks of one node meet in shared memory: each puts what the others need into its own ring or arrival line,
 // all arrive, and each reads from all. What a rank has put there for one meeting may be overwritten after the next one,
-// since arriving there proves that it was read; so two arrival lines are enough. Who needs nothing of some ranks may
-// leave before they have come, and sees that they have when the next meeting begins. Ranks are called by their index in
-// the segment, in the order of their ranks in the team, of which they may be a part. Used by the thread that runs the
-// collective.
+// since arriving there proves that it was read; so two arrival lines are enough. Two ranks change lines from meeting to
+// meeting, so that each writes the one that it was the last to read, which its caches hold: what a rank has put into
+// its own is the other's to overwrite as soon as that has gone on. Who needs nothing of some ranks may leave before
+// they have come, and sees that they have when the next meeting begins. Ranks are called by their index in the segment,
+// in the order of their ranks in the team, of which they may be a part. Used by the thread that runs the collective.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -111,12 +112,7 @@ class Board {
   Arrival& next() const { return arrival(index_, meetings_ + 1); }
   Arrival& arrived(int index) const { return arrival(index, meetings_); }
   // Room for more bytes than fit beside the flag, in the latest arrival (or the next) that brings so many, the turn-th.
-  // Two ranks change places from turn to turn, so that each writes the lines that it was the last to read, which its
-  // caches hold; more ranks have two places each, in turn.
-  std::byte* body(int index, std::uint64_t turn) const {
-    const std::uint64_t at = 2 * static_cast<std::uint64_t>(index);
-    return arrivals_[size_ == 2 ? (at + 2 * turn) & 2 : at + (turn & 1)].body.data();
-  }
+  std::byte* body(int index, std::uint64_t turn) const { return arrival(index, turn).body.data(); }
   RankLine& own_line() const { return lines_[index_]; }
 
  private:
@@ -124,8 +120,10 @@ class Board {
   // that waits for other cores alone keeps its own, or chance decides who goes on first, and turns get longer.
   static constexpr std::uint64_t kPolls = 64, kCrowdPolls = 2000;
 
-  Arrival& arrival(int index, std::uint64_t meeting) const {
-    return arrivals_[2 * static_cast<std::uint64_t>(index) + (meeting & 1)];
+  // Two a rank, in turn; two ranks have theirs in common.
+  Arrival& arrival(int index, std::uint64_t turn) const {
+    const std::uint64_t at = 2 * static_cast<std::uint64_t>(index);
+    return arrivals_[size_ == 2 ? (at + 2 * turn) & 2 : at + (turn & 1)];
   }
   void post();
   template <class Behind>

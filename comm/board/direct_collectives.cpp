@@ -53,9 +53,9 @@ bool DirectCollectives::run(const Call& call) {
   bool moved = false;
   guarded([&] {
     const std::uint64_t meeting = board_.take_line(sizeof(Line));
-    announce(meeting);
+    const Line own = announce(meeting);
     board_.meet();
-    read_lines(meeting);
+    read_lines(meeting, own);
     moved = choose_way();
     if (moved) move();
   });
@@ -91,18 +91,19 @@ DirectCollectives::Outlook& DirectCollectives::outlook(Collective collective, st
   return outlooks_[key >> 58];
 }
 
-void DirectCollectives::announce(std::uint64_t meeting) {
+DirectCollectives::Line DirectCollectives::announce(std::uint64_t meeting) const {
   const Line line{.send = reach_.describe(call_.send, send_bytes(rank_)),
                   .recv = reach_.describe(call_.recv, recv_bytes(rank_)),
                   .factor = scales_ ? call_.op.factor() : 1};
   std::memcpy(board_.payload(rank_, meeting), &line, sizeof line);
+  return line;
 }
 
-// An empty buffer is within everybody's reach.
-void DirectCollectives::read_lines(std::uint64_t meeting) {
+// An empty buffer is within everybody's reach. A rank's own arrival is another's to overwrite.
+void DirectCollectives::read_lines(std::uint64_t meeting, const Line& own) {
   for (int i = 0; i < size_; ++i) {
-    Line line;
-    std::memcpy(&line, board_.payload(i, meeting), sizeof line);
+    Line line = own;
+    if (i != rank_) std::memcpy(&line, board_.payload(i, meeting), sizeof line);
     static std::byte nothing{};
     const auto find = [&](const Spot& spot, std::size_t bytes) {
       return bytes == 0 ? &nothing : reach_.find(i, spot, bytes);

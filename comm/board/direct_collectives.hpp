@@ -76,8 +76,8 @@ class DirectCollectives {
   void load(const Call& call);
   std::string_view find_obstacle(const Call& call);
   Outlook& outlook(Collective collective, std::size_t bytes);
-  void announce(std::uint64_t meeting);
-  void read_lines(std::uint64_t meeting);
+  Line announce(std::uint64_t meeting) const;
+  void read_lines(std::uint64_t meeting, const Line& own);
   bool choose_way();
   void move();
   // The share of the work that is a rank's, by whoever does it: a part of the message, or what a rank brings or gets.

@@ -14,6 +14,7 @@ constexpr std::size_t kMostOfSums = 4 << 10;   // of a crowd's all_reduce: longe
 constexpr std::size_t kMostOfParts = 4 << 10;  // of many, a block for each rank: a reader takes its own alone
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one.
 constexpr std::size_t kLeastInOrder = 4 << 10;
+constexpr std::size_t kMostInstant = 1 << 10;    // copying so much to oneself takes no longer than a pause
 constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
 static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
 
@@ -71,6 +72,7 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
   }
+  plan.pauses = size_ > 1 && !row.rooted && !board_.is_crowded() && (row.reduces || plan.block < kMostInstant);
   if (row.reduces) {
     plan.fold = kernels::find_fold(call.dtype, call.op);
     if (call.op == ReduceOp::average) plan.divisor = size_;
@@ -117,11 +119,13 @@ inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte
   kernels::copy(into, from, bytes, stores_.stores(bytes));
 }
 
-// What this rank gets from itself goes before it waits.
+// What this rank gets from itself goes before it waits. Who looks at once takes the other's line away just when that
+// comes to write there, and both wait longer.
 void ShortCalls::collect(const Plan& plan, const Call& call) {
   auto* const into = static_cast<std::byte*>(call.recv);
   const bool gathers = plan.keeps && plan.fold == nullptr && plan.source < 0;
   if (gathers) copy_from(index_, plan, call, into + as_size(index_) * plan.block);
+  if (plan.pauses) pause_cpu();
   if (plan.awaits == Board::kEverybody) board_.await_all();
   if (plan.awaits >= 0) board_.await(plan.awaits);
   if (!plan.keeps) return;

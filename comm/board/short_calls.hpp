@@ -35,6 +35,7 @@ class ShortCalls {
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
     bool keeps = false;                    // this rank gets a result
     bool yields = false;                   // once: see Board::give_way
+    bool pauses = false;                   // before it looks for others, who come at the same time
     bool in_ring = false;                  // what is brought lies there
     bool weighs = false;                   // how it is written makes a difference
     double divisor = 1;                    // of the average

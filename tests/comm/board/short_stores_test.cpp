@@ -184,3 +184,20 @@ TEST_CASE("two ranks that exchange write what their own caches hold, however far
     }
   }
 }
+
+TEST_CASE("of two ranks, each arrives where it has read the other's last arrival") {
+  Ranks ranks;
+  const auto met = [&](int line) { return ranks.node.segment.arrival(line, 0).meeting.load(); };
+  for (std::uint64_t meeting = 1; meeting <= 4; ++meeting) {
+    const int of_first = static_cast<int>(meeting % 2), of_second = 1 - of_first;
+    ranks.first.publish(Collective::all_reduce, 2);
+    CHECK(met(of_first) == meeting);
+    CHECK(met(of_second) == meeting - 1);
+    ranks.second.publish(Collective::all_reduce, 2);
+    CHECK(met(of_second) == meeting);
+    ranks.first.collect();
+    ranks.second.collect();
+    CHECK(ranks.first.has_theirs());
+    CHECK(ranks.second.has_theirs());
+  }
+}
