@@ -106,6 +106,8 @@ class BoundSockets : public Library {
     socklen_t length = sizeof address;
     auto* name = reinterpret_cast<sockaddr*>(&address);
     one = ::socket(AF_INET, SOCK_STREAM, 0);
+    // Before they connect: there is no wire to share, and a connection that began with BBR is paced for ever.
+    for (int end : {listener, one}) ::setsockopt(end, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
     if (::bind(listener, name, length) != 0 || ::getsockname(listener, name, &length) != 0 ||
         ::listen(listener, 1) != 0 || ::connect(one, name, length) != 0 ||
         (other = ::accept(listener, nullptr, nullptr)) < 0) {

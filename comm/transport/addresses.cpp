@@ -39,7 +39,7 @@ Fd try_listen(const SocketAddress& address) {
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address.family() == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-  set_large_buffers(fd);  // accepted sockets inherit them
+  prepare_for_data(fd);  // accepted sockets inherit them
   if (::bind(fd.get(), address.get(), address.bytes) == 0 && ::listen(fd.get(), SOMAXCONN) == 0) return fd;
   if (errno == EADDRINUSE) return {};
   throw_errno(fmt::format("cannot listen on {}", to_string(address)));

@@ -174,7 +174,7 @@ Awaitable<std::string> MeshMeeting::reach(std::shared_ptr<Race> race, MeshParty&
                                           std::size_t index) {
   const SocketAddress& address = party.advertisement.addresses[index];
   Fd fd = make_socket(address.family());
-  if (channel == MeetingChannel::data) set_large_buffers(fd);
+  if (channel == MeetingChannel::data) prepare_for_data(fd);
   set_control_options(fd);  // while shaking hands; a data socket loses the short timeout again
   SharedSocket socket = adopt(io_, std::move(fd), address.family());
   race->sockets.push_back(socket);

@@ -8,8 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include "comm/base/system_error.hpp"
@@ -46,6 +48,17 @@ void set_liveness(const Fd& socket, int user_timeout_ms) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, watched ? user_timeout_ms : 0, "cannot set TCP_USER_TIMEOUT");
 }
 
+// Empty where the kernel does not tell.
+std::string congestion_control(const Fd& socket) {
+  std::array<char, 17> name{};
+  socklen_t bytes = name.size() - 1;
+  return ::getsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes) == 0 ? name.data() : "";
+}
+
+void set_congestion_control(const Fd& socket, std::string_view name) {
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
+}
+
 }  // namespace
 
 bool stays_on_host(const Fd& socket) {
@@ -78,17 +91,17 @@ bool is_same_user(const Fd& socket) {
          credentials.uid == ::geteuid();
 }
 
-void set_large_buffers(const Fd& socket) {
+void prepare_for_data(const Fd& socket) {
   for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
     if (grants(option)) set_option(socket, SOL_SOCKET, option, kBufferBytes, "cannot set a socket's buffer");
   }
+  set_congestion_control(socket, "reno");  // where it is not there, the host's own has to do
 }
 
 void set_data_options(const Fd& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
   set_liveness(socket, 0);
-  // Nothing to share, so nothing to pace: BBR would hold segments back by timers. Where Reno is not there, let it be.
-  if (stays_on_host(socket)) ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+  if (!stays_on_host(socket)) set_congestion_control(socket, congestion_control(make_socket(AF_INET)));
 }
 
 void set_control_options(const Fd& socket) {

@@ -13,10 +13,13 @@ bool is_same_user(const Fd& socket);
 // Whether both ends of a connection are on this host: then they have the same address.
 bool stays_on_host(const Fd& socket);
 
-// Before connecting or listening: buffers decide the window scale. Leaves the kernel's own tuning where it would
-// grant less than asked for, since a fixed small buffer is slower than a growing one.
-void set_large_buffers(const Fd& socket);
-// Between hosts, one that vanished is noticed in about 3 s while nothing is in flight; within a host there is no limit.
+// Before connecting or listening. Large buffers, which decide the window scale; the kernel's own tuning stays where it
+// would grant less than asked for, since a fixed small buffer is slower than a growing one. Reno, for the case that
+// both ends are on this host: they share no wire. BBR, the default of many hosts, holds segments back by timers, and a
+// connection that began with it keeps the timers whatever it is given later.
+void prepare_for_data(const Fd& socket);
+// Between hosts, one that vanished is noticed in about 3 s while nothing is in flight, and congestion control is the
+// host's choice; within a host there is no limit.
 void set_data_options(const Fd& socket);
 // The same, also with bytes in flight. Not for data: to the kernel a peer that is alive but does not read for 2 s
 // looks just as dead (measured), and on a data socket a rank busy elsewhere is no failure.

@@ -23,8 +23,11 @@ inline int option(const Fd& fd, int level, int name) {
 struct TcpPair {
   Fd near, far;
 
-  explicit TcpPair(const char* from, const std::function<void(const Fd&)>& before_connecting = {}) {
+  // prepare: what connects, and what listens.
+  explicit TcpPair(
+      const char* from, const std::function<void(const Fd&)>& prepare = [](const Fd&) {}) {
     const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    prepare(listener);
     sockaddr_in address = at("127.0.0.1");
     socklen_t bytes = sizeof(address);
     REQUIRE(::bind(listener.get(), generic(address), bytes) == 0);
@@ -33,7 +36,7 @@ struct TcpPair {
     near = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in own = at(from);
     REQUIRE(::bind(near.get(), generic(own), sizeof(own)) == 0);
-    if (before_connecting) before_connecting(near);
+    prepare(near);
     REQUIRE(::connect(near.get(), generic(address), bytes) == 0);
     far = Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     REQUIRE(far);

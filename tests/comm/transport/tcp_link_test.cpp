@@ -121,7 +121,7 @@ constexpr FifoShape kLong{.slots = 4, .slice_bytes = 16384};  // a step is sent 
 // Two links each over a TCP connection within this host, or as if between two.
 struct Links {
   explicit Links(const char* from = "127.0.0.1") {
-    TcpPair pair(from, set_large_buffers);
+    TcpPair pair(from, prepare_for_data);
     set_data_options(pair.near);
     set_data_options(pair.far);
     near = pair.near.get();
