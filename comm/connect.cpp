@@ -19,6 +19,7 @@
 #include "comm/transport/memory.hpp"
 #include "comm/transport/mesh.hpp"
 #include "comm/transport/node_meeting.hpp"
+#include "comm/transport/sockets.hpp"
 
 namespace rondo::comm {
 namespace {
@@ -282,6 +283,7 @@ class Connecting {
     }
     if (peers.empty()) return;
     for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_)) {
+      if (size() == 2 && stays_on_host(peer.data)) set_short_queue(peer.data);
       team.add_socket_peer(peer.rank, std::move(peer.data), std::move(peer.control));
     }
   }

@@ -14,6 +14,12 @@ using kernels::kNobody;
 using kernels::Move;
 using kernels::Place;
 
+namespace {
+
+constexpr std::size_t kLongStep = 512 << 10;
+
+}  // namespace
+
 HostPrimitives::HostPrimitives(Team& team, const Config& config)
     : team_(team),
       waiter_(team, config),
@@ -196,10 +202,18 @@ bool HostPrimitives::advance(Active& active) {
   return moved;
 }
 
+// Bytes, the same at both ends. Short steps let ranks fold and forward what has come while the rest is on its way, and
+// have to fit a FIFO in shared memory; where two ranks only move, each step more costs both of them.
+std::size_t HostPrimitives::most_of_step(int peer) const {
+  const bool only_moves = peer != kNobody && !job_.reduces && positions() == 2 && !team_.shares_memory(peer);
+  return only_moves ? std::max(slice_bytes_, kLongStep) : slice_bytes_;
+}
+
 bool HostPrimitives::transfer(Active& active) {
+  const std::size_t most = most_of_step(active.to != kNobody ? active.to : active.from);
   bool moved = false;
   while (!active.finished) {
-    const std::size_t bytes = std::min(slice_bytes_, active.bytes - active.done);
+    const std::size_t bytes = std::min(most, active.bytes - active.done);
     if (active.to != kNobody && !team_.send_link(active.to).ready()) {
       blocked_.push_back({active.to, team_.send_link(active.to).poll_target()});
       return moved;

@@ -77,6 +77,7 @@ class HostPrimitives {
   void finish_copy();
   bool advance(Active& active);
   bool transfer(Active& active);
+  std::size_t most_of_step(int peer) const;
   void note_unflushed(int peer);
   void flush_held();
   void handle(Active& active, std::size_t bytes, const std::byte* received);

@@ -19,7 +19,7 @@
 namespace rondo {
 namespace {
 
-constexpr int kBufferBytes = 4 << 20;
+constexpr int kBufferBytes = 4 << 20, kShortQueueBytes = 384 << 10;
 constexpr int kUserTimeoutMs = 2000;
 constexpr int kKeepaliveIdleS = 1;
 constexpr int kKeepaliveIntervalS = 1;
@@ -102,6 +102,10 @@ void set_data_options(const Fd& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
   set_liveness(socket, 0);
   if (!stays_on_host(socket)) set_congestion_control(socket, congestion_control(make_socket(AF_INET)));
+}
+
+void set_short_queue(const Fd& socket) {
+  set_option(socket, SOL_SOCKET, SO_RCVBUF, kShortQueueBytes, "cannot set a socket's buffer");
 }
 
 void set_control_options(const Fd& socket) {

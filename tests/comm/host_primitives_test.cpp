@@ -39,11 +39,11 @@ std::array<Fd, 2> connected() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-// Rank 0 of three.
+// Rank 0 of three, or so many.
 class Alone {
  public:
-  Alone() : team_(parts()), primitives_(team_, Config{}) {
-    for (const int peer : {1, 2}) {
+  explicit Alone(int ranks = 3) : team_(parts(ranks)), primitives_(team_, Config{}) {
+    for (int peer = 1; peer < ranks; ++peer) {
       auto [data, far_data] = connected();
       auto [control, far_control] = connected();
       team_.add_socket_peer(peer, std::move(data), std::move(control));
@@ -58,6 +58,15 @@ class Alone {
     primitives_.begin({.signature = kSignature, .input = in_.data(), .output = out_.data(), .may_hold = may_hold},
                       timeout);
     return primitives_;
+  }
+  HostPrimitives& begin_sum() {
+    primitives_.begin({.signature = kSignature, .input = in_.data(), .output = out_.data(), .reduces = true}, 1min);
+    return primitives_;
+  }
+  std::size_t first_step_to(int peer) const {
+    StepHeader header;
+    REQUIRE(::recv(ends_[static_cast<std::size_t>(peer - 1)], &header, sizeof header, MSG_PEEK) == sizeof header);
+    return header.bytes;
   }
   bool has_come_to(int peer) const {
     std::byte first{};
@@ -75,13 +84,13 @@ class Alone {
   }
 
  private:
-  Team::Parts parts() {
+  Team::Parts parts(int ranks) {
     const Segment segment(memory_.data(), 1, kShape);
     auto bells = std::make_shared<std::vector<Fd>>();
     bells->emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     Team::Parts parts;
     parts.placement.push_back({.segment_index = 0, .host = "here"});
-    for (const int node : {1, 2}) parts.placement.push_back({.node = node, .host = "there"});
+    for (int node = 1; node < ranks; ++node) parts.placement.push_back({.node = node, .host = "there"});
     parts.segment = segment;
     parts.bells = Doorbells(segment, std::move(bells));
     parts.monitor = std::make_shared<Monitor>();
@@ -182,4 +191,13 @@ TEST_CASE("a copy of a slice is made at once") {
   Alone rank;
   copy(rank.begin(true), input(0), output(0), kSlice);
   CHECK(rank.output_is(0, kSlice, kIn));
+}
+
+TEST_CASE("of two ranks that only move, a step is longer than a slice") {
+  const int ranks = GENERATE(2, 3);
+  const bool sums = GENERATE(false, true);
+  Alone rank(ranks);
+  HostPrimitives& primitives = sums ? rank.begin_sum() : rank.begin(false);
+  send(primitives, 1, input(0), kLong);
+  CHECK(rank.first_step_to(1) == (ranks == 2 && !sums ? kLong : kSlice));
 }
