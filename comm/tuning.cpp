@@ -65,7 +65,7 @@ constexpr TuningField kFields[] = {
      0,
      kNever,
      "from here on, memory that peers can reach is used in place; in copies from a root or to one, by ranks that share "
-     "cores, from 32 times as much; in what is short among two ranks, where one takes more from the other",
+     "cores, from 64 times as much; in what is short among two ranks, where one takes more from the other",
      {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},

@@ -194,7 +194,7 @@ TEST_CASE("windows give the bits that copying gives, wherever the buffers lie") 
   const int world = GENERATE(2, 3, 5);
   const std::size_t count = GENERATE(kCount, kShortCount);
   const Memory memory = GENERATE(from_range(std::begin(kMemories), std::end(kMemories)));
-  const TuningFile at_once("direct_bytes 256\n");  // also copies from a root, by more ranks than cores
+  const TuningFile at_once("direct_bytes 128\n");  // also copies from a root, by more ranks than cores
   check_all(Kind::shm, world, reproducible(), [&](Communicator& comm) {
     const std::size_t room = kCount * 20 + 100;
     const auto window = comm.allocate<float>(room), other = comm.allocate<float>(room);
