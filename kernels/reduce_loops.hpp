@@ -227,9 +227,9 @@ std::size_t unaligned_bytes(const FoldJob& job, std::size_t element) {
 
 // A few registers at a time: loads of inputs and stores are then in flight together, which a larger buffer keeps apart.
 // Returns where it ended.
-template <class E, class Op, bool kDivide, int kInputs>
+template <class E, class Op, bool kDivide, int kInputs, int kRegisters = 4>
 std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
-  constexpr int kUnits = 4 / E::kParts;
+  constexpr int kUnits = kRegisters > E::kParts ? kRegisters / E::kParts : 1;
   constexpr std::size_t kStep = kUnits * kVectorBytes;
   alignas(kVectorBytes) Byte sums[kStep];
   for (; at + kStep <= end; at += kStep) {
@@ -251,9 +251,11 @@ void fold_to_all(const FoldJob& job, const Divisor& divisor) {
   constexpr std::size_t kElement = sizeof(typename E::Stored);
   const std::size_t end = job.count * kElement, head = unaligned_bytes(job, kElement);
   fold_staged(job, divisor, 0, head, fold_bytes<E, Op, kDivide>);
-  const std::size_t tail = job.inputs == 2 ? fold_registers_to_all<E, Op, kDivide, 2>(job, divisor, head, end)
-                                           : fold_registers_to_all<E, Op, kDivide, 0>(job, divisor, head, end);
-  fold_staged(job, divisor, tail, end, fold_bytes<E, Op, kDivide>);
+  constexpr int kFew = 2;  // past the caches, shorter stretches of each output are faster; in them, slower
+  const auto to_all = job.inputs != 2          ? fold_registers_to_all<E, Op, kDivide, 0>
+                      : job.streams_anything() ? fold_registers_to_all<E, Op, kDivide, 2, kFew>
+                                               : fold_registers_to_all<E, Op, kDivide, 2>;
+  fold_staged(job, divisor, to_all(job, divisor, head, end), end, fold_bytes<E, Op, kDivide>);
   end_streaming();
 }
 

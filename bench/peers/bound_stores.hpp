@@ -26,7 +26,7 @@ inline Stores kept(Cell each) {
 namespace vectors {
 
 using Vector = float __attribute__((vector_size(64), aligned(4)));
-constexpr std::size_t kLanes = 16, kUnrolled = 4, kStride = kLanes * kUnrolled;
+constexpr std::size_t kLanes = 16;
 
 template <bool kStreamed>
 void put(float* to, Vector value) {
@@ -38,6 +38,7 @@ void put(float* to, Vector value) {
 
 template <bool kStreamed>
 void sum(float* to, float* also, const float* const* in, int inputs, std::size_t count) {
+  constexpr std::size_t kUnrolled = 4, kStride = kLanes * kUnrolled;
   const auto at = [&](int input, std::size_t i) { return *reinterpret_cast<const Vector*>(in[input] + i); };
   std::size_t i = 0;
   for (; i + kStride <= count; i += kStride) {
@@ -60,6 +61,7 @@ void sum(float* to, float* also, const float* const* in, int inputs, std::size_t
 // Into several arrays, all of them alike.
 template <bool kStreamed>
 void sum_to(float* const* to, int outputs, const float* const* in, int inputs, std::size_t count) {
+  constexpr std::size_t kUnrolled = kStreamed ? 2 : 4, kStride = kLanes * kUnrolled;
   std::size_t i = 0;
   for (; i + kStride <= count; i += kStride) {
     Vector value[kUnrolled];
