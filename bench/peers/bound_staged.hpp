@@ -90,6 +90,7 @@ class BoundStaged : public Library {
   static constexpr std::size_t kAny = ~std::size_t{0};
   static constexpr int kMany = 1 << 16;
   static constexpr Variant kVariants[] = {
+      {Shape::sum, true, 256 << 10, kMany, 512 << 10, 600 << 10, true},
       {Shape::sum, true, 1 << 20, kMany, 512 << 10, 2 << 20, true},
       {Shape::sum, true, kAny, kMany, 256 << 10, 2 << 20, true},
       {Shape::sum, false, kAny, kMany, 512 << 10, 1 << 20, false},
