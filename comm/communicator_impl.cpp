@@ -193,9 +193,9 @@ void CommunicatorImpl::run_short(const PreparedCall& prepared, const Call& call)
   comm::write_history(board.own_line(), signature);
   short_calls_.publish(prepared.plan, call, options_.timeout);
   recorder_.begin(signature, prepared.chosen.name);
-  short_calls_.collect(prepared.plan, call);
+  const std::uint64_t ended = short_calls_.collect(prepared.plan, call);
   if (choices_.speaks()) explain(prepared, call, false);
-  recorder_.end();
+  recorder_.end(ended);
 }
 
 void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, bool tries_direct) {

@@ -59,8 +59,8 @@ void FlightRecorder::amend(std::string_view algorithm) {
   into.call.store(call, std::memory_order_release);
 }
 
-void FlightRecorder::end() {
-  put(entry(calls_.load(std::memory_order_relaxed)), offsetof(Record, ended), read_ticks());
+void FlightRecorder::end(std::uint64_t ticks) {
+  put(entry(calls_.load(std::memory_order_relaxed)), offsetof(Record, ended), ticks);
 }
 
 std::optional<FlightRecorder::Record> FlightRecorder::read(std::uint64_t call) const {

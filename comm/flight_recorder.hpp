@@ -17,8 +17,8 @@ class FlightRecorder {
  public:
   // `algorithm` and `kernel` (on devices: which one ran it): text that is always there.
   void begin(const Signature& signature, std::string_view algorithm, std::string_view kernel = {});
-  void amend(std::string_view algorithm);  // of the latest begin(): another one than it said
-  void end();                              // of the latest begin()
+  void amend(std::string_view algorithm);        // of the latest begin(): another one than it said
+  void end(std::uint64_t ticks = read_ticks());  // of the latest begin()
   std::string json(int rank, int world_size, std::string_view failure) const;
 
  private:

@@ -247,7 +247,7 @@ std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, st
 }
 
 template <class E, class Op, bool kDivide>
-void fold_to_all(const FoldJob& job, const Divisor& divisor) {
+[[gnu::noinline]] void fold_to_all(const FoldJob& job, const Divisor& divisor) {
   constexpr std::size_t kElement = sizeof(typename E::Stored);
   const std::size_t end = job.count * kElement, head = unaligned_bytes(job, kElement);
   fold_staged(job, divisor, 0, head, fold_bytes<E, Op, kDivide>);

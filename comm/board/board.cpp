@@ -15,6 +15,18 @@ std::vector<int> ranks_by_index(const Team& team) {
   return ranks;
 }
 
+std::vector<Arrival*> arrivals_by_turn(const Segment& segment, int ranks) {
+  std::vector<Arrival*> arrivals;
+  for (int index = 0; index < ranks; ++index) {
+    for (const int turn : {0, 1}) {
+      const bool shared = ranks == 2;
+      arrivals.push_back(shared ? &segment.arrival((index + turn) % 2, 0)
+                                : &segment.arrival(index, static_cast<std::uint64_t>(turn)));
+    }
+  }
+  return arrivals;
+}
+
 }  // namespace
 
 Board::Board(Team& team, const Config& config)
@@ -22,9 +34,9 @@ Board::Board(Team& team, const Config& config)
       waiter_(team, config),
       spread_(team.segment(), team.own_index()),
       lines_(&team.segment().line(0)),
-      arrivals_(&team.segment().arrival(0, 0)),
       index_(team.own_index()),
       size_(team.segment().local_size()),
+      arrivals_(arrivals_by_turn(team.segment(), size_)),
       ranks_(ranks_by_index(team)),
       crowded_(!team.spare_cores()) {}
 
@@ -48,13 +60,15 @@ void Board::let_others_go() {
 }
 
 void Board::await_all() {
-  for (int index = absent(); index != kNobody; index = absent()) linger(index);
+  int looks = 0;
+  for (int index = absent(); index != kNobody; index = absent()) look_again(index, looks);
   progressed();
 }
 
 void Board::await(int index) {
   if (is_here(index)) return;
-  while (!is_here(index)) linger(index);
+  int looks = 0;
+  while (!is_here(index)) look_again(index, looks);
   progressed();
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/base/machine.hpp"
+#include "comm/base/ticks.hpp"
 #include "comm/board/spread.hpp"
 #include "comm/team.hpp"
 #include "comm/waiter.hpp"
@@ -65,6 +66,12 @@ class Board {
   }
   void await_all();
   void await(int index);  // that one alone
+  // After arrive(), before a first look at those who come at the same time.
+  void hold_back() {
+    for (int i = 0; i < kHeldBack; ++i) saw_ = read_ticks();
+  }
+  // Since arrive(): read_ticks() before the look that found those awaited there; 0: it was not read, or it took long.
+  std::uint64_t saw() const { return saw_; }
   // After arrive(), where everybody waits for everybody and ranks take turns on cores: those who came before go on
   // before who came last. Else the last one would be the first in the next call, and some rank would wait a turn longer
   // in every call. In other calls it would only hold up whoever waits for this rank.
@@ -119,11 +126,10 @@ class Board {
   // Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them. In a crowd a rank
   // that waits for other cores alone keeps its own, or chance decides who goes on first, and turns get longer.
   static constexpr std::uint64_t kPolls = 64, kCrowdPolls = 2000;
+  static constexpr int kLooks = 150, kHeldBack = 2;  // times that the clock is read: between looks, before the first
 
-  // Two a rank, in turn; two ranks have theirs in common.
   Arrival& arrival(int index, std::uint64_t turn) const {
-    const std::uint64_t at = 2 * static_cast<std::uint64_t>(index);
-    return arrivals_[size_ == 2 ? (at + 2 * turn) & 2 : at + (turn & 1)];
+    return *arrivals_[2 * static_cast<std::uint64_t>(index) + (turn & 1)];
   }
   void post();
   template <class Behind>
@@ -133,7 +139,14 @@ class Board {
     }
     return false;
   }
-  void linger(int index) {
+  // For a while it reads the clock between looks: that takes less than half a pause, and tells when they came.
+  void look_again(int index, int& looks) {
+    if (!crowded_ && looks < kLooks) {
+      ++looks;
+      saw_ = read_ticks();
+      return;
+    }
+    saw_ = 0;
     linger(index, [this](int other) { return !has_come(other); });
   }
   void let_others_go();
@@ -143,10 +156,11 @@ class Board {
   Waiter waiter_;
   Spread spread_;
   RankLine* lines_;  // of all
-  Arrival* arrivals_;
   int index_, size_;
-  std::vector<int> ranks_;  // in the team, by index
+  std::vector<Arrival*> arrivals_;  // of each rank two, in turn; two ranks have two in common
+  std::vector<int> ranks_;          // in the team, by index
   std::uint64_t meetings_ = 0;
+  std::uint64_t saw_ = 0;    // see saw()
   std::uint64_t spun_ = 0;   // polls of this wait, up to when the core was given away
   int seen_ = 1;             // steps round the ranks up to the first that has not arrived
   bool line_taken_ = false;  // of the next meeting
@@ -170,6 +184,7 @@ inline void Board::post() {
   Arrival& mine = arrived(index_);
   mine.key = met_key_ = key_;
   compares_ = std::exchange(first_, false);
+  saw_ = 0;
   mine.meeting.store(meetings_, std::memory_order_release);
 }
 

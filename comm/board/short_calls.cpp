@@ -14,7 +14,7 @@ constexpr std::size_t kMostOfSums = 4 << 10;   // of a crowd's all_reduce: longe
 constexpr std::size_t kMostOfParts = 4 << 10;  // of many, a block for each rank: a reader takes its own alone
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one.
 constexpr std::size_t kLeastInOrder = 4 << 10;
-constexpr std::size_t kMostInstant = 1 << 10;    // copying so much to oneself takes no longer than a pause
+constexpr std::size_t kMostInstant = 1 << 10;    // copying so much to oneself takes as long as to hold back
 constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
 static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
 
@@ -67,12 +67,13 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   plan.weighs = plan.brought > kMostUnweighed && !(size_ == 2 && exchanges(row));
   plan.keeps = plan.block != 0 && (!row.recv_at_root || at_root);
   if (row.send_at_root) plan.source = call.root;
+  plan.gathers = plan.keeps && !row.reduces && !row.send_at_root;
   plan.yields = exchanges(row) && (board_.ranks_on_a_core() > 2 || whole >= kLeastInOrder);
   if (plan.block != 0) {  // or they meet for the meeting's sake
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
   }
-  plan.pauses = size_ > 1 && !row.rooted && !board_.is_crowded() && (row.reduces || plan.block < kMostInstant);
+  plan.holds_back = size_ > 1 && !row.rooted && !board_.is_crowded() && (row.reduces || plan.block < kMostInstant);
   if (row.reduces) {
     plan.fold = kernels::find_fold(call.dtype, call.op);
     if (call.op == ReduceOp::average) plan.divisor = size_;
@@ -121,11 +122,10 @@ inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte
 
 // What this rank gets from itself goes before it waits. Who looks at once takes the other's line away just when that
 // comes to write there, and both wait longer.
-void ShortCalls::collect(const Plan& plan, const Call& call) {
+void ShortCalls::take(const Plan& plan, const Call& call) {
   auto* const into = static_cast<std::byte*>(call.recv);
-  const bool gathers = plan.keeps && plan.fold == nullptr && plan.source < 0;
-  if (gathers) copy_from(index_, plan, call, into + as_size(index_) * plan.block);
-  if (plan.pauses) pause_cpu();
+  if (plan.gathers) copy_from(index_, plan, call, into + as_size(index_) * plan.block);
+  if (plan.holds_back) board_.hold_back();
   if (plan.awaits == Board::kEverybody) board_.await_all();
   if (plan.awaits >= 0) board_.await(plan.awaits);
   if (!plan.keeps) return;
@@ -146,11 +146,13 @@ void ShortCalls::copy_from(int index, const Plan& plan, const Call& call, std::b
 
 // A rank's own, multiplied, lies in its result: its place is the next who comes to write there, who may be another.
 void ShortCalls::fold(const Plan& plan, const Call& call) {
-  const auto* own = static_cast<const std::byte*>(call.send) + plan.part;
-  if (plan.multiply != nullptr) plan.multiply(call.recv, own, call.count, call.op.factor());
+  const void* own = static_cast<const std::byte*>(call.send) + plan.part;
+  if (plan.multiply != nullptr) {
+    plan.multiply(call.recv, own, call.count, call.op.factor());
+    own = call.recv;
+  }
   for (int index = 0; index < size_; ++index)
-    contributions_[as_size(index)] = index == index_ ? nullptr : block_of(index, plan);
-  contributions_[as_size(index_)] = plan.multiply == nullptr ? own : static_cast<const std::byte*>(call.recv);
+    contributions_[as_size(index)] = index == index_ ? own : block_of(index, plan);
   kernels::fold_into(plan.fold, call.recv, contributions_.data(), size_, call.count, plan.divisor);
 }
 

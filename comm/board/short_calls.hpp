@@ -34,8 +34,9 @@ class ShortCalls {
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
     bool keeps = false;                    // this rank gets a result
+    bool gathers = false;                  // of blocks from all
     bool yields = false;                   // once: see Board::give_way
-    bool pauses = false;                   // before it looks for others, who come at the same time
+    bool holds_back = false;               // before it looks for others, who come at the same time
     bool in_ring = false;                  // what is brought lies there
     bool weighs = false;                   // how it is written makes a difference
     double divisor = 1;                    // of the average
@@ -50,9 +51,16 @@ class ShortCalls {
 
   // What this rank brings; then the call may look after itself; then what the others brought.
   void publish(const Plan& plan, const Call& call, std::chrono::milliseconds timeout);
-  void collect(const Plan& plan, const Call& call);
+  // read_ticks() of when it was done; of a few bytes, when they were seen to have come.
+  std::uint64_t collect(const Plan& plan, const Call& call) {
+    take(plan, call);
+    const std::uint64_t saw = board_.saw();
+    return saw != 0 && plan.block <= kFew ? saw : read_ticks();
+  }
 
  private:
+  static constexpr std::size_t kFew = 256;  // bytes: taken before the clock could be read
+
   bool goes_to_ring(const Call& call) const;
   // Of what a rank brings.
   std::byte* place(int index, Arrival& arrival, const Plan& plan) const {
@@ -65,6 +73,7 @@ class ShortCalls {
   }
   void take_place(const Plan& plan);
   void bring(const Plan& plan, const Call& call);
+  void take(const Plan& plan, const Call& call);
   void fold(const Plan& plan, const Call& call);
   void copy_from(int index, const Plan& plan, const Call& call, std::byte* into);
 
