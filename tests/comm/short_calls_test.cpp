@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -129,4 +130,25 @@ TEST_CASE("ranks that disagree on a short call are told in what") {
     CHECK(test::code_of(error) == ErrorCode::mismatch);
     CHECK(test::sentence_of(error).find("disagree on the count of all_reduce #2") != std::string::npos);
   }
+}
+
+// Whether the rank waited, and however it did.
+TEST_CASE("a short call has ended, says its record, before the next one begins") {
+  on_ranks(2, [](Communicator& comm) {
+    std::vector<std::int32_t> one(1, 1), sum(1), many(1000, 1), sums(1000);
+    for (int turn = 0; turn < 10; ++turn) {
+      comm.all_reduce(one, sum, ReduceOp::sum);
+      comm.broadcast(one, turn % 2);
+      comm.barrier();
+      comm.all_reduce(many, sums, ReduceOp::sum);
+    }
+    const auto record = nlohmann::json::parse(comm.flight_record());
+    if (record["calls"].size() != 40) throw std::runtime_error("not all calls are recorded");
+    double past = 0;
+    for (const auto& call : record["calls"]) {
+      const double begun = call["begun_us"], ended = call["ended_us"];
+      if (begun < past || ended < begun) throw std::runtime_error(fmt::format("{} to {} after {}", begun, ended, past));
+      past = ended;
+    }
+  });
 }
