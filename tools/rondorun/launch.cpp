@@ -302,10 +302,11 @@ void Launch::on_ranks_ended() {
     return loop_.post([this] { end_signal_ == 0 ? start_again() : on_ranks_ended(); });  // the ranks are calling
   }
   ranks_ended_ = true;
-  settle_failure();
-  if (!nodes_) return finish();
-  if (nodes_lost_) return finish();
-  if (!failure_) nodes_->finished();
+  if (!nodes_ || nodes_lost_) {
+    settle_failure();
+    return finish();
+  }
+  if (!failure_) nodes_->finished();  // else it is reported when it counts: it may be the echo of another node's
   if (verdict_known_) nodes_->leave();
 }
 
