@@ -227,9 +227,9 @@ std::size_t unaligned_bytes(const FoldJob& job, std::size_t element) {
 
 // A few registers at a time: loads of inputs and stores are then in flight together, which a larger buffer keeps apart.
 // Returns where it ended.
-template <class E, class Op, bool kDivide, int kInputs, int kRegisters = 4>
+template <class E, class Op, bool kDivide, int kInputs, int kMostUnits = 4>
 std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
-  constexpr int kUnits = kRegisters > E::kParts ? kRegisters / E::kParts : 1;
+  constexpr int kUnits = 4 / E::kParts < kMostUnits ? 4 / E::kParts : kMostUnits;
   constexpr std::size_t kStep = kUnits * kVectorBytes;
   alignas(kVectorBytes) Byte sums[kStep];
   for (; at + kStep <= end; at += kStep) {
