@@ -181,8 +181,7 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
   if (!short_calls_.takes(call)) return;
   prepared.way = PreparedCall::Way::short_call;
   prepared.plan = short_calls_.plan(call);
-  const bool in_place = team_->spare_cores() && prepared.plan.block > config_.tuning.direct_bytes;
-  prepared.asks = prepared.asks && in_place;
+  if (!team_->spare_cores() || prepared.plan.block <= config_.tuning.direct_bytes) prepared.asks = false;
 }
 
 // A rank's history says what it is in before a peer can see that it has come; the flight record is for later, and is

@@ -246,6 +246,7 @@ std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, st
   return at;
 }
 
+// Apart, or every short fold would save the registers that this one needs.
 template <class E, class Op, bool kDivide>
 [[gnu::noinline]] void fold_to_all(const FoldJob& job, const Divisor& divisor) {
   constexpr std::size_t kElement = sizeof(typename E::Stored);

@@ -19,9 +19,8 @@ std::vector<Arrival*> arrivals_by_turn(const Segment& segment, int ranks) {
   std::vector<Arrival*> arrivals;
   for (int index = 0; index < ranks; ++index) {
     for (const int turn : {0, 1}) {
-      const bool shared = ranks == 2;
-      arrivals.push_back(shared ? &segment.arrival((index + turn) % 2, 0)
-                                : &segment.arrival(index, static_cast<std::uint64_t>(turn)));
+      arrivals.push_back(ranks == 2 ? &segment.arrival((index + turn) % 2, 0)
+                                    : &segment.arrival(index, static_cast<std::uint64_t>(turn)));
     }
   }
   return arrivals;

@@ -29,12 +29,13 @@ void set_option(const Fd& socket, int level, int option, int value, std::string_
   if (::setsockopt(socket.get(), level, option, &value, sizeof(value)) != 0) throw_errno(what);
 }
 
-bool grants(int option) {
+// Asked for less than its limit, the kernel takes as much again for itself, and tells both together.
+bool grants(int option, int with_its_own) {
   const Fd probe = make_socket(AF_UNIX);
-  int value = kBufferBytes;
+  int value = with_its_own;
   socklen_t bytes = sizeof(value);
   ::setsockopt(probe.get(), SOL_SOCKET, option, &value, sizeof(value));
-  return ::getsockopt(probe.get(), SOL_SOCKET, option, &value, &bytes) == 0 && value >= kBufferBytes;
+  return ::getsockopt(probe.get(), SOL_SOCKET, option, &value, &bytes) == 0 && value >= with_its_own;
 }
 
 // When the kernel gives up a peer that is silent. Within a host never: a process that ends closes its sockets, and one
@@ -53,6 +54,14 @@ std::string congestion_control(const Fd& socket) {
   std::array<char, 17> name{};
   socklen_t bytes = name.size() - 1;
   return ::getsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes) == 0 ? name.data() : "";
+}
+
+// By the host, for new sockets.
+std::string preferred_congestion_control(const Fd& socket) {
+  int family = AF_INET;
+  socklen_t bytes = sizeof family;
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_DOMAIN, &family, &bytes);
+  return congestion_control(make_socket(family));
 }
 
 void set_congestion_control(const Fd& socket, std::string_view name) {
@@ -93,7 +102,8 @@ bool is_same_user(const Fd& socket) {
 
 void prepare_for_data(const Fd& socket) {
   for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
-    if (grants(option)) set_option(socket, SOL_SOCKET, option, kBufferBytes, "cannot set a socket's buffer");
+    if (grants(option, kBufferBytes))
+      set_option(socket, SOL_SOCKET, option, kBufferBytes, "cannot set a socket's buffer");
   }
   set_congestion_control(socket, "reno");  // where it is not there, the host's own has to do
 }
@@ -101,11 +111,12 @@ void prepare_for_data(const Fd& socket) {
 void set_data_options(const Fd& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
   set_liveness(socket, 0);
-  if (!stays_on_host(socket)) set_congestion_control(socket, congestion_control(make_socket(AF_INET)));
+  if (!stays_on_host(socket)) set_congestion_control(socket, preferred_congestion_control(socket));
 }
 
 void set_short_queue(const Fd& socket) {
-  set_option(socket, SOL_SOCKET, SO_RCVBUF, kShortQueueBytes, "cannot set a socket's buffer");
+  if (grants(SO_RCVBUF, 2 * kShortQueueBytes))
+    set_option(socket, SOL_SOCKET, SO_RCVBUF, kShortQueueBytes, "cannot set a socket's buffer");
 }
 
 void set_control_options(const Fd& socket) {

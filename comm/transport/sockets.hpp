@@ -21,7 +21,8 @@ void prepare_for_data(const Fd& socket);
 // Between hosts, one that vanished is noticed in about 3 s while nothing is in flight, and congestion control is the
 // host's choice; within a host there is no limit.
 void set_data_options(const Fd& socket);
-// Within a host: so that the sender is never far ahead, and what is on its way stays in the caches.
+// Within a host: so that the sender is never far ahead, and what is on its way stays in the caches. As above, not where
+// the kernel would grant less: a still shorter queue is slower.
 void set_short_queue(const Fd& socket);
 // The same, also with bytes in flight. Not for data: to the kernel a peer that is alive but does not read for 2 s
 // looks just as dead (measured), and on a data socket a rank busy elsewhere is no failure.

@@ -299,7 +299,7 @@ class TcpRecvLink final : public RecvLink {
   std::byte* place(std::byte* direct, std::size_t bytes) {
     if (bytes <= kShortBytes) return packed_.bytes();
     if (direct != nullptr) return direct;
-    if (staging_.size() < bytes) staging_.resize(std::max(bytes, shape_.slice_bytes));
+    if (staging_.size() < bytes) staging_.resize(bytes);
     return staging_.data();
   }
   ssize_t receive(std::size_t missing) {
