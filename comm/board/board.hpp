@@ -66,9 +66,10 @@ class Board {
   }
   void await_all();
   void await(int index);  // that one alone
-  // After arrive(), before a first look at those who come at the same time.
-  void hold_back() {
-    for (int i = 0; i < kHeldBack; ++i) saw_ = read_ticks();
+  // After arrive(), before a first look at those who come at the same time: for as long as it takes to read the clock
+  // so many times.
+  void hold_back(int readings) {
+    for (int i = 0; i < readings; ++i) saw_ = read_ticks();
   }
   // Since arrive(): read_ticks() before the look that found those awaited there; 0: it was not read, or it took long.
   std::uint64_t saw() const { return saw_; }
@@ -126,7 +127,7 @@ class Board {
   // Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them. In a crowd a rank
   // that waits for other cores alone keeps its own, or chance decides who goes on first, and turns get longer.
   static constexpr std::uint64_t kPolls = 64, kCrowdPolls = 2000;
-  static constexpr int kLooks = 150, kHeldBack = 2;  // times that the clock is read: between looks, before the first
+  static constexpr int kLooks = 150;  // between which the clock is read
 
   Arrival& arrival(int index, std::uint64_t turn) const {
     return *arrivals_[2 * static_cast<std::uint64_t>(index) + (turn & 1)];

@@ -14,7 +14,9 @@ constexpr std::size_t kMostOfSums = 4 << 10;   // of a crowd's all_reduce: longe
 constexpr std::size_t kMostOfParts = 4 << 10;  // of many, a block for each rank: a reader takes its own alone
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one.
 constexpr std::size_t kLeastInOrder = 4 << 10;
-constexpr std::size_t kMostInstant = 1 << 10;    // copying so much to oneself takes as long as to hold back
+constexpr std::size_t kMostInstant = 1 << 10;  // copying so much to oneself takes as long as to hold back
+// Readings of the clock: of 48 bytes or of copies, which begin with a rank's own; of sums of more.
+constexpr int kHeldBack = 2, kHeldBackBehind = 3;
 constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
 static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
 
@@ -73,7 +75,10 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
   }
-  plan.holds_back = size_ > 1 && !row.rooted && !board_.is_crowded() && (row.reduces || plan.block < kMostInstant);
+  const bool come_together = size_ > 1 && !row.rooted && !board_.is_crowded();
+  if (come_together && (row.reduces || plan.block < kMostInstant)) {
+    plan.holds_back = row.reduces && plan.brought > Arrival::kPayload ? kHeldBackBehind : kHeldBack;
+  }
   if (row.reduces) {
     plan.fold = kernels::find_fold(call.dtype, call.op);
     if (call.op == ReduceOp::average) plan.divisor = size_;
@@ -125,7 +130,7 @@ inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte
 void ShortCalls::take(const Plan& plan, const Call& call) {
   auto* const into = static_cast<std::byte*>(call.recv);
   if (plan.gathers) copy_from(index_, plan, call, into + as_size(index_) * plan.block);
-  if (plan.holds_back) board_.hold_back();
+  board_.hold_back(plan.holds_back);
   if (plan.awaits == Board::kEverybody) board_.await_all();
   if (plan.awaits >= 0) board_.await(plan.awaits);
   if (!plan.keeps) return;

@@ -36,7 +36,7 @@ class ShortCalls {
     bool keeps = false;                    // this rank gets a result
     bool gathers = false;                  // of blocks from all
     bool yields = false;                   // once: see Board::give_way
-    bool holds_back = false;               // before it looks for others, who come at the same time
+    int holds_back = 0;                    // before it looks for others, who come at the same time: see Board
     bool in_ring = false;                  // what is brought lies there
     bool weighs = false;                   // how it is written makes a difference
     double divisor = 1;                    // of the average
