@@ -70,7 +70,8 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   plan.keeps = plan.block != 0 && (!row.recv_at_root || at_root);
   if (row.send_at_root) plan.source = call.root;
   plan.gathers = plan.keeps && !row.reduces && !row.send_at_root;
-  plan.yields = exchanges(row) && (board_.ranks_on_a_core() > 2 || whole >= kLeastInOrder);
+  const bool in_order = whole >= kLeastInOrder || board_.ranks_on_a_core() > 2;
+  plan.yields = call.collective == Collective::barrier || (exchanges(row) && in_order);
   if (plan.block != 0) {  // or they meet for the meeting's sake
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
