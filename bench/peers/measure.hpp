@@ -3,9 +3,9 @@
 // after each on every rank. The time of iteration i is the longest over the ranks (end - begin). That of a call in a
 // row is the whole loop's, stamps included, by its iterations.
 // Calls of rooted collectives would run ahead of one another, so before each of those the ranks line up in the meeting
-// (not timed), and its time is last end - first begin; broadcast's begins at the root. They are not in a row: 0.
-// `waiting` is no collective: rank 0 comes to a barrier a second late, and the time is the CPU time of the rank that
-// waits most busily. Rank 0 prints a line per cell:
+// (not timed; with a core each they begin at one time by the clock), and its time is last end - first begin;
+// broadcast's begins at the root. They are not in a row: 0. `waiting` is no collective: rank 0 comes to a barrier a
+// second late, and the time is the CPU time of the rank that waits most busily. Rank 0 prints a line per cell:
 //   cell,collective,np,bytes,iterations,median_us,p99_us,min_us,mean_us,in_a_row_us,BEFORE:AFTER,ok|WRONG,histogram
 // BEFORE and AFTER: how far apart the cores were then, in ns (Meeting::probe).
 // The histogram holds every iteration, "bucket:count" with bucket = floor(16 log2(ns)): p99 is pooled over launches.
@@ -110,7 +110,7 @@ class Runner {
     Stamp* stamp = meeting_.stamps(rank_);
     meeting_.wait();
     for (std::size_t i = 0; i < iterations; ++i) {
-      if (cell.rooted()) meeting_.wait();
+      if (cell.rooted()) meeting_.line_up();
       stamp[i].begin = now();
       library_.run();
       stamp[i].end = now();
