@@ -5,8 +5,10 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <span>
 #include <thread>
 
 #include "comm/placement.hpp"
@@ -78,6 +80,31 @@ TEST_CASE("who waits beside somebody that computes sleeps soon") {
   ends = true;
   computes.join();
   CHECK(switches < 20);  // each of them a few milliseconds; all the yields of a wait are 50
+}
+
+// Who came last goes on at once where that saves a switch, and after a barrier behind those who waited.
+TEST_CASE("ranks that share a core leave a barrier in turns") {
+  constexpr std::size_t kCalls = 400;
+  const test::FewCores one(1);
+  const auto repeats = [&](auto call) {  // times that a rank ended two calls before the other ended one
+    std::array<std::atomic<int>, 2 * kCalls> ended{};
+    std::atomic<std::size_t> next{0};
+    on_ranks(2, [&](Communicator& comm) {
+      comm.barrier();
+      for (std::size_t i = 0; i < kCalls; ++i) {
+        call(comm);
+        ended[next++] = comm.rank();
+      }
+    });
+    std::size_t twice = 0;
+    for (std::size_t i = 1; i < ended.size(); ++i) twice += ended[i] == ended[i - 1] ? 1 : 0;
+    return twice;
+  };
+  CHECK(repeats([](Communicator& comm) { comm.barrier(); }) < kCalls / 4);
+  CHECK(repeats([](Communicator& comm) {
+          float one_float = 1;
+          comm.all_reduce(std::span(&one_float, 1), ReduceOp::sum);
+        }) > kCalls / 2);
 }
 
 TEST_CASE("ranks that start on one core part, and keep their affinity") {
