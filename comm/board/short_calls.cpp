@@ -12,13 +12,15 @@ constexpr std::size_t kMostOfTwo = 16 << 10, kMostOfMany = 1 << 10, kMostOfCrowd
 constexpr std::size_t kMostBehind = 4 << 10;
 constexpr std::size_t kMostOfSums = 4 << 10;   // of a crowd's all_reduce: longer ones are summed once for all
 constexpr std::size_t kMostOfParts = 4 << 10;  // of many, a block for each rank: a reader takes its own alone
-// Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one.
+// Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one,
+// and a barrier always.
 constexpr std::size_t kLeastInOrder = 4 << 10;
-constexpr std::size_t kMostInstant = 1 << 10;  // copying so much to oneself takes as long as to hold back
-// Readings of the clock: of 48 bytes or of copies, which begin with a rank's own; of sums of more.
-constexpr int kHeldBack = 2, kHeldBackBehind = 3;
+constexpr std::size_t kMostInstant = 1 << 10;    // copying so much to oneself takes as long as to hold back
 constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
 static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
+
+// Readings of the clock before the first look: commonly; where what is summed lies behind the arrivals.
+constexpr int kHeldBack = 2, kHeldBackBehind = 3;
 
 // Everybody brings, and everybody takes from everybody.
 bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && row.recv != Extent::none && !row.rooted; }
