@@ -27,6 +27,21 @@ inline std::size_t larger_count(const Call& call, int world_size) {
   return row.send == Extent::world || row.recv == Extent::world ? call.count * as_size(world_size) : call.count;
 }
 
+// How much of the caches a call wants, in the unit of `larger` (how long a rank's larger buffer is; so many ranks share
+// them): all that it reads, and a third of what it writes elsewhere, which is how much sooner stores past the caches
+// pay where less is written.
+inline std::size_t cache_demand(const Call& call, std::size_t larger, int ranks) {
+  const CollectiveRow& row = row_of(call.collective);
+  const auto all = [&](Extent extent, bool at_root) {
+    if (extent == Extent::none) return std::size_t{0};
+    const bool is_block = extent == Extent::one && row.send != row.recv;
+    const std::size_t one = is_block ? larger / as_size(ranks) : larger;
+    return at_root ? one : one * as_size(ranks);
+  };
+  const bool in_place = call.send == call.recv && row.send_at_root == row.recv_at_root;
+  return all(row.send, row.send_at_root) + (in_place ? 0 : all(row.recv, row.recv_at_root) / 3);
+}
+
 // Where blocks that lie one after the other begin.
 inline void lay_out(std::span<const std::size_t> counts, std::vector<std::size_t>& offsets) {
   offsets.resize(counts.size());

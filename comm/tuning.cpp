@@ -57,8 +57,8 @@ constexpr TuningField kFields[] = {
      &Tuning::streaming_bytes,
      0,
      kNever,
-     "results are stored past the caches where the buffers of all ranks take so much; half as much again in "
-     "all_gather and all_to_all",
+     "results are stored past the caches where all that the ranks read, and a third of what they write, is so much; "
+     "twice as much over windows, and where two ranks exchange",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
     {"direct_bytes",
      &Tuning::direct_bytes,

@@ -42,7 +42,7 @@ class BoundDirect : public Library {
     cell_ = cell, in_ = cell.is(Collective::broadcast) ? out : in, out_ = out;
     // Whoever has a core writes everybody's buffers: else pages would be met for the first time in timed calls.
     for (int rank = 0; rank < np_; ++rank) ::madvise(shared_ + as_size(rank) * kRank, used_, MADV_POPULATE_WRITE);
-    kept_ = kept(cell);
+    kept_ = kept(cell, false);
     items_ = is_ranged() ? std::min(cores_.count(), np_) : np_;
   }
 

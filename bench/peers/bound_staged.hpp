@@ -39,7 +39,7 @@ class BoundStaged : public Library {
     unit_ = has_parts_ || cell.gathers() ? cell.block() : cell.count;
     hands_over_ = np_ == 2 && cores_.has_core() && !from_root_ && !to_root_ && !sums_first_;
     lay_out(variant());
-    kept_ = kept(cell);
+    kept_ = kept(cell, true);
     known_.fill(before_);
     for (Stage stage : {kBrought, kSummed, kTaken}) counter(rank_, stage).store(before_, std::memory_order_release);
   }

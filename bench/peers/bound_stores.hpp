@@ -14,13 +14,15 @@ namespace rondo::peers {
 
 enum class Stores { cached, streamed };
 
-// How results of a call are stored: where the buffers of all ranks take so many bytes, they are better not kept in the
-// caches.
-inline Stores kept(Cell each) {
-  constexpr std::size_t kStreamedSums = 16 << 20, kStreamed = 24 << 20;
-  std::size_t floats = 0;
-  for (each.rank = 0; each.rank < each.np; ++each.rank) floats += each.input() + each.output();
-  return floats * 4 >= (each.reduces() ? kStreamedSums : kStreamed) ? Stores::streamed : Stores::cached;
+// How results of a call are stored: where all ranks' inputs, and a third of what they are to get, take so many bytes
+// (twice as many where nothing is staged, or two ranks exchange), they are better not kept in the caches.
+inline Stores kept(Cell each, bool staged) {
+  constexpr std::size_t kStreamed = 16 << 20;
+  const bool exchanges = each.np == 2 && !each.reduces() && !each.rooted();
+  std::size_t inputs = 0, outputs = 0;
+  for (each.rank = 0; each.rank < each.np; ++each.rank) inputs += each.input(), outputs += each.output();
+  const std::size_t bytes = (inputs + outputs / 3) * 4;
+  return bytes >= (staged && !exchanges ? 1 : 2) * kStreamed ? Stores::streamed : Stores::cached;
 }
 
 namespace vectors {

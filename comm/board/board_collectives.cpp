@@ -79,7 +79,11 @@ void BoardCollectives::load(const Call& call) {
   lay_out(counts_of(call_), offsets_);
   recv_offsets_.clear();
   if (call.collective == Collective::all_to_all_v) lay_out(call.recv_counts, recv_offsets_);
-  const bool beyond_caches = weighed_bytes() >= tuning_.streaming_bytes;
+  // Two ranks that exchange copy half of it to themselves: nothing else goes on while stores past the caches wait.
+  const CollectiveRow& row = row_of(call.collective);
+  const bool exchanges = size_ == 2 && !row.reduces && !row.rooted;
+  const std::size_t demand = cache_demand(call, larger_bytes(), size_) / (exchanges ? 2 : 1);
+  const bool beyond_caches = demand >= tuning_.streaming_bytes;
   result_stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
 }
 
@@ -88,28 +92,6 @@ std::size_t BoardCollectives::larger_bytes() const {
   std::size_t count = 0;
   for (const Range& block : blocks_) count += block.count;
   return count * element_;
-}
-
-// A store past the caches costs least while a sum waits for its inputs, or a sink for the source. Where everybody only
-// copies, and as much as everybody else, the caches must be the fuller.
-std::size_t BoardCollectives::weighed_bytes() const {
-  const CollectiveRow& row = row_of(call_.collective);
-  const bool exchanges = !row.reduces && row.recv != Extent::none && !row.rooted;
-  return exchanges ? all_buffers_bytes() / 3 * 2 : all_buffers_bytes();
-}
-
-// Of all ranks together: whether a result finds room in the caches depends on what is read as well.
-std::size_t BoardCollectives::all_buffers_bytes() const {
-  const CollectiveRow& row = row_of(call_.collective);
-  const std::size_t larger = larger_bytes(), ranks = as_size(size_);
-  const bool has_blocks = row.send != row.recv;
-  const auto all = [&](Extent extent, bool at_root) {
-    if (extent == Extent::none) return std::size_t{0};
-    const std::size_t one = has_blocks && extent == Extent::one ? larger / ranks : larger;
-    return at_root ? one : one * ranks;
-  };
-  const std::size_t sent = call_.send == call_.recv ? 0 : all(row.send, row.send_at_root);
-  return sent + all(row.recv, row.recv_at_root);
 }
 
 // Chunks are about equally long, so that nobody waits for all of a last one.

@@ -58,8 +58,6 @@ class BoardCollectives {
 
   void load(const Call& call);
   std::size_t larger_bytes() const;
-  std::size_t all_buffers_bytes() const;
-  std::size_t weighed_bytes() const;
 
   void reduce(bool everywhere);
   void reduce_whole(bool everywhere);

@@ -82,7 +82,7 @@ void DirectCollectives::load(const Call& call) {
   scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
   lay_out(counts_of(call_), offsets_);
   bytes_ = larger_count(call_, size_) * element_;
-  const bool beyond_caches = bytes_ / 2 >= tuning_.streaming_bytes / as_size(size_);  // all ranks' buffers together
+  const bool beyond_caches = cache_demand(call, bytes_, size_) / 2 >= tuning_.streaming_bytes;  // no rings take room
   stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
 }
 

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/blocks.hpp"
+
+#include "tests/support/catch.hpp"
+
+using namespace rondo;
+using comm::cache_demand;
+
+namespace {
+
+constexpr std::size_t kLarger = 2400;  // bytes of a rank's larger buffer
+constexpr int kRanks = 4;
+
+std::size_t demand(Collective collective, bool in_place = false) {
+  static float buffers[2];
+  return cache_demand({.collective = collective, .send = buffers, .recv = buffers + (in_place ? 0 : 1)}, kLarger,
+                      kRanks);
+}
+
+}  // namespace
+
+TEST_CASE("a call wants room for what its ranks read and for a third of what they write") {
+  CHECK(demand(Collective::all_reduce) == 4 * 2400 + 4 * 800);
+  CHECK(demand(Collective::all_reduce, true) == 4 * 2400);
+  CHECK(demand(Collective::reduce) == 4 * 2400 + 800);
+  CHECK(demand(Collective::reduce, true) == 4 * 2400 + 800);  // the others have sent from elsewhere
+  CHECK(demand(Collective::broadcast, true) == 2400 + 4 * 800);
+  CHECK(demand(Collective::all_gather) == 4 * 600 + 4 * 800);
+  CHECK(demand(Collective::reduce_scatter) == 4 * 2400 + 4 * 200);
+  CHECK(demand(Collective::scatter) == 2400 + 4 * 200);
+  CHECK(demand(Collective::gather) == 4 * 600 + 800);
+  CHECK(demand(Collective::barrier) == 0);
+}
