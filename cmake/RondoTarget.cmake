@@ -23,6 +23,7 @@ function(rondo_configure target)
     target_compile_options(${target} PRIVATE -fsanitize=${RONDO_SANITIZE} -fno-omit-frame-pointer
                                              -fno-sanitize-recover=all)
     target_link_options(${target} PUBLIC -fsanitize=${RONDO_SANITIZE})
+    target_compile_definitions(${target} PRIVATE RONDO_SANITIZED)
   endif()
 endfunction()
 

@@ -210,9 +210,44 @@ TEST_CASE("copy moves all bytes and no others, from and to anywhere") {
   }
   for (const auto* table : tables()) {
     Bytes to(1024, kPoison);
+    table->copy(to.data(), from.data(), from.size());
+    INFO(table->name);
+    CHECK(to == from);
+  }
+  for (const auto* table : tables()) {
+    Bytes to(1024, kPoison);
     table->stream(to.data(), from.data(), from.size());
     INFO(table->name);
     CHECK(to == from);
+  }
+}
+
+// Those of many pages go another way, unless they lie close to each other in terms of pages.
+TEST_CASE("long copies move all bytes and no others, to one place and to two") {
+  std::mt19937_64 random(rotating_seed());
+  constexpr std::size_t kPage = 4096, kRoom = 12 * kPage;
+  const Bytes from = random_bytes(random, kRoom);
+  const auto page_offset = [](const unsigned char* at) { return reinterpret_cast<std::uintptr_t>(at) % kPage; };
+  for (const std::size_t bytes : {kPage - 1, kPage, kPage + 1, 4 * kPage, 8 * kPage + 100}) {
+    for (const std::size_t behind : {0, 1, 15, 63, 127, 128, 1000, 4095}) {
+      const std::size_t start = random() % kPage;
+      Bytes one(kRoom, kPoison), two = one, again = one;
+      const auto moved = [&](const Bytes& to) {
+        return (page_offset(from.data() + start) + behind + kPage - page_offset(to.data())) % kPage;
+      };
+      const auto expected = [&](const Bytes& to) {
+        Bytes all(kRoom, kPoison);
+        std::memcpy(all.data() + moved(to), from.data() + start, bytes);
+        return all;
+      };
+      kernels::copy(one.data() + moved(one), from.data() + start, bytes, Stores::plain);
+      kernels::copy_twice({two.data() + moved(two), Stores::plain}, {again.data() + moved(again), Stores::plain},
+                          from.data() + start, bytes);
+      INFO("bytes " << bytes << " from " << start << ", " << behind << " behind");
+      CHECK(one == expected(one));
+      CHECK(two == expected(two));
+      CHECK(again == expected(again));
+    }
   }
 }
 
