@@ -11,7 +11,7 @@ namespace {
 // Longer all_reduces of so few ranks are summed in parts: to come back for a result costs them less than to hold up, by
 // half a sum, the only other rank of the core.
 constexpr int kFewRanks = 4;
-constexpr std::size_t kMostOfFew = 16 << 10;
+constexpr std::size_t kMostOfFew = 64 << 10;
 constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
 
 }  // namespace
@@ -19,6 +19,7 @@ constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
 std::pair<const char*, std::uint64_t> BoardCollectives::whole_limit(Collective collective) const {
   if (collective != Collective::all_reduce && collective != Collective::reduce) return {};
   if (size_ <= 2) return {"flat_bytes_of_two", tuning_.flat_bytes_of_two};
+  if (collective == Collective::all_reduce && shares_sums()) return {};
   return {"flat_bytes", tuning_.flat_bytes};
 }
 
@@ -31,9 +32,12 @@ void BoardCollectives::reduce(bool everywhere) {
 }
 
 // Pieces are as many as ranks at most, or cores would have none.
+bool BoardCollectives::shares_sums() const {
+  return size_ > 2 && board_.is_crowded() && as_size(size_) <= Claims::kMost;
+}
+
 bool BoardCollectives::sums_together(std::size_t bytes) const {
-  if (size_ <= 2 || !board_.is_crowded() || as_size(size_) > Claims::kMost || bytes > most_at_once()) return false;
-  return size_ > kFewRanks || bytes <= kMostOfFew;
+  return shares_sums() && bytes <= most_at_once() && (size_ > kFewRanks || bytes <= kMostOfFew);
 }
 
 // Everybody who keeps the result reads everything of everybody.

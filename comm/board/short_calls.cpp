@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kMostOfTwo = 16 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
 // Of two ranks, from or to a root: behind an arrival more would overwrite what the reader's cache still holds.
 constexpr std::size_t kMostBehind = 4 << 10;
-constexpr std::size_t kMostOfSums = 4 << 10;   // of a crowd's all_reduce: longer ones are summed once for all
+constexpr std::size_t kMostOfSums = 2 << 10;   // of a crowd's all_reduce: longer ones are summed once for all
 constexpr std::size_t kMostOfParts = 4 << 10;  // of many, a block for each rank: a reader takes its own alone
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one,
 // and a barrier always.
