@@ -39,7 +39,7 @@ constexpr TuningField kFields[] = {
      &Tuning::flat_bytes,
      0,
      kNever,
-     "the same with more ranks, but of ranks that outnumber their cores reduce alone",
+     "the same with more ranks, where each has a core",
      {.values = kShort, .collectives = kSums, .sizes = kShort, .least_ranks = 3}},
     {"chunk_bytes",
      &Tuning::chunk_bytes,

@@ -19,7 +19,7 @@ constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
 std::pair<const char*, std::uint64_t> BoardCollectives::whole_limit(Collective collective) const {
   if (collective != Collective::all_reduce && collective != Collective::reduce) return {};
   if (size_ <= 2) return {"flat_bytes_of_two", tuning_.flat_bytes_of_two};
-  if (collective == Collective::all_reduce && shares_sums()) return {};
+  if (shares_sums()) return {};
   return {"flat_bytes", tuning_.flat_bytes};
 }
 
