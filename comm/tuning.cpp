@@ -58,7 +58,7 @@ constexpr TuningField kFields[] = {
      0,
      kNever,
      "results are stored past the caches where all that the ranks read, and a third of what they write, is so much; "
-     "half as much again in all_gather and all_to_all, twice as much over windows",
+     "half as much again in all_reduce, all_gather and all_to_all, twice as much over windows",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
     {"direct_bytes",
      &Tuning::direct_bytes,

@@ -15,14 +15,15 @@ namespace rondo::peers {
 enum class Stores { cached, streamed };
 
 // How results of a call are stored: where all ranks' inputs, and a third of what they are to get, take so many bytes
-// (half as many again where everybody only copies, twice as many where nothing is staged), they are better not kept in
-// the caches.
+// (half as many again where everybody copies most of what it gets, twice as many where nothing is staged), they are
+// better not kept in the caches.
 inline Stores kept(Cell each, bool staged) {
   constexpr std::size_t kStreamed = 16 << 20;
   std::size_t inputs = 0, outputs = 0;
   for (each.rank = 0; each.rank < each.np; ++each.rank) inputs += each.input(), outputs += each.output();
   const std::size_t bytes = (inputs + outputs / 3) * 4;
-  const std::size_t limit = !staged ? 2 * kStreamed : each.reduces() || each.rooted() ? kStreamed : kStreamed / 2 * 3;
+  const bool copies = !each.rooted() && !each.is(Collective::reduce_scatter);
+  const std::size_t limit = !staged ? 2 * kStreamed : copies ? kStreamed / 2 * 3 : kStreamed;
   return bytes >= limit ? Stores::streamed : Stores::cached;
 }
 

@@ -79,10 +79,11 @@ void BoardCollectives::load(const Call& call) {
   lay_out(counts_of(call_), offsets_);
   recv_offsets_.clear();
   if (call.collective == Collective::all_to_all_v) lay_out(call.recv_counts, recv_offsets_);
-  // Where everybody only copies nothing else goes on while stores past the caches wait.
+  // Where everybody copies most of its result nothing else goes on while stores past the caches wait.
   const CollectiveRow& row = row_of(call.collective);
-  const bool exchanges = !row.reduces && !row.rooted;
-  const std::size_t whole = cache_demand(call, larger_bytes(), size_), demand = exchanges ? whole / 3 * 2 : whole;
+  const bool sums_alone = row.reduces && row.send == Extent::world;
+  const std::size_t whole = cache_demand(call, larger_bytes(), size_);
+  const std::size_t demand = row.rooted || sums_alone ? whole : whole / 3 * 2;
   const bool beyond_caches = demand >= tuning_.streaming_bytes;
   result_stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
 }
