@@ -21,7 +21,6 @@ using kernels::kNoAlgorithm;
 using kernels::Pattern;
 using enum KernelKind;
 
-constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr int kMost = kernels::device::kMaxThreads;
 
 struct TunerRow {
