@@ -28,8 +28,7 @@ inline std::size_t larger_count(const Call& call, int world_size) {
 }
 
 // How much of the caches a call wants, in the unit of `larger` (how long a rank's larger buffer is; so many ranks share
-// them): all that it reads, but a third of what it writes elsewhere, since past them that costs the more, the more it
-// is.
+// them): all that it reads, and a third of what it writes elsewhere, which can be stored past them at a cost.
 inline std::size_t cache_demand(const Call& call, std::size_t larger, int ranks) {
   const CollectiveRow& row = row_of(call.collective);
   const auto all = [&](Extent extent, bool at_root) {
