@@ -91,8 +91,8 @@ class BoundStaged : public Library {
   static constexpr int kMany = 1 << 16;
   static constexpr Variant kVariants[] = {
       {Shape::sum, true, 256 << 10, kMany, 512 << 10, 600 << 10, true},
-      {Shape::sum, true, 1 << 20, kMany, 512 << 10, 2 << 20, true},
-      {Shape::sum, true, kAny, kMany, 256 << 10, 2 << 20, true},
+      {Shape::sum, true, kAny, kMany, 1 << 20, 1040 << 10, false},
+      {Shape::sum, false, 16 << 20, 4, 512 << 10, 1100 << 10, false},
       {Shape::sum, false, kAny, kMany, 512 << 10, 1 << 20, false},
       {Shape::exchange, true, 1 << 20, kMany, 512 << 10, 2 << 20, false},
       {Shape::exchange, true, kAny, kMany, 256 << 10, 1 << 20, false},
@@ -144,14 +144,21 @@ class BoundStaged : public Library {
   }
   // Until everybody else who does it has done this piece.
   void await(Stage stage, std::size_t piece) { await_pieces(stage, before_ + piece + 1); }
-  void await_pieces(Stage stage, std::uint64_t pieces) {
+  void await_pieces(Stage stage, std::uint64_t pieces) {  // of more pieces, ranks of this core have some to work on
     if (known_[stage] >= pieces) return;
     known_[stage] = ~std::uint64_t{0};
     for (int turn = 1; turn < np_; ++turn) {
       const int other = (rank_ + turn) % np_;
       if (!does(stage, other)) continue;
       std::uint64_t its = 0;
-      cores_.until([&] { return (its = counter(other, stage).load(std::memory_order_acquire)) >= pieces; });
+      const auto is_ready = [&] { return (its = counter(other, stage).load(std::memory_order_acquire)) >= pieces; };
+      if (pieces_ > 1) {
+        cores_.until(is_ready);
+      } else {
+        cores_.until(is_ready, [&](int beside) {
+          return !does(stage, beside) || counter(beside, stage).load(std::memory_order_relaxed) >= pieces;
+        });
+      }
       known_[stage] = std::min(known_[stage], its);
     }
   }

@@ -56,10 +56,14 @@ void BoardCollectives::reduce_whole(bool everywhere) {
       });
 }
 
-// Where ranks take turns on cores, each chunk more costs every rank a turn.
+// Where ranks take turns on cores, each chunk more costs every rank a turn. Two ranks with a core each who keep what
+// they get in the caches do better with a single place there than with another one to bring the next chunk to.
 Flow::Plan BoardCollectives::plan_parts() const {
-  if (!board_.is_crowded()) return plan(call_.count, 1, pieces_bytes());
   const std::size_t bytes = call_.count * element_;
+  if (!board_.is_crowded()) {
+    const bool one_place = size_ == 2 && result_stores_ == kernels::Stores::plain;
+    return plan(call_.count, 1, one_place ? 2 * pieces_bytes() : pieces_bytes());
+  }
   if (bytes > most_at_once()) return plan(call_.count, 1, tuning_.chunk_bytes);
   return {.count = call_.count, .step = call_.count, .place_bytes = bytes};
 }
