@@ -90,7 +90,6 @@ class BoundStaged : public Library {
   static constexpr std::size_t kAny = ~std::size_t{0};
   static constexpr int kMany = 1 << 16;
   static constexpr Variant kVariants[] = {
-      {Shape::sum, true, 256 << 10, kMany, 512 << 10, 600 << 10, true},
       {Shape::sum, true, kAny, kMany, 1 << 20, 1040 << 10, false},
       {Shape::sum, false, 16 << 20, 4, 512 << 10, 1100 << 10, false},
       {Shape::sum, false, kAny, kMany, 512 << 10, 1 << 20, false},

@@ -46,7 +46,7 @@ std::uint64_t Board::take_line(std::size_t bytes) {
 
 void Board::idle(int index) {
   if (!crowded_ && spun_++ < kPolls) return pause_cpu();
-  if (crowded_ || spun_ == kPolls + 1) spread_.look();
+  if (crowded_ ? waiting_ : spun_ == kPolls + 1) spread_.look();
   if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
   const Blocked blocked{.peer = rank_of(index), .target = {}};
   waiter_.idle(std::span(&blocked, 1));
@@ -64,8 +64,12 @@ void Board::await_all() {
   progressed();
 }
 
-void Board::await(int index) {
+void Board::await(int index, int polls) {
   if (is_here(index)) return;
+  for (; polls > 0 && !spread_.is_beside(index); --polls) {
+    pause_cpu();
+    if (is_here(index)) return;
+  }
   int looks = 0;
   while (!is_here(index)) look_again(index, looks);
   progressed();

@@ -65,7 +65,8 @@ class Board {
     await_all();
   }
   void await_all();
-  void await(int index);  // that one alone
+  // That one alone. polls: looks at a rank of another core before this one's is given away.
+  void await(int index, int polls = 0);
   // After arrive(), before a first look at those who come at the same time: for as long as it takes to read the clock
   // so many times.
   void hold_back(int readings) {
@@ -127,7 +128,8 @@ class Board {
   // Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them. In a crowd a rank
   // that waits for other cores alone keeps its own, or chance decides who goes on first, and turns get longer.
   static constexpr std::uint64_t kPolls = 64, kCrowdPolls = 2000;
-  static constexpr int kLooks = 150;  // between which the clock is read
+  static constexpr int kLooks = 150;                    // between which the clock is read
+  static constexpr std::uint64_t kMeetingsPerLook = 8;  // at where the ranks are
 
   Arrival& arrival(int index, std::uint64_t turn) const {
     return *arrivals_[2 * static_cast<std::uint64_t>(index) + (turn & 1)];
@@ -178,7 +180,7 @@ class Board {
 
 // What every call passes through is here, so that a call is one stretch of code.
 inline void Board::post() {
-  if (crowded_) spread_.look();
+  if (crowded_ && meetings_ % kMeetingsPerLook == 0) spread_.look();
   ++meetings_;
   line_taken_ = false;
   seen_ = 1;

@@ -22,6 +22,9 @@ static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBo
 // Readings of the clock before the first look: commonly; where what is summed lies behind the arrivals.
 constexpr int kHeldBack = 2, kHeldBackBehind = 3;
 
+// Looks at a broadcast's root on another core before a rank's own core is given away, which takes about as long.
+constexpr int kPollsForRoot = 100;
+
 // Everybody brings, and everybody takes from everybody.
 bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && row.recv != Extent::none && !row.rooted; }
 
@@ -78,6 +81,7 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
   }
+  if (call.collective == Collective::broadcast && board_.is_crowded()) plan.polls = kPollsForRoot;
   const bool come_together = size_ > 1 && !row.rooted && !board_.is_crowded();
   if (come_together && (row.reduces || plan.block < kMostInstant)) {
     plan.holds_back = row.reduces && plan.brought > Arrival::kPayload ? kHeldBackBehind : kHeldBack;
@@ -135,7 +139,7 @@ void ShortCalls::take(const Plan& plan, const Call& call) {
   if (plan.gathers) copy_from(index_, plan, call, into + as_size(index_) * plan.block);
   board_.hold_back(plan.holds_back);
   if (plan.awaits == Board::kEverybody) board_.await_all();
-  if (plan.awaits >= 0) board_.await(plan.awaits);
+  if (plan.awaits >= 0) board_.await(plan.awaits, plan.polls);
   if (!plan.keeps) return;
   if (plan.weighs && plan.awaits != Board::kNobody) stores_.read();
   if (plan.fold != nullptr) return fold(plan, call);

@@ -37,6 +37,7 @@ class ShortCalls {
     bool gathers = false;                  // of blocks from all
     bool yields = false;                   // once: see Board::give_way
     int holds_back = 0;                    // before it looks for others, who come at the same time: see Board
+    int polls = 0;                         // for the rank that it awaits: see Board::await
     bool in_ring = false;                  // what is brought lies there
     bool weighs = false;                   // how it is written makes a difference
     double divisor = 1;                    // of the average

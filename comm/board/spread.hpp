@@ -12,7 +12,7 @@ class Spread {
  public:
   Spread(Segment segment, int own_index);
   int share() const { return share_; }  // ranks of a core, when all cores have as many
-  // Says where this rank is, for the others: in every call, and whenever a wait gets long. True: it moved.
+  // Says where this rank is, for the others: in every few calls, and whenever a wait gets long. True: it moved.
   bool look();
   // As far as both have said where they are.
   bool is_beside(int index) const { return is_on(index, core_); }
