@@ -56,12 +56,13 @@ void BoardCollectives::reduce_whole(bool everywhere) {
       });
 }
 
-// Where ranks take turns on cores, each chunk more costs every rank a turn. Two ranks with a core each who keep what
-// they get in the caches do better with a single place there than with another one to bring the next chunk to.
+// Where ranks take turns on cores, each chunk more costs every rank a turn. Two ranks with a core each whose inputs the
+// caches hold do better with a single place there than with another one to bring the next chunk to. Ranks must agree,
+// so where one of them stores its result (in place, past the caches) may not matter here.
 Flow::Plan BoardCollectives::plan_parts() const {
   const std::size_t bytes = call_.count * element_;
   if (!board_.is_crowded()) {
-    const bool one_place = size_ == 2 && result_stores_ == kernels::Stores::plain;
+    const bool one_place = size_ == 2 && 2 * bytes < tuning_.streaming_bytes;
     return plan(call_.count, 1, one_place ? 2 * pieces_bytes() : pieces_bytes());
   }
   if (bytes > most_at_once()) return plan(call_.count, 1, tuning_.chunk_bytes);

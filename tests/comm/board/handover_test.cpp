@@ -109,3 +109,17 @@ TEST_CASE("two ranks hand places over to each other, whatever calls follow one a
     for (int turn = 0; turn < 1500; ++turn) Turn(comm, turn, consumer::Random(seed + std::uint64_t(turn))).run();
   });
 }
+
+TEST_CASE("two ranks sum in the same pieces though one of them works in place, and keeps more in its caches") {
+  const Setting by_name("RONDO_ALGORITHM", "board");
+  const std::size_t mebibytes = GENERATE(7U, 10U, 13U);
+  INFO(mebibytes << " MiB");
+  on_ranks(kRanks, [&](Communicator& comm) {
+    const auto me = static_cast<std::size_t>(comm.rank());
+    const std::size_t count = (mebibytes << 20) / sizeof(std::int32_t);
+    const Values wanted = sum(values(0, 0, 0, count), values(0, 1, 0, count));
+    Values mine = values(0, me, 0, count), other(count, -1);
+    me == 0 ? comm.all_reduce(mine, ReduceOp::sum) : comm.all_reduce(mine, other, ReduceOp::sum);
+    expect((me == 0 ? mine : other) == wanted, "all_reduce");
+  });
+}
