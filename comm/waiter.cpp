@@ -17,6 +17,7 @@ constexpr auto kFirstInspection = 10ms;
 constexpr auto kInspectEvery = 100ms;
 constexpr auto kAnnounceAtMost = 1000ms;
 constexpr auto kReportAfter = 2s;
+
 }  // namespace
 
 Waiter::Waiter(Team& team, const Config& config)

@@ -143,7 +143,8 @@ class BoundStaged : public Library {
   }
   // Until everybody else who does it has done this piece.
   void await(Stage stage, std::size_t piece) { await_pieces(stage, before_ + piece + 1); }
-  void await_pieces(Stage stage, std::uint64_t pieces) {  // of more pieces, ranks of this core have some to work on
+  // Of several pieces other ranks of this core have some to work on, so it is given away at once.
+  void await_pieces(Stage stage, std::uint64_t pieces) {
     if (known_[stage] >= pieces) return;
     known_[stage] = ~std::uint64_t{0};
     for (int turn = 1; turn < np_; ++turn) {
