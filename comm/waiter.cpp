@@ -31,6 +31,11 @@ void Waiter::begin(const Signature& signature, bool collective, std::chrono::mil
   suspect_ = -1;
 }
 
+bool Waiter::took_a_slice(std::uint64_t before) const {
+  const auto microseconds = scale_.to_microseconds();
+  return microseconds(read_ticks()) - microseconds(before) >= kSliceMicroseconds;
+}
+
 void Waiter::rest() {
   round_ = 0;
   suspect_ = -1;

@@ -10,9 +10,9 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <time.h>
 
 #include "comm/base/machine.hpp"
+#include "comm/base/ticks.hpp"
 #include "comm/config.hpp"
 #include "comm/team.hpp"
 
@@ -40,9 +40,11 @@ class Waiter {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr double kSliceMicroseconds = 1000;  // of a core, about the shortest that the kernel hands out
+  static constexpr std::uint64_t kLeastTicksOfSlice = 20'000;  // by the slowest counter that we know, 20 MHz
   static constexpr std::uint64_t kSpinsPerYield = 64;
   static constexpr std::uint64_t kSocketSpinsPerYield = 16;  // looking at a socket takes as long as many pauses
-  static std::int64_t kernel_tick();
+  bool took_a_slice(std::uint64_t before) const;
   void rest();
   void sleep(std::span<const Blocked> blocked);
   void inspect(std::span<const Blocked> blocked);
@@ -54,6 +56,7 @@ class Waiter {
 
   Team& team_;
   std::uint64_t spins_, yields_;
+  TickScale scale_;
   Signature signature_{};
   bool collective_ = false;
   std::chrono::milliseconds timeout_{};
@@ -67,13 +70,6 @@ class Waiter {
   std::vector<pollfd> polled_;
 };
 
-// Advances every 1 to 10 ms; read for a fraction of what the precise clock costs.
-inline std::int64_t Waiter::kernel_tick() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
-
 inline void Waiter::idle(std::span<const Blocked> blocked) {
   team_.failure().check();
   ++round_;
@@ -84,12 +80,12 @@ inline void Waiter::idle(std::span<const Blocked> blocked) {
   sleep(blocked);
 }
 
-// Whoever keeps a core past the kernel's tick computes, and would be given it again and again; who sleeps is woken in
-// its place.
+// Whoever keeps a core for as long as the kernel lets one computes, and would be given it again and again; who sleeps
+// is woken in its place.
 inline void Waiter::yield() {
-  const std::int64_t before = kernel_tick();
+  const std::uint64_t before = read_ticks();
   sched_yield();
-  if (kernel_tick() != before) round_ = spins_ + yields_;
+  if (read_ticks() - before > kLeastTicksOfSlice && took_a_slice(before)) round_ = spins_ + yields_;
 }
 
 }  // namespace rondo::comm
