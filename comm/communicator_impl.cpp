@@ -33,6 +33,8 @@ namespace {
 using comm::PreparedCall;
 using comm::Signature;
 
+// Times direct_bytes: ranks that share cores do not ask where buffers lie when a short call brings no more.
+constexpr std::uint64_t kCrowdsDirect = 2, kCrowdsDirectRooted = 16;
 constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the kernels, which say more
 
 bool may_work_in_place(Collective c) { return c != Collective::all_to_all && c != Collective::all_to_all_v; }
@@ -181,7 +183,9 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
   if (!short_calls_.takes(call)) return;
   prepared.way = PreparedCall::Way::short_call;
   prepared.plan = short_calls_.plan(call);
-  if (!team_->spare_cores() || prepared.plan.block <= config_.tuning.direct_bytes) prepared.asks = false;
+  const std::uint64_t crowds = row_of(call.collective).rooted ? kCrowdsDirectRooted : kCrowdsDirect;
+  const std::uint64_t least = config_.tuning.direct_bytes * (team_->spare_cores() ? 1 : crowds);
+  if (prepared.plan.brought <= least) prepared.asks = false;
 }
 
 // A rank's history says what it is in before a peer can see that it has come; the flight record is for later, and is

@@ -113,6 +113,12 @@ std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes, std::size_t most
   return std::clamp(bytes / 4, board_.is_crowded() ? kLeastChunk : half, most);
 }
 
+// Where ranks take turns on cores and the caches hold what all of them get, a single chunk: one more costs turns.
+std::size_t BoardCollectives::gathered_bytes(std::size_t block) const {
+  const bool fits = block * as_size(size_) * as_size(size_) <= tuning_.streaming_bytes;
+  return board_.is_crowded() && fits ? std::max(block, chunk_bytes_) : chunk_bytes_;
+}
+
 // Into this rank's place, so many elements in; the operator's first touch on the way.
 void BoardCollectives::publish(Place place, const std::byte* from, std::size_t count, std::size_t first,
                                kernels::Stores stores) {
@@ -160,7 +166,8 @@ void BoardCollectives::broadcast() {
 void BoardCollectives::gather_blocks(bool everywhere) {
   const std::size_t longest = longest_block();
   const bool keeps = everywhere || rank_ == call_.root;
-  Flow::Plan chunks = plan(longest, 1, everywhere ? chunk_bytes_ : lopsided_bytes(longest * element_, chunk_bytes_));
+  const std::size_t bytes = longest * element_;
+  Flow::Plan chunks = plan(longest, 1, everywhere ? gathered_bytes(bytes) : lopsided_bytes(bytes, chunk_bytes_));
   if (!everywhere) chunks.sink = call_.root;
   flow_.run(
       chunks,

@@ -141,7 +141,8 @@ void BoardCollectives::reduce_in_parts(bool everywhere) {
 
 // A place holds a piece of everybody's block; each rank needs those of its own block.
 void BoardCollectives::reduce_scatter() {
-  const Flow::Plan chunks = plan(longest_block(), as_size(size_), chunk_bytes_);
+  const std::size_t bytes = board_.is_crowded() ? tuning_.chunk_bytes : chunk_bytes_;
+  const Flow::Plan chunks = plan(longest_block(), as_size(size_), bytes);
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {

@@ -6,18 +6,35 @@
 namespace rondo::comm {
 namespace {
 
-// Bytes of a block. Where ranks take turns on cores, every crossing more costs them a switch each.
-constexpr std::size_t kMostOfTwo = 16 << 10, kMostOfMany = 1 << 10, kMostOfCrowd = 8 << 10;
+// Bytes of a block; of one for each rank in all, of which a reader takes its own alone.
+constexpr std::size_t kMostOfTwo = 16 << 10, kMostOfMany = 1 << 10, kMostOfParts = 4 << 10;
 // Of two ranks, from or to a root: behind an arrival more would overwrite what the reader's cache still holds.
 constexpr std::size_t kMostBehind = 4 << 10;
-constexpr std::size_t kMostOfSums = 2 << 10;   // of a crowd's all_reduce: longer ones are summed once for all
-constexpr std::size_t kMostOfParts = 4 << 10;  // of many, a block for each rank: a reader takes its own alone
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one,
 // and a barrier always.
 constexpr std::size_t kLeastInOrder = 4 << 10;
 constexpr std::size_t kMostInstant = 1 << 10;    // copying so much to oneself takes as long as to hold back
 constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
-static_assert(std::max({kMostOfTwo, kMostOfCrowd, kMostOfParts}) <= Arrival::kBody);
+static_assert(kMostOfTwo <= Arrival::kBody);
+
+// Bytes that a rank brings where ranks take turns on cores: every crossing more costs them a switch each.
+constexpr std::size_t most_of_crowd(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:  // longer ones are summed once for all
+      return 2 << 10;
+    case Collective::all_gather:
+      return 8 << 10;
+    case Collective::broadcast:
+      return 32 << 10;
+    case Collective::gather:
+    case Collective::all_to_all:
+      return 64 << 10;
+    case Collective::reduce:
+      return 128 << 10;
+    default:  // each rank reads but a part
+      return Arrival::kBody;
+  }
+}
 
 // Readings of the clock before the first look: commonly; where what is summed lies behind the arrivals.
 constexpr int kHeldBack = 2, kHeldBackBehind = 3;
@@ -33,9 +50,9 @@ bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && ro
 std::size_t ShortCalls::most_of_block(Collective collective, int ranks, bool crowded) {
   const CollectiveRow& row = row_of(collective);
   if (ranks == 2 && (exchanges(row) || !crowded)) return kMostOfTwo;
-  if (row.send == Extent::world) return kMostOfParts / as_size(ranks);
-  if (!crowded) return kMostOfMany;
-  return collective == Collective::all_reduce ? kMostOfSums : kMostOfCrowd;
+  const bool has_parts = row.send == Extent::world;
+  const std::size_t brought = crowded ? most_of_crowd(collective) : has_parts ? kMostOfParts : kMostOfMany;
+  return has_parts ? brought / as_size(ranks) : brought;
 }
 
 ShortCalls::ShortCalls(Board& board, Flow& flow, StoreChoice& stores)

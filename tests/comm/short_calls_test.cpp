@@ -89,17 +89,27 @@ void every_collective(Communicator& comm, std::size_t count) {
 
 }  // namespace
 
+TEST_CASE("calls of few bytes fill the line of the flag, and go on behind it") {
+  const int world = GENERATE(1, 2, 3, 4);
+  const test::FewCores cores(GENERATE(std::size_t{1}, test::FewCores::kAll));
+  const std::size_t count = GENERATE(1u, kLineful / 3, kLineful / 2, kLineful - 1, kLineful, kLineful + 1, 61u);
+  on_ranks(world, [&](Communicator& comm) {
+    every_collective<std::int32_t>(comm, count);
+    every_collective<double>(comm, count / 2 + 1);
+  });
+}
+
 TEST_CASE("calls of few bytes move the same as others at every length") {
   const int world = GENERATE(1, 2, 3, 4);
   const std::size_t most_cores = GENERATE(std::size_t{1}, test::FewCores::kAll);
   const test::FewCores cores(most_cores);
   const bool crowded = world > comm::usable_cores();
   const auto most_of = [&](Collective c) { return comm::ShortCalls::most_of_block(c, world, crowded) / 4; };
-  const std::size_t most = most_of(Collective::broadcast), per_rank = most_of(Collective::scatter);
-  const std::size_t summed = most_of(Collective::all_reduce);
-  const std::size_t count =
-      GENERATE_COPY(1u, kLineful / 3, kLineful / 2, kLineful - 1, kLineful, kLineful + 1, 61u, per_rank, per_rank + 1,
-                    summed, summed + 1, most / 4, most / 4 + 1, most - 1, most, most + 1);
+  const Collective limit =
+      GENERATE(Collective::all_reduce, Collective::all_gather, Collective::broadcast, Collective::gather,
+               Collective::reduce, Collective::scatter, Collective::all_to_all);
+  const std::size_t most = most_of(limit);
+  const std::size_t count = GENERATE_COPY(most / 4, most / 4 + 1, most - 1, most, most + 1);
   on_ranks(world, [&](Communicator& comm) {
     every_collective<std::int32_t>(comm, count);
     every_collective<double>(comm, count / 2 + 1);
