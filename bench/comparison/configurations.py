@@ -3,7 +3,7 @@
 import dataclasses
 import typing
 
-from comparison import machine, programs
+from comparison import gates, machine, programs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,10 +97,13 @@ def bounds(options, into, say):
     except programs.Missing as why:
         say("the bound is left out: %s" % why)
         return []
-    made = [Configuration("bound", direct(program, "--transport", options.transport))]
+    variants = [gates.BOUND]
     if options.windows:
-        made.append(Configuration("bound-windows", direct(program, "--transport", options.transport, "--windows", "1")))
-    return made
+        variants.append(gates.BOUND_WINDOWS)
+    if options.transport == "shm":
+        variants.append(gates.BOUND_AHEAD)
+    flags = {gates.BOUND: [], gates.BOUND_WINDOWS: ["--windows", "1"], gates.BOUND_AHEAD: ["--ahead", "1"]}
+    return [Configuration(name, direct(program, "--transport", options.transport, *flags[name])) for name in variants]
 
 
 def peers(options, into, say):

@@ -29,7 +29,7 @@ def heading(configuration, cell):
 
 
 HEAD = ("| size | ours | best peer | its time | ratio [quartiles] | goal | gate %s | pairs | cores | elsewhere | p99 ours / peer |"
-        " in a row ours / peer | bound | of bound | in reach |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+        " in a row ours / peer | bound / in a row | of bound | in reach |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 
 
 def both_text(ours_us, theirs_us):
@@ -37,10 +37,13 @@ def both_text(ours_us, theirs_us):
 
 
 def bound_texts(judgement):
-    """The bound's time; its part in the time of ours; the ratio to the best peer that it reaches, with its pairs."""
+    """The bound's time, alone and in a row; its part in the time of ours; the ratio to the best peer that it reaches,
+    with its pairs."""
     of_bound, reach = judgement.of_bound, judgement.reach
-    stands_in = " over windows" if judgement.bound not in ("", gates.bounds_of(judgement.configuration)[0]) else ""
-    return [time_text(of_bound.theirs_us) + stands_in if of_bound else "",
+    stands_in = judgement.bound != gates.bounds_of(judgement.configuration)[0]
+    which = {gates.BOUND_WINDOWS: " over windows", gates.BOUND_AHEAD: " ahead"}.get(judgement.bound, "") if stands_in else ""
+    in_a_row = " / " + time_text(of_bound.in_a_row.theirs_us) if of_bound and of_bound.in_a_row else ""
+    return [time_text(of_bound.theirs_us) + in_a_row + which if of_bound else "",
             "%.2f%s" % (of_bound.median, " beaten" if judgement.is_beaten else "") if of_bound else "",
             "%s (%d)" % (ratio_text(reach), reach.pairs) if reach else ""]
 

@@ -19,8 +19,8 @@ class BoundShared : public Library {
   }
 
   // windows: all buffers are memory that all ranks reach.
-  BoundShared(Memory memory, int rank, int np, bool has_core, bool windows)
-      : cores_(rank, np, has_core),
+  BoundShared(Memory memory, int rank, int np, bool has_core, bool windows, bool ahead)
+      : cores_(rank, np, has_core, ahead),
         short_(memory.slots, rank, np, cores_),
         claimed_(memory.places, rank, np, cores_),
         staged_(memory.rings, rank, np, cores_),

@@ -69,7 +69,7 @@ class Run(unittest.TestCase):
         over_tcp = options.make_parser().parse_args([*SHORT, "--transport", "tcp"])
         cells = launching.cells(options.COLLECTIVES, sizes)
         bounds = [(of, bound) for of in (wanted, over_tcp) for bound in configurations.bounds(of, of.build, print)]
-        self.assertEqual([bound.name for _, bound in bounds], ["bound", "bound-windows", "bound"])
+        self.assertEqual([bound.name for _, bound in bounds], ["bound", "bound-windows", "bound-ahead", "bound"])
         for of, bound in bounds:
             for np in (2, 3, 2 * machine.CORES + 1):
                 rows, _ = launching.launch(launching.Work(1, np, "", bound, cells), of, 1, 60)

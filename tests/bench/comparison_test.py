@@ -265,6 +265,17 @@ class Bounds(unittest.TestCase):
         self.assertIn("| 1.04 us over windows | 1.04 |", tables.judgement_tables(judge(over_windows(1.06, 1.04))))
         self.assertIn("| 0.90 us | 0.90 |", tables.judgement_tables(judge(over_windows(0.9, 1.04))))
 
+    def test_a_bound_that_ours_beats_in_a_row_gives_way_to_the_one_that_runs_ahead(self):
+        def in_a_row(bound, ahead):
+            times = {"rondo": (1, 0.5), "bound": (0.9, bound), "bound-windows": (0.9, bound), "bound-ahead": (ahead, 0.5),
+                     "openmpi": (1.05, 2)}
+            return [row(5 * i + k, name, us, in_a_row_us=rate) for i in range(5) for k, (name, (us, rate)) in enumerate(times.items())]
+        for bound, ahead, name, verdict in ((0.64, 0.98, "bound-ahead", "out of reach"), (0.64, 0.9, "bound-ahead", "FAIL"),
+                                            (0.6, 0.98, "bound", "FAIL")):
+            judgement, = judge(in_a_row(bound, ahead))
+            self.assertEqual((judgement.bound, judgement.verdict), (name, verdict), (bound, ahead))
+        self.assertIn("| 0.98 us / 0.50 us ahead | 0.98 |", tables.judgement_tables(judge(in_a_row(0.64, 0.98))))
+
     def test_a_far_bound_says_nothing_of_near_cores(self):
         rows = launches([1] * 5, [1.05] * 5) + [row(100 + i, "bound", 1, xcore_ns=FAR) for i in range(5)]
         self.assertEqual(self.verdicts(rows), ("FAIL", "missed"))
