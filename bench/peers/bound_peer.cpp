@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast a call can be on this machine, as far as we know: the least that must be done, timed and checked as every
-// library is, and judged by nobody. --transport shm or tcp; --windows 1: in buffers that all ranks reach; --ahead 1: where
-// ranks take turns on cores, calls in a row cost least (Cores::give_way).
+// library is, and judged by nobody. --transport shm or tcp; --windows 1: in buffers that all ranks reach; --ahead 1:
+// where ranks take turns on cores, calls in a row cost least (Cores::give_way).
 #include "bound_shared.hpp"
 #include "bound_sockets.hpp"
 #include "forked.hpp"

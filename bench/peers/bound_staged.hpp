@@ -2,7 +2,8 @@
 // The bound in shared memory where copies are what a call takes. Every rank has a ring of slots in the segment; a call
 // goes piece by piece: a rank brings what the others need of it into its next slot, sums its part of the piece if the
 // parts are summed first, takes what it needs from the others' slots, and goes on to the next piece. Where that
-// gains, a rank takes a piece and brings the next one by turns, so that memory is read and written all the time. What
+// gains, a rank takes a piece and brings the next one by turns, so that memory is read and written all the time; or
+// nobody waits for others while it has a slot to fill. What
 // is summed is read where the others left it, and a rank's own part where it has always been. Each rank tells how many
 // pieces it has brought, summed and taken; a slot is written again when everybody has read it.
 #pragma once
@@ -37,7 +38,6 @@ class BoundStaged : public Library {
     sums_first_ = cell.is(Collective::all_reduce) || cell.is(Collective::reduce);
     has_parts_ = cell.is(Collective::scatter) || cell.is(Collective::all_to_all) || cell.is(Collective::reduce_scatter);
     unit_ = has_parts_ || cell.gathers() ? cell.block() : cell.count;
-    hands_over_ = np_ == 2 && cores_.has_core() && !from_root_ && !to_root_ && !sums_first_;
     lay_out(variant());
     kept_ = kept(cell, true);
     known_.fill(before_);
@@ -45,16 +45,7 @@ class BoundStaged : public Library {
   }
 
   void run() override {
-    for (std::size_t piece = 0; piece < pieces_; ++piece) {
-      if (!ahead_ || piece == 0) bring(piece), move(), tell(kBrought, piece);
-      if (pieces_ == 1 && !sums_first_ && !from_root_ && !to_root_) cores_.give_way();
-      if (sums_first_) await(kBrought, piece), sum_part(piece), tell(kSummed, piece);
-      const bool brings_next = ahead_ && piece + 1 < pieces_;
-      if (brings_next) bring(piece + 1);
-      take(piece), move();
-      if (brings_next) tell(kBrought, piece + 1);
-      tell(kTaken, piece);
-    }
+    order_ == Order::free ? run_freely() : run_in_step();
     before_ += pieces_;
     if (kept_ == Stores::streamed) fence();
   }
@@ -62,6 +53,9 @@ class BoundStaged : public Library {
 
  private:
   enum Stage : std::size_t { kBrought, kSummed, kTaken, kStages };
+  // Of the pieces: in_step, everybody brings one, then takes it; ahead, a rank brings the next one while it takes one;
+  // free, it takes what is there, else brings what it has room for.
+  enum class Order { in_step, ahead, free };
   using Counter = std::atomic<std::uint64_t>;
   struct Range {  // floats of the unit
     std::size_t first, count;
@@ -74,15 +68,14 @@ class BoundStaged : public Library {
     float* also;
   };
   enum class Shape { exchange, gather, sum, broadcast, scatter };
-  // In the first row that fits a call: bytes of a slot, and of all slots of a rank. A piece is what fits a slot. ahead:
-  // a rank brings the next piece while it takes one.
+  // In the first row that fits a call: bytes of a slot, and of all slots of a rank. A piece is what fits a slot.
   struct Variant {
     Shape shape;
     bool has_core;
     std::size_t to_bytes;  // of the call
     int to_ranks;
     std::size_t slot, ring;
-    bool ahead;
+    Order order;
   };
   static constexpr std::size_t kLine = 128, kGrain = 16, kTurn = 1024;  // bytes; floats
   // Between slots: at a large power of two from each other they would fall on the same lines of the nearest caches.
@@ -90,24 +83,25 @@ class BoundStaged : public Library {
   static constexpr std::size_t kAny = ~std::size_t{0};
   static constexpr int kMany = 1 << 16;
   static constexpr Variant kVariants[] = {
-      {Shape::sum, true, kAny, kMany, 1 << 20, 1040 << 10, false},
-      {Shape::sum, false, 16 << 20, 4, 512 << 10, 1100 << 10, false},
-      {Shape::sum, false, kAny, kMany, 512 << 10, 1 << 20, false},
-      {Shape::exchange, true, 1 << 20, kMany, 512 << 10, 2 << 20, false},
-      {Shape::exchange, true, kAny, kMany, 256 << 10, 1 << 20, false},
-      {Shape::exchange, false, 4 << 20, 4, 240 << 10, 500 << 10, true},
-      {Shape::exchange, false, 4 << 20, kMany, 512 << 10, 1 << 20, false},
-      {Shape::exchange, false, kAny, kMany, 1 << 20, 1 << 20, false},
-      {Shape::gather, true, 1 << 20, kMany, 512 << 10, 2 << 20, false},
-      {Shape::gather, true, kAny, kMany, 256 << 10, 1 << 20, false},
-      {Shape::gather, false, 1 << 20, kMany, 64 << 10, 512 << 10, false},
-      {Shape::gather, false, kAny, kMany, 128 << 10, 512 << 10, false},
-      {Shape::broadcast, true, kAny, kMany, 64 << 10, 2 << 20, false},
-      {Shape::broadcast, false, 1 << 20, kMany, 64 << 10, 2 << 20, false},
-      {Shape::broadcast, false, kAny, kMany, 64 << 10, 4 << 20, false},
-      {Shape::scatter, true, kAny, kMany, 64 << 10, 2 << 20, false},
-      {Shape::scatter, false, 1 << 20, kMany, 64 << 10, 2 << 20, false},
-      {Shape::scatter, false, kAny, kMany, 512 << 10, 4 << 20, false},
+      {Shape::sum, true, kAny, kMany, 1 << 20, 1040 << 10, Order::in_step},
+      {Shape::sum, false, 16 << 20, 4, 512 << 10, 1100 << 10, Order::in_step},
+      {Shape::sum, false, kAny, kMany, 512 << 10, 1 << 20, Order::in_step},
+      {Shape::exchange, true, 1 << 20, kMany, 512 << 10, 2 << 20, Order::in_step},
+      {Shape::exchange, true, 16 << 20, kMany, 256 << 10, 1 << 20, Order::in_step},
+      {Shape::exchange, true, kAny, kMany, 512 << 10, 1040 << 10, Order::free},
+      {Shape::exchange, false, 4 << 20, 4, 240 << 10, 500 << 10, Order::ahead},
+      {Shape::exchange, false, 4 << 20, kMany, 512 << 10, 1 << 20, Order::in_step},
+      {Shape::exchange, false, kAny, kMany, 1 << 20, 1 << 20, Order::in_step},
+      {Shape::gather, true, 1 << 20, kMany, 512 << 10, 2 << 20, Order::in_step},
+      {Shape::gather, true, kAny, kMany, 256 << 10, 1 << 20, Order::in_step},
+      {Shape::gather, false, 1 << 20, kMany, 64 << 10, 512 << 10, Order::in_step},
+      {Shape::gather, false, kAny, kMany, 128 << 10, 512 << 10, Order::in_step},
+      {Shape::broadcast, true, kAny, kMany, 64 << 10, 2 << 20, Order::in_step},
+      {Shape::broadcast, false, 1 << 20, kMany, 64 << 10, 2 << 20, Order::in_step},
+      {Shape::broadcast, false, kAny, kMany, 64 << 10, 4 << 20, Order::in_step},
+      {Shape::scatter, true, kAny, kMany, 64 << 10, 2 << 20, Order::in_step},
+      {Shape::scatter, false, 1 << 20, kMany, 64 << 10, 2 << 20, Order::in_step},
+      {Shape::scatter, false, kAny, kMany, 512 << 10, 4 << 20, Order::in_step},
   };
 
   static std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
@@ -130,8 +124,33 @@ class BoundStaged : public Library {
     pieces_ = (unit_ + most - 1) / most;
     piece_ = ((unit_ + pieces_ - 1) / pieces_ + kGrain - 1) / kGrain * kGrain;
     stride_ = (piece_ * parts * 4 + kApart + kLine - 1) / kLine * kLine;
+    order_ = variant.order;
+    hands_over_ = np_ == 2 && cores_.has_core() && !from_root_ && !to_root_ && !sums_first_ && order_ != Order::free;
     slots_ = hands_over_ ? 1 : std::max<std::size_t>(variant.ring / stride_, 1);
-    ahead_ = variant.ahead && slots_ > 1;
+    if (slots_ == 1) order_ = Order::in_step;
+  }
+  void run_in_step() {
+    const bool ahead = order_ == Order::ahead;
+    for (std::size_t piece = 0; piece < pieces_; ++piece) {
+      if (!ahead || piece == 0) bring(piece), move(), tell(kBrought, piece);
+      if (pieces_ == 1 && !sums_first_ && !from_root_ && !to_root_) cores_.give_way();
+      if (sums_first_) await(kBrought, piece), sum_part(piece), tell(kSummed, piece);
+      const bool brings_next = ahead && piece + 1 < pieces_;
+      if (brings_next) bring(piece + 1);
+      take(piece), move();
+      if (brings_next) tell(kBrought, piece + 1);
+      tell(kTaken, piece);
+    }
+  }
+  void run_freely() {
+    std::size_t brought = 0, taken = 0;
+    while (taken < pieces_) {
+      if (brought > taken && have_all(kBrought, before_ + taken + 1)) {
+        take(taken), move(), tell(kTaken, taken++);
+      } else if (brought < pieces_ && has_room(brought)) {
+        bring(brought), move(), tell(kBrought, brought++);
+      }
+    }
   }
   bool does(Stage stage, int rank) const {
     if (stage == kBrought) return !from_root_ || rank == 0;
@@ -161,6 +180,19 @@ class BoundStaged : public Library {
       }
       known_[stage] = std::min(known_[stage], its);
     }
+  }
+  bool have_all(Stage stage, std::uint64_t pieces) {
+    if (known_[stage] >= pieces) return true;
+    std::uint64_t known = ~std::uint64_t{0};
+    for (int other = 0; other < np_; ++other) {
+      if (other != rank_) known = std::min(known, counter(other, stage).load(std::memory_order_acquire));
+    }
+    known_[stage] = known;
+    return known >= pieces;
+  }
+  bool has_room(std::size_t piece) {
+    const std::uint64_t number = before_ + piece;
+    return number < slots_ || have_all(kTaken, number + 1 - slots_);
   }
   void await_room(std::size_t piece) {
     const std::uint64_t number = before_ + piece;
@@ -271,8 +303,9 @@ class BoundStaged : public Library {
   const float* in_ = nullptr;
   float* out_ = nullptr;
   bool from_root_ = false, to_root_ = false, has_parts_ = false;
-  bool sums_first_ = false;                          // each rank a part, which the others take
-  bool hands_over_ = false, ahead_ = false;          // see slot(); Variant
+  bool sums_first_ = false;  // each rank a part, which the others take
+  bool hands_over_ = false;  // see slot()
+  Order order_ = Order::in_step;
   std::size_t unit_ = 0, piece_ = kGrain;            // floats for one rank, in pieces of so many
   std::size_t pieces_ = 0, stride_ = 0, slots_ = 1;  // bytes between slots; how many
   Stores kept_ = Stores::cached;
