@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bound in shared memory where copies are what a call takes. Every rank has a ring of slots in the segment; a call
 // goes piece by piece: a rank brings what the others need of it into its next slot, sums its part of the piece if the
-// parts are summed first, takes what it needs from the others' slots, and goes on to the next piece. Where that gains, a
-// rank takes a piece and brings the next one by turns, so that memory is read and written all the time, or waits for
+// parts are summed first, takes what it needs from the others' slots, and goes on to the next piece. Where that gains,
+// a rank takes a piece and brings the next one by turns, so that memory is read and written all the time, or waits for
 // nobody while it has a slot to fill. What is summed is read where the others left it, and a rank's own part where it
 // has always been. Each rank tells how many pieces it has brought, summed and taken; a slot is written again when
 // everybody has read it.
