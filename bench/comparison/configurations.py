@@ -97,13 +97,12 @@ def bounds(options, into, say):
     except programs.Missing as why:
         say("the bound is left out: %s" % why)
         return []
-    variants = [gates.BOUND]
+    flags = {gates.BOUND: []}
     if options.windows:
-        variants.append(gates.BOUND_WINDOWS)
+        flags[gates.BOUND_WINDOWS] = ["--windows", "1"]
     if options.transport == "shm":
-        variants.append(gates.BOUND_AHEAD)
-    flags = {gates.BOUND: [], gates.BOUND_WINDOWS: ["--windows", "1"], gates.BOUND_AHEAD: ["--ahead", "1"]}
-    return [Configuration(name, direct(program, "--transport", options.transport, *flags[name])) for name in variants]
+        flags[gates.BOUND_AHEAD] = ["--ahead", "1"]
+    return [Configuration(name, direct(program, "--transport", options.transport, *more)) for name, more in flags.items()]
 
 
 def peers(options, into, say):

@@ -15,7 +15,6 @@ constexpr std::size_t kMostBehind = 4 << 10;
 constexpr std::size_t kLeastInOrder = 4 << 10;
 constexpr std::size_t kMostInstant = 1 << 10;    // copying so much to oneself takes as long as to hold back
 constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
-static_assert(kMostOfTwo <= Arrival::kBody);
 
 // Bytes that a rank brings where ranks take turns on cores: every crossing more costs them a switch each.
 constexpr std::size_t most_of_crowd(Collective collective) {
@@ -32,9 +31,11 @@ constexpr std::size_t most_of_crowd(Collective collective) {
     case Collective::reduce:
       return 128 << 10;
     default:  // each rank reads but a part
-      return Arrival::kBody;
+      return 512 << 10;
   }
 }
+static_assert(std::max({kMostOfTwo, kMostOfParts, most_of_crowd(Collective::reduce),
+                        most_of_crowd(Collective::scatter)}) <= Arrival::kBody);
 
 // Readings of the clock before the first look: commonly; where what is summed lies behind the arrivals.
 constexpr int kHeldBack = 2, kHeldBackBehind = 3;
