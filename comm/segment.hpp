@@ -57,10 +57,9 @@ struct Fifo {
 };
 
 // A rank's arrival at a meeting on the board (board/board.hpp), and the bytes that it brings, when they are few; two
-// per rank, used in turn. The rank writes; of two ranks, whoever has read it last. Pages of the body that nobody writes
-// take no memory.
+// per rank, used in turn. The rank writes; of two ranks, whoever has read it last.
 struct Arrival {
-  static constexpr std::size_t kPayload = 48, kBody = 512 << 10;
+  static constexpr std::size_t kPayload = 48, kBody = 16 << 10;
 
   alignas(kLine) std::atomic<std::uint64_t> meeting;  // release, after all that follows: counted from 1
   std::uint64_t key;                                  // hash of all signatures up to this meeting

@@ -24,21 +24,33 @@ bool has_f16c() {  // clang 14 does not know it in __builtin_cpu_supports
 }
 #endif
 
-// Of recent processors: their string instructions do not read the lines that they are going to overwrite.
-bool has_fast_strings() {
+// What is worth copying by a string instruction: it does not read the lines that it is going to overwrite.
+enum class Strings { nothing, what_this_core_has, everything };
+
+#ifdef RONDO_X86
+// Its strings take up to twice as long as a loop for what another core has just written.
+bool is_zen3_or_zen4() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != signature_AMD_ebx) return false;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+  return (a >> 8 & 0xf) + (a >> 20 & 0xff) == 0x19;
+}
+#endif
+
+Strings find_strings() {
 #if defined(RONDO_X86) && !defined(RONDO_SANITIZED)  // sanitizers do not see what the instruction touches
   constexpr unsigned kEnhancedRepMov = 1U << 9, kFastShortRepMov = 1U << 4;
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kEnhancedRepMov) != 0 && (d & kFastShortRepMov) != 0;
-#else
-  return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kEnhancedRepMov) != 0 && (d & kFastShortRepMov) != 0)
+    return is_zen3_or_zen4() ? Strings::what_this_core_has : Strings::everything;
 #endif
+  return Strings::nothing;
 }
 
-bool pays_as_string(std::size_t bytes) {
+bool pays_as_string(std::size_t bytes, Strings least) {
   constexpr std::size_t kLeast = 4 << 10;
-  static const bool fast = has_fast_strings();
-  return bytes >= kLeast && fast;
+  static const Strings found = find_strings();
+  return bytes >= kLeast && found >= least;
 }
 
 // Zen 3 and 4 move twenty times as slowly what goes a few bytes behind where it comes from, in terms of pages.
@@ -101,7 +113,7 @@ Copy find_copy() { return best_table().copy; }
 void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
   if (bytes == 0) return;
   if (stores == Stores::streaming) return best_table().stream(out, in, bytes);
-  if (pays_as_string(bytes) && !is_close_behind(out, in)) return copy_string(out, in, bytes);
+  if (pays_as_string(bytes, Strings::everything) && !is_close_behind(out, in)) return copy_string(out, in, bytes);
   best_table().copy(out, in, bytes);
 }
 
@@ -109,12 +121,14 @@ void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
 void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes) {
   constexpr std::size_t kTurn = 16 << 10;
   const bool streams = first.stores == Stores::streaming || second.stores == Stores::streaming;
-  if (streams || bytes < kTurn || !pays_as_string(bytes)) return best_table().copy_twice(first, second, in, bytes);
+  const bool is_close = is_close_behind(first.out, in) || is_close_behind(second.out, in);
+  if (streams || is_close || bytes < kTurn || !pays_as_string(bytes, Strings::what_this_core_has))
+    return best_table().copy_twice(first, second, in, bytes);
   for (std::size_t at = 0; at < bytes; at += kTurn) {
     const std::size_t now = std::min(kTurn, bytes - at);
     const auto* from = static_cast<const unsigned char*>(in) + at;
-    copy(static_cast<unsigned char*>(first.out) + at, from, now, Stores::plain);
-    copy(static_cast<unsigned char*>(second.out) + at, from, now, Stores::plain);
+    copy_string(static_cast<unsigned char*>(first.out) + at, from, now);
+    copy_string(static_cast<unsigned char*>(second.out) + at, from, now);
   }
 }
 

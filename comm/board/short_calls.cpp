@@ -8,7 +8,7 @@ namespace {
 
 // Bytes of a block; of one for each rank in all, of which a reader takes its own alone.
 constexpr std::size_t kMostOfTwo = 16 << 10, kMostOfMany = 1 << 10, kMostOfParts = 4 << 10;
-// Of two ranks, from or to a root: behind an arrival more would overwrite what the reader's cache still holds.
+// Behind an arrival more would overwrite what a reader's cache still holds, unless two ranks hand lines over.
 constexpr std::size_t kMostBehind = 4 << 10;
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one,
 // and a barrier always.
@@ -24,9 +24,10 @@ constexpr std::size_t most_of_crowd(Collective collective) {
     case Collective::all_gather:
       return 8 << 10;
     case Collective::broadcast:
+    case Collective::all_to_all:
       return 32 << 10;
     case Collective::gather:
-    case Collective::all_to_all:
+    case Collective::scatter:
       return 64 << 10;
     case Collective::reduce:
       return 128 << 10;
@@ -34,8 +35,7 @@ constexpr std::size_t most_of_crowd(Collective collective) {
       return 512 << 10;
   }
 }
-static_assert(std::max({kMostOfTwo, kMostOfParts, most_of_crowd(Collective::reduce),
-                        most_of_crowd(Collective::scatter)}) <= Arrival::kBody);
+static_assert(std::max({kMostOfTwo, kMostOfMany, kMostOfParts, kMostBehind}) <= Arrival::kBody);
 
 // Readings of the clock before the first look: commonly; where what is summed lies behind the arrivals.
 constexpr int kHeldBack = 2, kHeldBackBehind = 3;
@@ -75,7 +75,9 @@ bool ShortCalls::takes(const Call& call) const {
 
 bool ShortCalls::goes_to_ring(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
-  return size_ == 2 && row.rooted && !board_.is_crowded() && call.count > kMostBehind / size_of(call.dtype);
+  if (size_ == 2 ? exchanges(row) : !board_.is_crowded()) return false;
+  const std::size_t blocks = row.send == Extent::world ? as_size(size_) - 1 : 1;
+  return call.count * blocks > kMostBehind / size_of(call.dtype);
 }
 
 ShortCalls::Plan ShortCalls::plan(const Call& call) const {
