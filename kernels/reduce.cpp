@@ -24,36 +24,31 @@ bool has_f16c() {  // clang 14 does not know it in __builtin_cpu_supports
 }
 #endif
 
-// What is worth copying by a string instruction: it does not read the lines that it is going to overwrite.
-enum class Strings { nothing, what_this_core_has, everything };
-
-#ifdef RONDO_X86
-// Its strings take up to twice as long as a loop for what another core has just written.
-bool is_zen3_or_zen4() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != signature_AMD_ebx) return false;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return false;
-  return (a >> 8 & 0xf) + (a >> 20 & 0xff) == 0x19;
-}
-#endif
-
-Strings find_strings() {
+// Of recent processors: their string instructions do not read the lines that they are going to overwrite. Those of Zen
+// 3 and 4 take up to twice as long as a loop for what another core has just written.
+bool has_fast_strings() {
 #if defined(RONDO_X86) && !defined(RONDO_SANITIZED)  // sanitizers do not see what the instruction touches
   constexpr unsigned kEnhancedRepMov = 1U << 9, kFastShortRepMov = 1U << 4;
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kEnhancedRepMov) != 0 && (d & kFastShortRepMov) != 0)
-    return is_zen3_or_zen4() ? Strings::what_this_core_has : Strings::everything;
+  const bool has_strings =
+      __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kEnhancedRepMov) != 0 && (d & kFastShortRepMov) != 0;
+  return has_strings && __builtin_cpu_is("amdfam19h") == 0;
+#else
+  return false;
 #endif
-  return Strings::nothing;
 }
 
-bool pays_as_string(std::size_t bytes, Strings least) {
+bool copies_as_strings() {
+  static const bool fast = has_fast_strings();
+  return fast;
+}
+
+bool pays_as_string(std::size_t bytes) {
   constexpr std::size_t kLeast = 4 << 10;
-  static const Strings found = find_strings();
-  return bytes >= kLeast && found >= least;
+  return bytes >= kLeast && copies_as_strings();
 }
 
-// Zen 3 and 4 move twenty times as slowly what goes a few bytes behind where it comes from, in terms of pages.
+// Some move twenty times as slowly what goes a few bytes behind where it comes from, in terms of pages.
 bool is_close_behind(const void* to, const void* from) {
   constexpr std::size_t kPage = 4 << 10, kClose = 128;
   const std::size_t behind = (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % kPage;
@@ -113,22 +108,33 @@ Copy find_copy() { return best_table().copy; }
 void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
   if (bytes == 0) return;
   if (stores == Stores::streaming) return best_table().stream(out, in, bytes);
-  if (pays_as_string(bytes, Strings::everything) && !is_close_behind(out, in)) return copy_string(out, in, bytes);
+  if (pays_as_string(bytes) && !is_close_behind(out, in)) return copy_string(out, in, bytes);
   best_table().copy(out, in, bytes);
 }
 
-// Strings in turns, each as long as the nearest cache holds until it is read again.
+// Through the caches in turns, each as long as the nearest one holds until it is read again.
 void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes) {
-  constexpr std::size_t kTurn = 16 << 10;
+  const std::size_t turn = copies_as_strings() ? 16 << 10 : 4 << 10;
   const bool streams = first.stores == Stores::streaming || second.stores == Stores::streaming;
-  const bool is_close = is_close_behind(first.out, in) || is_close_behind(second.out, in);
-  if (streams || is_close || bytes < kTurn || !pays_as_string(bytes, Strings::what_this_core_has))
-    return best_table().copy_twice(first, second, in, bytes);
-  for (std::size_t at = 0; at < bytes; at += kTurn) {
-    const std::size_t now = std::min(kTurn, bytes - at);
+  if (streams || bytes < turn) return best_table().copy_twice(first, second, in, bytes);
+  for (std::size_t at = 0; at < bytes; at += turn) {
+    const std::size_t now = std::min(turn, bytes - at);
     const auto* from = static_cast<const unsigned char*>(in) + at;
-    copy_string(static_cast<unsigned char*>(first.out) + at, from, now);
-    copy_string(static_cast<unsigned char*>(second.out) + at, from, now);
+    copy(static_cast<unsigned char*>(first.out) + at, from, now, Stores::plain);
+    copy(static_cast<unsigned char*>(second.out) + at, from, now, Stores::plain);
+  }
+}
+
+// Places that begin alike in terms of pages share sets of the caches. In turns this short, what a loop has the
+// processor fetch ahead of it is still there when its next turn comes.
+void copy_to_all(std::span<void* const> out, const void* in, std::size_t bytes, Stores stores) {
+  constexpr std::size_t kTurn = 512;
+  const bool takes_turns = out.size() > 1 && stores == Stores::plain && !copies_as_strings();
+  const std::size_t turn = takes_turns ? kTurn : bytes;
+  for (std::size_t at = 0; at < bytes; at += turn) {
+    const std::size_t now = std::min(turn, bytes - at);
+    for (void* to : out)
+      copy(static_cast<unsigned char*>(to) + at, static_cast<const unsigned char*>(in) + at, now, stores);
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <rondo/dtype.hpp>
 #include <rondo/reduce_op.hpp>
@@ -55,11 +56,12 @@ using Copy = void (*)(void* out, const void* in, std::size_t bytes);
 Copy find_copy();
 void copy(void* out, const void* in, std::size_t bytes, Stores stores);
 
-// The same to two places, which overlap neither each other nor what is copied; it is read from memory once.
+// The same to two places or more, which overlap neither each other nor what is copied; it is read from memory once.
 struct CopyTarget {
   void* out;
   Stores stores;
 };
 void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes);
+void copy_to_all(std::span<void* const> out, const void* in, std::size_t bytes, Stores stores);
 
 }  // namespace rondo::kernels

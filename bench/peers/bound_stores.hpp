@@ -97,12 +97,13 @@ inline void sum(float* to, float* also, const float* const* in, int inputs, std:
   vectors::sum<false>(to, also, in, inputs, count);
 }
 
-// Longer ones through the caches as strings.
+// Longer ones through the caches as strings, but for Zen 3 and 4.
 inline void copy(float* to, const float* from, std::size_t count, Stores how, float* also = nullptr) {
 #if defined(__x86_64__)
   constexpr std::size_t kLeastString = 4 << 10;
+  static const bool strings = __builtin_cpu_is("amdfam19h") == 0;
   std::size_t bytes = count * sizeof(float);
-  if (how == Stores::cached && also == nullptr && bytes >= kLeastString) {
+  if (strings && how == Stores::cached && also == nullptr && bytes >= kLeastString) {
     asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes)::"memory");
     return;
   }

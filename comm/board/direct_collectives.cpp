@@ -274,11 +274,11 @@ void DirectCollectives::fold_scaled(const kernels::FoldJob& job) {
 
 void DirectCollectives::spread(std::size_t count) {
   const auto* const from = static_cast<const std::byte*>(in_.front());
+  std::erase(out_, from);
   for (const Range now : kernels::Rounds(count * element_, kStepBytes)) {
     team_.failure().check();
-    for (void* out : out_) {
-      if (out != from) kernels::copy(static_cast<std::byte*>(out) + now.offset, from + now.offset, now.count, stores_);
-    }
+    kernels::copy_to_all(out_, from + now.offset, now.count, stores_);
+    for (void*& out : out_) out = static_cast<std::byte*>(out) + now.count;
   }
 }
 

@@ -223,7 +223,7 @@ TEST_CASE("copy moves all bytes and no others, from and to anywhere") {
 }
 
 // Those of many pages go another way, unless they lie close to each other in terms of pages.
-TEST_CASE("long copies move all bytes and no others, to one place and to two") {
+TEST_CASE("long copies move all bytes and no others, to one place, to two and to more") {
   std::mt19937_64 random(rotating_seed());
   constexpr std::size_t kPage = 4096, kRoom = 12 * kPage;
   const Bytes from = random_bytes(random, kRoom);
@@ -231,7 +231,7 @@ TEST_CASE("long copies move all bytes and no others, to one place and to two") {
   for (const std::size_t bytes : {kPage - 1, kPage, kPage + 1, 4 * kPage, 8 * kPage + 100}) {
     for (const std::size_t behind : {0, 1, 15, 63, 127, 128, 1000, 4095}) {
       const std::size_t start = random() % kPage;
-      Bytes one(kRoom, kPoison), two = one, again = one;
+      Bytes one(kRoom, kPoison), two = one, again = one, three[] = {one, one, one};
       const auto moved = [&](const Bytes& to) {
         return (page_offset(from.data() + start) + behind + kPage - page_offset(to.data())) % kPage;
       };
@@ -243,10 +243,15 @@ TEST_CASE("long copies move all bytes and no others, to one place and to two") {
       kernels::copy(one.data() + moved(one), from.data() + start, bytes, Stores::plain);
       kernels::copy_twice({two.data() + moved(two), Stores::plain}, {again.data() + moved(again), Stores::plain},
                           from.data() + start, bytes);
+      const Stores stores = random() % 2 == 0 ? Stores::plain : Stores::streaming;
+      std::vector<void*> all;
+      for (Bytes& to : three) all.push_back(to.data() + moved(to));
+      kernels::copy_to_all(all, from.data() + start, bytes, stores);
       INFO("bytes " << bytes << " from " << start << ", " << behind << " behind");
       CHECK(one == expected(one));
       CHECK(two == expected(two));
       CHECK(again == expected(again));
+      for (const Bytes& to : three) CHECK(to == expected(to));
     }
   }
 }
