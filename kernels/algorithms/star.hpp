@@ -53,6 +53,37 @@ constexpr std::size_t star_reduce_scatter_scratch_count(const Work& work, std::s
   return work.rank == 0 ? work.count * static_cast<std::size_t>(work.size) : 0;
 }
 
+// Everybody's whole input to rank 0, which sends everybody its blocks in one message. Needs two buffers.
+template <Primitives P>
+constexpr void star_all_to_all(P& p, const Work& work) {
+  const auto size = static_cast<std::size_t>(work.size);
+  const Rounds rounds(work.count * size, p.chunk_capacity());
+  if (work.rank != 0) {
+    for (const Range chunk : rounds) send(p, 0, input(chunk.offset), chunk.count);
+    for (const Range chunk : rounds) recv_copy(p, 0, output(chunk.offset), chunk.count);
+    return;
+  }
+  const auto brought = [&](std::size_t from, std::size_t at) { return scratch(from * size * work.count + at); };
+  const auto to_take = [&](std::size_t to, std::size_t at) { return scratch((size + to) * size * work.count + at); };
+  for (const Range chunk : rounds) {
+    for (std::size_t from = 1; from < size; ++from)
+      recv_copy(p, static_cast<int>(from), brought(from, chunk.offset), chunk.count);
+  }
+  for (std::size_t to = 0; to < size; ++to) {
+    for (std::size_t from = 0; from < size; ++from) {
+      const Place block = from == 0 ? input(to * work.count) : brought(from, to * work.count);
+      copy(p, block, to == 0 ? output(from * work.count) : to_take(to, from * work.count), work.count);
+    }
+    if (to == 0) continue;
+    for (const Range chunk : rounds) send(p, static_cast<int>(to), to_take(to, chunk.offset), chunk.count);
+  }
+}
+
+constexpr std::size_t star_all_to_all_scratch_count(const Work& work, std::size_t) {
+  const auto size = static_cast<std::size_t>(work.size);
+  return work.rank == 0 ? 2 * size * size * work.count : 0;
+}
+
 template <Primitives P>
 constexpr void star_barrier(P& p, const Work& work) {
   const auto receive = [&](int from) {

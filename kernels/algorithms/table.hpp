@@ -98,6 +98,7 @@ inline constexpr Algorithm<P> kAlgorithms[] = {
     {{Pattern::reduce_scatter, "direct", kCanonical, kEqual, no_scratch}, direct_reduce_scatter<P>},
     {{Pattern::reduce_scatter, "star", kCanonical, kEqual, star_reduce_scatter_scratch_count}, star_reduce_scatter<P>},
     {{Pattern::all_to_all, "pairwise", kCanonical, kVariable, no_scratch}, pairwise_all_to_all<P>},
+    {{Pattern::all_to_all, "star", kCanonical, kEqual, star_all_to_all_scratch_count, kHostOnly}, star_all_to_all<P>},
     {{Pattern::gather, "direct", kCanonical, kVariable, no_scratch}, direct_gather<P>},
     {{Pattern::scatter, "direct", kCanonical, kVariable, no_scratch}, direct_scatter<P>},
     {{Pattern::barrier, "dissemination", kCanonical, kEqual, barrier_scratch_count}, dissemination_barrier<P>},

@@ -64,6 +64,9 @@ inline constexpr TunerRow kCrowdedTuner[] = {
     {Pattern::all_gather, kCanonical, 256 * kKiB, kAnyWorld, "tree"},
     {Pattern::reduce_scatter, kCanonical, 256 * kKiB, 16, "star"},
     {Pattern::reduce_scatter, kAnyOrder, 64 * kKiB, kAnyWorld, "tree"},
+    {Pattern::all_to_all, kCanonical, 16 * kKiB, 4, "star"},
+    {Pattern::all_to_all, kCanonical, kAnyBytes, 4, "pairwise"},
+    {Pattern::all_to_all, kCanonical, 64 * kKiB, kAnyWorld, "star"},
     {Pattern::barrier, kCanonical, kAnyBytes, 16, "star"},
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, "tree"},
 };
