@@ -38,14 +38,9 @@ bool has_fast_strings() {
 #endif
 }
 
-bool copies_as_strings() {
-  static const bool fast = has_fast_strings();
-  return fast;
-}
-
 bool pays_as_string(std::size_t bytes) {
   constexpr std::size_t kLeast = 4 << 10;
-  return bytes >= kLeast && copies_as_strings();
+  return bytes >= kLeast && kernels::copies_as_strings();
 }
 
 // Some move twenty times as slowly what goes a few bytes behind where it comes from, in terms of pages.
@@ -104,6 +99,11 @@ FoldFunction find_fold(DataType dtype, ReduceOp::Kind op) { return row_of(dtype)
 Scale find_multiply(DataType dtype) { return row_of(dtype).multiply; }
 Scale find_divide(DataType dtype) { return row_of(dtype).divide; }
 Copy find_copy() { return best_table().copy; }
+
+bool copies_as_strings() {
+  static const bool fast = has_fast_strings();
+  return fast;
+}
 
 void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
   if (bytes == 0) return;

@@ -14,15 +14,25 @@ namespace rondo::peers {
 
 enum class Stores { cached, streamed };
 
+// Longer copies through the caches; of Zen 3 and 4 loops are faster.
+inline bool copies_as_strings() {
+#if defined(__x86_64__)
+  static const bool pays = __builtin_cpu_is("amdfam19h") == 0;
+  return pays;
+#else
+  return false;
+#endif
+}
+
 // How results of a call are stored: where all ranks' inputs, and a third of what they are to get, take so many bytes
-// (half as many again where everybody copies most of what it gets, twice as many where nothing is staged), they are
-// better not kept in the caches.
+// (half as many again where everybody copies most of what it gets, as strings; twice as many where nothing is staged),
+// they are better not kept in the caches.
 inline Stores kept(Cell each, bool staged) {
   constexpr std::size_t kStreamed = 16 << 20;
   std::size_t inputs = 0, outputs = 0;
   for (each.rank = 0; each.rank < each.np; ++each.rank) inputs += each.input(), outputs += each.output();
   const std::size_t bytes = (inputs + outputs / 3) * 4;
-  const bool copies = !each.rooted() && !each.is(Collective::reduce_scatter);
+  const bool copies = !each.rooted() && !each.is(Collective::reduce_scatter) && copies_as_strings();
   const std::size_t limit = !staged ? 2 * kStreamed : copies ? kStreamed / 2 * 3 : kStreamed;
   return bytes >= limit ? Stores::streamed : Stores::cached;
 }
@@ -97,13 +107,11 @@ inline void sum(float* to, float* also, const float* const* in, int inputs, std:
   vectors::sum<false>(to, also, in, inputs, count);
 }
 
-// Longer ones through the caches as strings, but for Zen 3 and 4.
 inline void copy(float* to, const float* from, std::size_t count, Stores how, float* also = nullptr) {
 #if defined(__x86_64__)
   constexpr std::size_t kLeastString = 4 << 10;
-  static const bool strings = __builtin_cpu_is("amdfam19h") == 0;
   std::size_t bytes = count * sizeof(float);
-  if (strings && how == Stores::cached && also == nullptr && bytes >= kLeastString) {
+  if (copies_as_strings() && how == Stores::cached && also == nullptr && bytes >= kLeastString) {
     asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes)::"memory");
     return;
   }

@@ -79,11 +79,13 @@ void BoardCollectives::load(const Call& call) {
   lay_out(counts_of(call_), offsets_);
   recv_offsets_.clear();
   if (call.collective == Collective::all_to_all_v) lay_out(call.recv_counts, recv_offsets_);
-  // Where everybody copies most of its result nothing else goes on while stores past the caches wait.
+  // Where everybody copies most of its result nothing else goes on while stores past the caches wait, and strings
+  // through them cost less than loops.
   const CollectiveRow& row = row_of(call.collective);
   const bool sums_alone = row.reduces && row.send == Extent::world;
+  const bool copies_all = !row.rooted && !sums_alone && kernels::copies_as_strings();
   const std::size_t whole = cache_demand(call, larger_bytes(), size_);
-  const std::size_t demand = row.rooted || sums_alone ? whole : whole / 3 * 2;
+  const std::size_t demand = copies_all ? whole / 3 * 2 : whole;
   const bool beyond_caches = demand >= tuning_.streaming_bytes;
   result_stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
 }
