@@ -30,7 +30,7 @@ class Waiter {
   // What is being waited for from now on. Collectives compare signatures with every rank; messages between two do not.
   void begin(const Signature& signature, bool collective, std::chrono::milliseconds timeout);
   void progressed() {
-    if (round_ != 0) rest();
+    if (round_ != 0 || suspect_ >= 0) rest();
   }
   // Nothing moved: waits a little. The caller tries again after every return. Throws the communicator's failure.
   void idle(std::span<const Blocked> blocked);

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What waiting costs: processor time, and the core.
+// What waiting costs: processor time, and the core; and who is waited for.
 #include <rondo/communicator.hpp>
 
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <span>
 #include <thread>
+#include <vector>
 
+#include "comm/config.hpp"
 #include "comm/placement.hpp"
+#include "comm/team.hpp"
+#include "comm/transport/memory.hpp"
+#include "comm/waiter.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/few_cores.hpp"
 #include "tests/support/ranks.hpp"
@@ -37,6 +44,41 @@ std::chrono::microseconds cpu_time() {  // of this thread
 }
 
 }  // namespace
+
+// What it has sent may still be on its way: more than its socket held when it left.
+TEST_CASE("a rank that has left is the culprit when nothing more comes of it, however long it takes") {
+  constexpr comm::FifoShape kShape{.slots = 2, .slice_bytes = 4096, .ring_bytes = 48 << 10};
+  const Mapping memory = map_anonymous(comm::Segment::bytes(2, kShape));
+  const comm::Segment segment(memory.data(), 2, kShape);
+  auto bells = std::make_shared<std::vector<Fd>>();
+  for (int rank = 0; rank < 2; ++rank) bells->emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const Fd socket(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));  // that always has something
+
+  comm::Team::Parts parts;
+  for (int r = 0; r < 2; ++r) parts.placement.push_back({.local_rank = r, .segment_index = r, .host = "here"});
+  parts.segment = segment;
+  parts.bells = comm::Doorbells(segment, bells);
+  comm::Team team(parts);
+  segment.line(1).departed = 1;
+
+  comm::Config config;
+  config.spin = config.yields = 0;
+  comm::Waiter waiter(team, config);
+  waiter.begin({}, false, 60s);
+  const comm::Blocked blocked{.peer = 1, .target = {.fd = socket.get(), .events = POLLIN}};
+  const auto wait = [&] {  // until it has slept
+    for (int i = 0; i < 2; ++i) waiter.idle(std::span(&blocked, 1));
+  };
+  const auto until = std::chrono::steady_clock::now() + 300ms;  // time for several looks at who has left
+  while (std::chrono::steady_clock::now() < until) {
+    wait();
+    waiter.progressed();
+  }
+  const auto nothing_comes = [&] {
+    for (const auto end = std::chrono::steady_clock::now() + 30s; std::chrono::steady_clock::now() < end;) wait();
+  };
+  CHECK(test::code_of(test::thrown_by(nothing_comes)) == ErrorCode::peer_lost);
+}
 
 TEST_CASE("a rank that waits long takes no processor time") {
   constexpr auto kWait = 500ms;
