@@ -20,7 +20,7 @@ LEAST_P99_PAIRS = 20
 LEADER = 1.5  # within so much of the fastest, a peer may be the best one in other launches
 JUDGED = (OURS, OURS + "-windows")
 FAR_TIMES = 4.0  # so much slower a call may be when the cores are far apart
-ORDER = ("near", "unknown", "far")  # the first one with enough pairs is judged
+ORDER = ("near", "unknown", "far", "one core")  # the first one with enough pairs is judged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +131,7 @@ def bounds_of(mine):
 
 
 def behind(distances):
-    """{peer: how many times slower than the fastest peer it is in a cell}: near or far, whichever is less, and where no
+    """{peer: how many times slower than the fastest peer it is in a cell}: at the distance where it is least, and where no
     peer was measured at the same distance, with the benefit of the doubt."""
     times = {distance: {name: statistics.median(row.median_us for row in rows) for name, rows in configurations.items()
                         if is_peer(name)} for distance, configurations in distances.items()}
@@ -147,7 +147,7 @@ def behind(distances):
 
 
 def leaders(distances):
-    """Peers that may be the best one in a cell, near or far."""
+    """Peers that may be the best one in a cell, at some distance."""
     return {name for name, ratio in behind(distances).items() if ratio <= LEADER}
 
 

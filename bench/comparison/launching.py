@@ -48,7 +48,7 @@ def waits(work):
 
 def arguments(work, options, folder, limit_s):
     named = {"np": work.np, "meeting": os.path.join(folder, "meeting"), "waits": waits(work),
-             "cells": cells_text(work.cells), "far-ns": results.NEAR_NS, "patience": options.patience,
+             "cells": cells_text(work.cells), "near-ns": results.NEAR_NS, "far-ns": results.FAR_NS, "patience": options.patience,
              "budget-ms": options.budget_ms, "min-iterations": options.min_iterations,
              "max-iterations": options.max_iterations, "offset": options.offset, "limit-s": int(limit_s) + 1}
     return [word for name, value in named.items() for word in ("--" + name, str(value))]

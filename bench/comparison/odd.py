@@ -4,7 +4,7 @@ against the default. Each comparison is between launches next to each other, or 
 import dataclasses
 import typing
 
-from comparison import configurations, launching, pairing, planning, programs, results, tables
+from comparison import configurations, gates, launching, pairing, planning, programs, results, tables
 
 WORLDS = {3: 4, 5: 6, 6: 8, 7: 8}  # its even neighbour
 COUNTS = {1: 2, 3: 4, 1000: 1024, 12345: 12288}
@@ -88,7 +88,7 @@ class Cells:
 
     def compare(self, odd, even):
         """The Ratio with the most pairs among the distances."""
-        found = [pairing.compare(self.rows[odd + (d,)], self.rows[even + (d,)]) for d in ("near", "far", "unknown")
+        found = [pairing.compare(self.rows[odd + (d,)], self.rows[even + (d,)]) for d in gates.ORDER
                  if odd + (d,) in self.rows and even + (d,) in self.rows]
         return max(found, key=lambda ratio: ratio.pairs, default=None)
 

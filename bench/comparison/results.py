@@ -4,9 +4,17 @@ import csv
 import dataclasses
 import io
 
-NEAR_NS = 120  # below: the two cores share a cache
+# What a flag takes between two cores: below the first they are two threads of one core, which share all caches; from
+# the second on they share none.
+NEAR_NS, FAR_NS = 36, 190
 FLOAT = 4  # bytes of an element
 QUIET_SHARE = 0.04  # more CPU than this taken by others disturbs a launch
+
+
+def name_of_distance(ns):
+    if ns <= 0:
+        return "unknown"
+    return "one core" if ns < NEAR_NS else "near" if ns < FAR_NS else "far"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +45,7 @@ class Row:
 
     @property
     def distance(self):
-        if self.xcore_ns <= 0:
-            return "changed" if self.xcore_ns < 0 else "unknown"
-        return "near" if self.xcore_ns < NEAR_NS else "far"
+        return "changed" if self.xcore_ns < 0 else name_of_distance(self.xcore_ns)
 
     @property
     def usable(self):
@@ -67,10 +73,10 @@ def whole_blocks(collective, np, bytes_):
 
 
 def distance_of(before_ns, after_ns):
-    """How far apart the cores were throughout; 0: not known, -1: near and far, both."""
+    """How far apart the cores were throughout; 0: not known, -1: it changed."""
     if before_ns <= 0 or after_ns <= 0:
         return 0
-    return max(before_ns, after_ns) if (before_ns < NEAR_NS) == (after_ns < NEAR_NS) else -1
+    return max(before_ns, after_ns) if name_of_distance(before_ns) == name_of_distance(after_ns) else -1
 
 
 def parse_output(text):

@@ -42,6 +42,7 @@ class Runner {
         least_(static_cast<std::size_t>(arguments.number("min-iterations", 3))),
         most_(std::min(kMostIterations, static_cast<std::size_t>(arguments.number("max-iterations", 2000)))),
         offset_(static_cast<std::size_t>(arguments.number("offset", 0))),
+        near_ns_(static_cast<double>(arguments.number("near-ns", 0))),
         far_ns_(static_cast<double>(arguments.number("far-ns", 0))),
         patience_(arguments.number("patience", 0)),
         cells_(arguments.list("cells")) {}
@@ -118,10 +119,11 @@ class Runner {
     return stamp[iterations - 1].end - stamp[0].begin;
   }
 
-  // Tells how far apart the cores are. Where they are far apart it waits a little: they often come near again.
+  // Tells how far apart the cores are. Where they are not near it waits a little: they often come near again.
   double near_if_soon() {
+    const auto is_elsewhere = [this](double ns) { return ns >= far_ns_ || (ns > 0 && ns < near_ns_); };
     double ns = meeting_.probe();
-    for (; ns >= far_ns_ && patience_ > 0; --patience_) {
+    for (; is_elsewhere(ns) && patience_ > 0; --patience_) {
       std::this_thread::sleep_for(kTurn);
       ns = meeting_.probe();
     }
@@ -203,8 +205,8 @@ class Runner {
   Meeting meeting_;
   double budget_s_;
   std::size_t least_, most_, offset_;
-  double far_ns_;
-  long patience_;  // turns that this launch may wait for near cores, in all
+  double near_ns_, far_ns_;  // what a flag takes between near cores, and from where on they are far
+  long patience_;            // turns that this launch may wait for near cores, in all
   std::vector<std::string> cells_;
   float *in_ = nullptr, *out_ = nullptr;
   std::size_t capacity_ = 0;  // floats of each

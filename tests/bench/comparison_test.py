@@ -96,12 +96,13 @@ class Parsing(unittest.TestCase):
             self.assertEqual(end.exception.code, 2)
 
     def test_a_cell_during_which_the_cores_moved_does_not_count(self):
-        told = [results.distance_of(*both) for both in ((50, 60), (250, 200), (50, 250), (250, 50), (0, 50), (50, 0))]
-        self.assertEqual(told, [60, 250, -1, -1, 0, 0])
+        told = [results.distance_of(*both) for both in ((50, 60), (250, 200), (50, 250), (250, 50), (25, 50), (0, 50), (50, 0))]
+        self.assertEqual(told, [60, 250, -1, -1, -1, 0, 0])
         self.assertFalse(row(1, "rondo", 1, xcore_ns=-1).usable)
 
     def test_distance_and_disturbance_of_a_row(self):
-        self.assertEqual([row(1, "rondo", 1, xcore_ns=ns).distance for ns in (0, 119, 120)], ["unknown", "near", "far"])
+        self.assertEqual([row(1, "rondo", 1, xcore_ns=ns).distance for ns in (0, 35, 36, 189, 190)],
+                         ["unknown", "one core", "near", "near", "far"])
         self.assertFalse(row(1, "rondo", 1, foreign=0.05).usable)
         self.assertFalse(row(1, "rondo", 1, check="WRONG").usable)
 
