@@ -17,13 +17,16 @@ namespace rondo::comm {
 // What a rank makes of the times that single lines took.
 class DistanceEstimate {
  public:
-  static constexpr double kFarNs = 110;  // most take 20 to 90 where cores share a cache, 130 and more where not
+  // Of the processor that this runs on: longer than a line takes where cores share a cache.
+  static double machine_far_ns();
+  explicit DistanceEstimate(double far_ns = machine_far_ns()) : far_ns_(far_ns) {}
   // Most of the peers may be on the reader's own core, and what a far one wrote is then seen the more rarely; a near
   // line takes long when the reader was interrupted.
   void add(double ns);
   bool far() const { return far_; }
 
  private:
+  double far_ns_;
   int weight_ = 0;
   bool far_ = false;
 };

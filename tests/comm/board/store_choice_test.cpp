@@ -10,7 +10,7 @@ using rondo::kernels::Stores;
 
 namespace {
 
-constexpr double kNearNs = 40, kFarNs = 150;
+constexpr double kNearNs = 40, kLimitNs = 110, kFarNs = 150;
 constexpr std::size_t kBytes = 64 << 10;
 
 // So many lines, of which every one of `period` took long.
@@ -31,7 +31,7 @@ struct Memory {
 }  // namespace
 
 TEST_CASE("cores are far when every other line takes long, and near when one of five does") {
-  DistanceEstimate estimate;
+  DistanceEstimate estimate(kLimitNs);
   CHECK_FALSE(estimate.far());
   add(estimate, 1000, 5);
   CHECK_FALSE(estimate.far());
@@ -42,7 +42,7 @@ TEST_CASE("cores are far when every other line takes long, and near when one of 
 }
 
 TEST_CASE("the estimate follows cores that move") {
-  DistanceEstimate estimate;
+  DistanceEstimate estimate(kLimitNs);
   add(estimate, 1000, 1);
   CHECK(estimate.far());
   add(estimate, 100, 5);
@@ -52,9 +52,18 @@ TEST_CASE("the estimate follows cores that move") {
 }
 
 TEST_CASE("a line from the cache that cores share is near, though it had left the reader's own") {
-  DistanceEstimate estimate;
+  DistanceEstimate estimate(kLimitNs);
   for (int line = 0; line < 100; ++line) estimate.add(line % 2 == 0 ? 100 : kNearNs);
   CHECK_FALSE(estimate.far());
+}
+
+TEST_CASE("lines that take as long as the machine's own near ones say near, and twice as long say far") {
+  DistanceEstimate estimate;
+  const double limit_ns = DistanceEstimate::machine_far_ns();
+  for (int line = 0; line < 100; ++line) estimate.add(limit_ns * 0.7);
+  CHECK_FALSE(estimate.far());
+  for (int line = 0; line < 100; ++line) estimate.add(limit_ns * 1.5);
+  CHECK(estimate.far());
 }
 
 TEST_CASE("stores go past the caches while another rank says that others are far, but not those of a few bytes") {
