@@ -208,9 +208,10 @@ void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, 
   comm::write_history(team_->own_line(), signature);
   recorder_.begin(signature, tries_direct ? comm::DirectCollectives::kName : prepared.chosen.name);
   bool direct = tries_direct && board_.run_direct(call, options_.timeout);
-  if (tries_direct && !direct) recorder_.amend(prepared.chosen.name);
+  if (tries_direct) recorder_.amend(direct ? board_.direct_name() : prepared.chosen.name);
   if (!direct) direct = run_way(prepared, call, past);
-  if (direct && !tries_direct) recorder_.amend(comm::DirectCollectives::kName);
+  if (tries_direct && !direct) board_.went_another_way();
+  if (direct && !tries_direct) recorder_.amend(board_.direct_name());
   if (choices_.speaks()) explain(prepared, call, direct);
   recorder_.end();
 }

@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <map>
 #include <numeric>
 
@@ -19,6 +22,7 @@
 #include "comm/transport/memory.hpp"
 #include "comm/transport/mesh.hpp"
 #include "comm/transport/node_meeting.hpp"
+#include "comm/transport/process_memory.hpp"
 #include "comm/transport/sockets.hpp"
 
 namespace rondo::comm {
@@ -32,6 +36,7 @@ struct Card {  // what a rank tells all others about itself
   std::int32_t pid = 0, quota = 1;  // quota: of the control group, in cores
   Determinism determinism{};
   std::uint64_t slice_bytes = 0, slots = 0, segment_bytes = 0;
+  std::uint64_t probe = 0, probe_word = 0;  // the address of a Probe, and what it holds
   Bytes cores, mesh, meeting;
 
   Bytes encode() const {
@@ -50,6 +55,8 @@ struct Card {  // what a rank tells all others about itself
         .number(slice_bytes)
         .number(slots)
         .number(segment_bytes)
+        .number(probe)
+        .number(probe_word)
         .bytes(cores)
         .bytes(mesh)
         .bytes(meeting)
@@ -66,7 +73,7 @@ struct Card {  // what a rank tells all others about itself
     card.pid = in.number<std::int32_t>();
     card.quota = in.number<std::int32_t>();
     card.determinism = in.number<Determinism>();
-    for (std::uint64_t* number : {&card.slice_bytes, &card.slots, &card.segment_bytes})
+    for (std::uint64_t* number : {&card.slice_bytes, &card.slots, &card.segment_bytes, &card.probe, &card.probe_word})
       *number = in.number<std::uint64_t>();
     card.cores = in.bytes();
     card.mesh = in.bytes();
@@ -79,6 +86,12 @@ std::string_view name_of(Device::Kind kind) {
   constexpr std::string_view kNames[] = {"cpu", "cuda", "sim"};
   return kNames[static_cast<std::size_t>(kind)];
 }
+
+// What neighbours read and write to find out whether the kernel copies between them and this process.
+struct Probe {
+  Probe() { fill_random(std::as_writable_bytes(std::span(&word, 1))); }
+  std::uint64_t word = 0, written = 0;
+};
 
 Fd open_pid(int pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
 
@@ -142,6 +155,8 @@ class Connecting {
              .slice_bytes = config_.slice_bytes,
              .slots = config_.slots,
              .segment_bytes = config_.segment_bytes,
+             .probe = reinterpret_cast<std::uintptr_t>(&probe_),
+             .probe_word = probe_.word,
              .cores = usable_core_mask(),
              .mesh = mesh_.advertisement(),
              .meeting = meeting_.advertisement()};
@@ -196,9 +211,12 @@ class Connecting {
   void share_memory() {
     std::string obstacle = "RONDO_TRANSPORT=tcp";
     if (config_.transport != "tcp") obstacle = meet(neighbours_);
-    const auto obstacles = exchange("shared", ByteWriter().text(obstacle).take());
+    const std::string no_copies = obstacle.empty() ? find_copy_obstacle() : obstacle;
+    const auto obstacles = exchange("shared", ByteWriter().text(obstacle).text(no_copies).take());
     for (int r = 0; r < size(); ++r) {
-      const std::string theirs = ByteReader(obstacles[static_cast<std::size_t>(r)]).text();
+      ByteReader both(obstacles[static_cast<std::size_t>(r)]);
+      const std::string theirs = both.text();
+      if (placement(r).node == placement(bootstrap_.rank).node) mind_copy_obstacle(both.text());
       if (theirs.empty()) continue;
       for (Placement& other : placement_) other.shares_memory = other.shares_memory && other.node != placement(r).node;
       if (placement(r).node != placement(bootstrap_.rank).node) continue;
@@ -215,6 +233,30 @@ class Connecting {
     if (placement(bootstrap_.rank).shares_memory) return;
     neighbours_ = {bootstrap_.rank};
     descriptors_ = meet_alone();
+  }
+
+  // Why the kernel does not copy between this process and a neighbour; empty: it does, both ways.
+  std::string find_copy_obstacle() const {
+    for (const int r : neighbours_) {
+      if (r == bootstrap_.rank) continue;
+      if (card(r).pid_namespace != card(bootstrap_.rank).pid_namespace || card(r).pid_namespace.empty())
+        return fmt::format("ranks {} and {} do not see each other's processes", bootstrap_.rank, r);
+      std::uint64_t word = 0;
+      int fault = copy_from_process(card(r).pid, card(r).probe + offsetof(Probe, word), &word, sizeof word);
+      if (fault == 0 && word != card(r).probe_word) fault = ESRCH;
+      if (fault == 0)
+        fault =
+            copy_to_process(card(r).pid, card(r).probe + offsetof(Probe, written), &probe_.word, sizeof probe_.word);
+      if (fault != 0)
+        return fmt::format("rank {} cannot reach the memory of rank {}: {}", bootstrap_.rank, r, std::strerror(fault));
+    }
+    return {};
+  }
+
+  void mind_copy_obstacle(const std::string& obstacle) {
+    if (obstacle.empty() || !copies_memory_) return;
+    copies_memory_ = false;
+    log::debug("rank {}: no single copies by the kernel: {}", bootstrap_.rank, obstacle);
   }
 
   // Whether this node has as many cores as ranks, which may be bound to one each, and no quota leaves fewer.
@@ -270,6 +312,7 @@ class Connecting {
     parts.memory = memory_;
     parts.bells = Doorbells(parts.segment, std::make_shared<const std::vector<Fd>>(std::move(descriptors_.doorbells)));
     parts.spare_cores = cores_suffice_;
+    parts.copies_memory = copies_memory_;
     parts.monitor = monitor_;
     return parts;
   }
@@ -322,6 +365,8 @@ class Connecting {
   std::vector<int> neighbours_;  // this node's ranks that share memory, this one included
   FifoShape shape_;
   bool cores_suffice_ = false;
+  bool copies_memory_ = true;  // the kernel, between all ranks of this node that share memory
+  Probe probe_;
   NodeDescriptors descriptors_;
   std::shared_ptr<Mapping> memory_;
 };

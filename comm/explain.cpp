@@ -39,7 +39,7 @@ std::string in_words(const Threshold& threshold, const Tuning& tuning) {
 
 void CommunicatorImpl::explain(const PreparedCall& prepared, const Call& call, bool direct) {
   const bool is_short = prepared.way == PreparedCall::Way::short_call;
-  const std::string_view way = direct     ? comm::DirectCollectives::kName
+  const std::string_view way = direct     ? board_.direct_name()
                                : is_short ? comm::ShortCalls::kName
                                           : prepared.chosen.name;
   const std::size_t bytes = comm::larger_count(call, world_size()) * size_of(call.dtype);
@@ -49,13 +49,16 @@ void CommunicatorImpl::explain(const PreparedCall& prepared, const Call& call, b
 std::string CommunicatorImpl::why(const PreparedCall& prepared, const Call& call, bool direct) const {
   const std::string named = fmt::format("RONDO_ALGORITHM={}", config_.algorithm);
   const bool obeys = !config_.algorithm.empty();
+  if (direct && board_.direct_name() == comm::CopiedCollectives::kName)
+    return "one copy by the kernel is tried, or was faster" +
+           in_words({"single_copy_bytes", &Tuning::single_copy_bytes}, config_.tuning);
   if (direct)
     return "all that it needs is within reach" + in_words({"direct_bytes", &Tuning::direct_bytes}, config_.tuning);
   switch (prepared.way) {
     case PreparedCall::Way::short_call:
       return "what a rank brings comes with its arrival";
     case PreparedCall::Way::board:
-      return fmt::format("{}; not zero_copy: {}", why_board(call), obeys ? named : board_.why_not_direct());
+      return fmt::format("{}; not straight: {}", why_board(call), obeys ? named : board_.why_not_direct());
     case PreparedCall::Way::two_level: {
       const auto pattern = comm::shape_of(call, world_size()).pattern;
       return (obeys ? named : "ranks share memory within their nodes") +

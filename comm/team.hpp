@@ -35,6 +35,7 @@ class Team {
     std::shared_ptr<const void> memory;  // keeps the segment mapped
     Doorbells bells;
     bool spare_cores = false;          // every rank of the node has a core of its own
+    bool copies_memory = false;        // the kernel copies between the processes of all who share the segment
     std::shared_ptr<Monitor> monitor;  // null for ranks as threads
   };
   explicit Team(Parts parts);
@@ -53,6 +54,7 @@ class Team {
   const Doorbells& bells() const { return parts_.bells; }
   const Failure& failure() const { return failure_; }
   bool spare_cores() const { return parts_.spare_cores; }
+  bool copies_memory() const { return parts_.copies_memory; }
   std::shared_ptr<Monitor> monitor() const { return parts_.monitor; }
   int own_index() const { return placement(rank()).segment_index; }
   RankLine& own_line() const { return parts_.segment.line(own_index()); }

@@ -23,6 +23,8 @@ constexpr std::uint64_t kShort[] = {1 * K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 
 constexpr std::uint64_t kMiddle[] = {32 * K, 64 * K, 128 * K, 256 * K, 512 * K, 1 * M, 2 * M};
 constexpr std::uint64_t kLong[] = {1 * M, 4 * M, 16 * M};
 constexpr std::uint64_t kLongOrNever[] = {64 * K, 256 * K, 1 * M, 4 * M, 16 * M, kNever};
+constexpr std::uint64_t kSingleCopy[] = {32 * K, 128 * K, 1 * M, kNever};
+constexpr Collective kCopies[] = {Collective::all_gather, Collective::broadcast};
 constexpr Collective kSums[] = {Collective::all_reduce};
 constexpr Collective kBoth[] = {Collective::all_reduce, Collective::all_gather};
 constexpr TuningTrial kOnSeveralNodes{
@@ -67,6 +69,14 @@ constexpr TuningField kFields[] = {
      "from here on, memory that peers can reach is used in place; in copies from a root or to one, by ranks that share "
      "cores, from 64 times as much; in what is short among two ranks, where one takes more from the other",
      {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
+    {"single_copy_bytes",
+     &Tuning::single_copy_bytes,
+     0,
+     kNever,
+     "from here on, and by ranks that share cores from 32 times as much, copies between ordinary memory of processes "
+     "are "
+     "also tried as one by the kernel, and made so where that was faster",
+     {.values = kSingleCopy, .collectives = kCopies, .sizes = kLong}},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},
     {"two_level_chunk_bytes", &Tuning::two_level_chunk_bytes, 4 * K, 1024 * M,

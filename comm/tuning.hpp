@@ -23,6 +23,7 @@ struct Tuning {
   std::uint64_t ahead_bytes = 1 << 20;
   std::uint64_t streaming_bytes = 16 << 20;  // see cache_demand()
   std::uint64_t direct_bytes = 4 << 10;
+  std::uint64_t single_copy_bytes = 32 << 10;
   // Ranks on several nodes.
   std::uint64_t two_level_leader_bytes = 256 << 10;
   std::uint64_t two_level_chunk_bytes = 256 << 10;

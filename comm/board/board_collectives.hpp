@@ -48,6 +48,8 @@ class BoardCollectives {
   // See DirectCollectives.
   bool may_go_direct(const Call& call) { return takes(call) && direct_.may_take(call); }
   bool run_direct(const Call& call, std::chrono::milliseconds timeout);
+  void went_another_way() { direct_.went_another_way(); }  // the call that run_direct() had said no to
+  std::string_view direct_name() const { return direct_.name(); }
   std::string_view why_not_direct() const { return direct_.why_not(); }
   // The threshold that a reduction's way over the board hangs on: its name and value; null: there is none.
   std::pair<const char*, std::uint64_t> whole_limit(Collective collective) const;

@@ -19,6 +19,12 @@ void Claims::finish(std::size_t piece) {
   board_.wake();
 }
 
+void Claims::finish_own(bool waits) {
+  const auto own = static_cast<std::size_t>(index_), size = static_cast<std::size_t>(size_);
+  finish(own);
+  for (std::size_t step = 1; waits && step < size; ++step) await((own + step) % size, size);
+}
+
 int Claims::await(std::size_t piece, std::size_t pieces) {
   const std::atomic<std::uint64_t>& word = lines_.piece(piece);
   std::uint64_t seen = word.load(std::memory_order_acquire);

@@ -39,6 +39,9 @@ class Claims {
     }
   }
 
+  // Where everybody has done a piece of its own, the one of its index: says so, and where it `waits`, until all have.
+  void finish_own(bool waits);
+
  private:
   static constexpr unsigned kIndexBits = 16;
   // Of a piece: the meeting it belongs to, who claimed it, and whether it is done.

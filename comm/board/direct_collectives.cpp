@@ -13,6 +13,8 @@ namespace {
 
 // Times direct_bytes, of copies from or to a root by more ranks than cores: on the board few wait for others.
 constexpr std::uint64_t kCrowdsRooted = 64;
+// Times single_copy_bytes, by more ranks than cores: to meet, and once more at the end, costs them a turn each.
+constexpr std::uint64_t kCrowdsCopied = 32;
 constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
 constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
 
@@ -22,21 +24,26 @@ DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& bo
     : team_(team),
       board_(board),
       claims_(team, board),
+      copied_(team, board, claims_),
       reach_(team, windows),
       tuning_(config.tuning),
       rank_(board.index()),
       size_(board.size()),
       send_(as_size(size_)),
       recv_(as_size(size_)),
+      lines_(as_size(size_)),
       factors_(as_size(size_)) {}
 
 bool DirectCollectives::may_take(const Call& call) {
+  timed_ = nullptr;
+  copied_now_ = false;
   why_not_ = find_obstacle(call);
   return why_not_.empty();
 }
 
 std::string_view DirectCollectives::find_obstacle(const Call& call) {
-  if (!reach_.possible()) return "no window was ever allocated";
+  const bool copies = may_copy(call);
+  if (!reach_.possible() && !copies) return "no window was ever allocated";
   if (call.collective == Collective::all_to_all_v) return "its blocks are short, or not within reach";
   const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
   if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return "it is shorter than direct_bytes";
@@ -45,28 +52,56 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
     return "ranks share cores and it has a root: it is shorter than 64 times direct_bytes";
   std::uint8_t& skip = outlook(call.collective, bytes).skip;
   if (skip != 0) --skip;
-  return skip == 0 ? "" : "such calls have not been within reach lately";
+  if (skip == 0) return "";
+  return copies ? "one copy by the kernel was slower lately" : "such calls have not been within reach lately";
+}
+
+bool DirectCollectives::may_copy(const Call& call) const {
+  const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
+  return copied_.takes(call) && bytes / (board_.is_crowded() ? kCrowdsCopied : 1) >= tuning_.single_copy_bytes;
 }
 
 bool DirectCollectives::run(const Call& call) {
   load(call);
-  bool moved = false;
+  Outlook& kind = outlook(call.collective, bytes_);
+  bool moved = false, copies = false;
   guarded([&] {
     const std::uint64_t meeting = board_.take_line(sizeof(Line));
-    const Line own = announce(meeting);
+    const Line own = announce(meeting, std::exchange(kind.took_us, 0));
     board_.meet();
     read_lines(meeting, own);
     moved = choose_way();
-    if (moved) move();
+    if (moved) return move();
+    copies = may_copy(call) && all_in_processes();
+    if (!copies) return;
+    if (const double slowest_us = slowest(); slowest_us > 0) kind.times.took(static_cast<float>(slowest_us));
+    copied_now_ = kind.times.next() == WayTimes::Way::copy;
+    if (copied_now_) return copy_blocks();
+    timed_ = &kind;
   });
-  if (moved) {
-    outlook(call.collective, bytes_) = {};
+  if (copied_now_) kind.took_us = us_since_all_came();
+  if (moved || (copies && kind.times.prefers_copy())) {
+    kind.misses = kind.skip = 0;
   } else {
-    outlook(call.collective, bytes_).missed();
-    why_not_ = "not all of its buffers are within reach";
+    kind.missed();
   }
-  return moved;
+  if (!moved && !copied_now_)
+    why_not_ = copies ? "one copy by the kernel is slower" : "not all of its buffers are within reach";
+  return moved || copied_now_;
 }
+
+void DirectCollectives::went_another_way() {
+  if (timed_ != nullptr) timed_->took_us = us_since_all_came();
+}
+
+// Ticks of two cores may differ a little.
+float DirectCollectives::us_since_all_came() const {
+  constexpr double kLeast = 0.01;
+  const auto us = scale_.to_microseconds();
+  return static_cast<float>(std::max(us(read_ticks()) - us(all_came_), kLeast));
+}
+
+double DirectCollectives::slowest() const { return std::ranges::max(lines_, {}, &Line::said).said; }
 
 void DirectCollectives::pull(std::span<const Pull> pieces, kernels::Stores stores) {
   stores_ = stores;
@@ -87,30 +122,37 @@ void DirectCollectives::load(const Call& call) {
 }
 
 DirectCollectives::Outlook& DirectCollectives::outlook(Collective collective, std::size_t bytes) {
-  const std::uint64_t key = (bytes * kCollectiveCount + static_cast<std::uint64_t>(collective)) * 0x9e3779b97f4a7c15;
-  return outlooks_[key >> 58];
+  const std::uint64_t kind = bytes * kCollectiveCount + static_cast<std::uint64_t>(collective);
+  Outlook& found = outlooks_[kind * 0x9e3779b97f4a7c15 >> 58];
+  if (found.kind != kind) found = {};
+  found.kind = kind;
+  return found;
 }
 
-DirectCollectives::Line DirectCollectives::announce(std::uint64_t meeting) const {
+DirectCollectives::Line DirectCollectives::announce(std::uint64_t meeting, float took_us) const {
   const Line line{.send = reach_.describe(call_.send, send_bytes(rank_)),
                   .recv = reach_.describe(call_.recv, recv_bytes(rank_)),
-                  .factor = scales_ ? call_.op.factor() : 1};
+                  .said = scales_ ? call_.op.factor() : took_us,
+                  .came = read_ticks()};
   std::memcpy(board_.payload(rank_, meeting), &line, sizeof line);
   return line;
 }
 
 // An empty buffer is within everybody's reach. A rank's own arrival is another's to overwrite.
 void DirectCollectives::read_lines(std::uint64_t meeting, const Line& own) {
+  all_came_ = 0;
   for (int i = 0; i < size_; ++i) {
-    Line line = own;
+    Line& line = lines_[as_size(i)];
+    line = own;
     if (i != rank_) std::memcpy(&line, board_.payload(i, meeting), sizeof line);
+    all_came_ = std::max(all_came_, line.came);
     static std::byte nothing{};
     const auto find = [&](const Spot& spot, std::size_t bytes) {
       return bytes == 0 ? &nothing : reach_.find(i, spot, bytes);
     };
     send_[as_size(i)] = find(line.send, send_bytes(i));
     recv_[as_size(i)] = find(line.recv, recv_bytes(i));
-    factors_[as_size(i)] = line.factor;
+    factors_[as_size(i)] = line.said;
   }
 }
 
@@ -146,6 +188,33 @@ bool DirectCollectives::choose_way() {
     default:
       return false;
   }
+}
+
+// Buffers in windows, beside ordinary ones, are nobody's to copy like this.
+bool DirectCollectives::all_in_processes() const {
+  const auto is_there = [](const Spot& spot, std::size_t bytes) {
+    return bytes == 0 || spot.kind == Spot::Kind::process;
+  };
+  for (int i = 0; i < size_; ++i) {
+    const Line& line = lines_[as_size(i)];
+    if (!is_there(line.send, send_bytes(i)) || !is_there(line.recv, recv_bytes(i))) return false;
+  }
+  return true;
+}
+
+void DirectCollectives::copy_blocks() {
+  std::vector<Range> blocks;
+  std::vector<std::uint64_t> send, recv;
+  for (int i = 0; i < size_; ++i) {
+    const Line& line = lines_[as_size(i)];
+    blocks.push_back(block(i));
+    send.push_back(line.send.at);
+    recv.push_back(line.recv.at);
+  }
+  touch();
+  copied_.run(call_, blocks, {send, recv}, stores_);
+  let_go();
+  copied_.finish(call_);
 }
 
 // Where anybody can do anybody's share, whoever is running does what nobody has begun, and who finds all of it done

@@ -3,6 +3,9 @@
 // rank is moved straight between them. Nothing is published. Share r of a sum is part r of all inputs, folded in rank
 // order into every output at once: each byte of an input is read once, and each byte of an output written once. Where
 // all buffers are within reach anybody may do any share (Claims); else everybody does its own, and all meet again.
+// Where they are ordinary memory of processes, the kernel copies them (CopiedCollectives), if that is faster than the
+// rings: calls of a kind go both ways in turn, each rank tells the others at the next one how long the latest took from
+// when all had come, and all choose what took the slowest of them less.
 // Roots, blocks and counts are those of the ranks that share the segment, by their index there (see Board).
 #pragma once
 #include <array>
@@ -15,10 +18,13 @@
 
 #include <rondo/collective.hpp>
 
+#include "comm/base/ticks.hpp"
 #include "comm/blocks.hpp"
 #include "comm/board/board.hpp"
 #include "comm/board/claims.hpp"
+#include "comm/board/copied_collectives.hpp"
 #include "comm/board/reach.hpp"
+#include "comm/board/way_times.hpp"
 #include "comm/config.hpp"
 #include "kernels/algorithms/ranges.hpp"
 #include "kernels/reduce.hpp"
@@ -31,11 +37,13 @@ class DirectCollectives {
   DirectCollectives(Team& team, const Config& config, Board& board, Windows& windows);
 
   static constexpr std::string_view kName = "zero_copy";
+  std::string_view name() const { return copied_now_ ? CopiedCollectives::kName : kName; }  // of the latest that went
   // Whether the call should meet to find out. All ranks agree on the answer; ask once per call.
   bool may_take(const Call& call);
   // After Board::begin(). False: not everything needed lies where peers reach it, and all ranks have found so; the
-  // buffers are untouched, and the call takes another way.
+  // buffers are untouched, and the call takes another way, whose end is told.
   bool run(const Call& call);
+  void went_another_way();
   std::string_view why_not() const { return why_not_; }  // the latest call: may_take() or run() said no
 
   // For calls whose ranks tell each other otherwise what lies where: body() may find, then pull.
@@ -61,12 +69,16 @@ class DirectCollectives {
   using Range = kernels::Range;
   struct Line {  // what a rank says in its arrival line
     Spot send, recv;
-    double factor = 1;
+    double said = 1;         // the factor of a premultiplied sum; of what is no sum, took_us of the Outlook
+    std::uint64_t came = 0;  // read_ticks()
   };
-  static_assert(sizeof(Line) == 40);  // in the arrival line's first cache line
-  // A kind of call that could not go direct is tried again at the 2nd, 4th, 8th … of its kind. All ranks count alike.
+  static_assert(sizeof(Line) == Arrival::kPayload);  // in the arrival line's first cache line
+  // A kind of call that did not go direct is tried again at the 2nd, 4th, 8th … of its kind. All ranks count alike.
   struct Outlook {
+    std::uint64_t kind = 0;
     std::uint8_t misses = 0, skip = 0;
+    WayTimes times;
+    float took_us = 0;  // the latest that met and could be copied, this rank, from when all had come; 0: there is none
     void missed() {
       if (misses < 6) ++misses;
       skip = static_cast<std::uint8_t>(1 << misses);
@@ -76,10 +88,15 @@ class DirectCollectives {
   void load(const Call& call);
   std::string_view find_obstacle(const Call& call);
   Outlook& outlook(Collective collective, std::size_t bytes);
-  Line announce(std::uint64_t meeting) const;
+  bool may_copy(const Call& call) const;
+  Line announce(std::uint64_t meeting, float took_us) const;
   void read_lines(std::uint64_t meeting, const Line& own);
   bool choose_way();
+  bool all_in_processes() const;
   void move();
+  void copy_blocks();
+  float us_since_all_came() const;
+  double slowest() const;  // what it took, of the latest call of this kind
   // The share of the work that is a rank's, by whoever does it: a part of the message, or what a rank brings or gets.
   void do_share(int whose);
   void reduce(int whose);
@@ -111,6 +128,7 @@ class DirectCollectives {
   Team& team_;
   Board& board_;
   Claims claims_;
+  CopiedCollectives copied_;
   Reach reach_;
   const Tuning tuning_;
   const int rank_, size_;  // index and number in the segment
@@ -121,6 +139,7 @@ class DirectCollectives {
   bool shared_ = false;                  // anybody can do anybody's share
   bool pushes_ = false;                  // who has the data writes it where it belongs, instead of the other way round
   std::vector<std::byte*> send_, recv_;  // by index, null: unreachable
+  std::vector<Line> lines_;              // what the ranks said, by index
   std::vector<double> factors_;
   std::vector<std::size_t> offsets_;  // of blocks of variable length
   std::vector<const void*> in_;
@@ -128,6 +147,10 @@ class DirectCollectives {
   std::vector<std::byte> scratch_;
   std::array<Outlook, 64> outlooks_{};
   std::string_view why_not_;
+  bool copied_now_ = false;  // the latest call
+  TickScale scale_;
+  std::uint64_t all_came_ = 0;  // ticks, to the latest call that met
+  Outlook* timed_ = nullptr;    // of a call that has met and goes another way
 };
 
 }  // namespace rondo::comm

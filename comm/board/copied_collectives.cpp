@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/board/copied_collectives.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <rondo/error.hpp>
+
+#include "comm/blocks.hpp"
+#include "comm/transport/process_memory.hpp"
+
+namespace rondo::comm {
+namespace {
+
+constexpr std::size_t kSliceBytes = 256 << 10;  // between two looks at the communicator's failure
+constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
+constexpr std::size_t kNone = 0, kQuarter = 1, kHalf = 2, kMost = 3, kAll = 4;
+
+}  // namespace
+
+CopiedCollectives::CopiedCollectives(const Team& team, Board& board, Claims& claims)
+    : team_(team), board_(board), claims_(claims), index_(board.index()), size_(board.size()) {}
+
+bool CopiedCollectives::takes(const Call& call) const {
+  const CollectiveRow& row = row_of(call.collective);
+  return team_.copies_memory() && size_ > 1 && !row.reduces && row.send != Extent::none &&
+         call.collective != Collective::all_to_all_v;
+}
+
+// Of two ranks with a core each both copy: of a broadcast a half each, of blocks from or to a root, which has one of
+// its own to copy, the root a quarter. Else whoever has the block to itself, so that all cores have something to do.
+void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers,
+                            kernels::Stores own_stores) {
+  call_ = call;
+  element_ = size_of(call.dtype);
+  buffers_ = buffers;
+  own_stores_ = own_stores;
+  const auto block = [&](int of) { return blocks[as_size(of)]; };
+  const bool both = size_ == 2 && !board_.is_crowded();
+  for (int step = 0; step < size_; ++step) {
+    const int other = index_ + step < size_ ? index_ + step : index_ + step - size_;
+    switch (call.collective) {
+      case Collective::broadcast:
+        move(call.root, other, {0, 0, call.count}, both ? kHalf : kAll);
+        break;
+      case Collective::scatter:
+      case Collective::scatter_v:
+        move(call.root, other, {block(other).offset, 0, block(other).count}, both ? kMost : kAll);
+        break;
+      case Collective::gather:
+      case Collective::gather_v:
+        move(other, call.root, {0, block(other).offset, block(other).count}, both ? kQuarter : kNone);
+        break;
+      case Collective::all_to_all:
+        move(other, index_, {block(index_).offset, block(other).offset, block(other).count}, kAll);
+        break;
+      default:  // all_gather
+        move(other, index_, {0, block(other).offset, block(other).count}, kAll);
+        break;
+    }
+  }
+}
+
+void CopiedCollectives::finish(const Call& call) {
+  const CollectiveRow& row = row_of(call.collective);
+  if (as_size(size_) > Claims::kMost) return board_.meet();
+  claims_.finish_own(size_ == 2 || !row.rooted || index_ == call.root);
+}
+
+// Quarters of it are fetched by `to`, the rest is brought by `from`; other ranks have nothing to do with it.
+void CopiedCollectives::move(int from, int to, Stretch stretch, std::size_t quarters) {
+  if (from == to) return from == index_ ? keep(stretch) : void();
+  const std::size_t send_at = stretch.send_at * element_, recv_at = stretch.recv_at * element_;
+  const std::size_t bytes = stretch.count * element_, pulled = share(bytes, quarters);
+  if (to == index_) {
+    copy_slices(from, true, static_cast<std::byte*>(call_.recv) + recv_at, buffers_.send[as_size(from)] + send_at,
+                pulled);
+  }
+  if (from == index_) {
+    auto* const data = static_cast<std::byte*>(const_cast<void*>(call_.send)) + send_at;
+    copy_slices(to, false, data + pulled, buffers_.recv[as_size(to)] + recv_at + pulled, bytes - pulled);
+  }
+}
+
+std::size_t CopiedCollectives::share(std::size_t bytes, std::size_t quarters) const {
+  return quarters == kAll ? bytes : bytes / kAll * quarters / kPageBytes * kPageBytes;
+}
+
+void CopiedCollectives::keep(Stretch stretch) const {
+  auto* const into = static_cast<std::byte*>(call_.recv) + stretch.recv_at * element_;
+  const auto* const from = static_cast<const std::byte*>(call_.send) + stretch.send_at * element_;
+  if (into != from) kernels::copy(into, from, stretch.count * element_, own_stores_);
+}
+
+void CopiedCollectives::copy_slices(int peer, bool pulls, std::byte* here, std::uint64_t there,
+                                    std::size_t bytes) const {
+  const int rank = board_.rank_of(peer), pid = team_.placement(rank).pid;
+  for (const kernels::Range now : kernels::Rounds(bytes, kSliceBytes)) {
+    team_.failure().check();
+    const std::uint64_t address = there + now.offset;
+    const int fault = pulls ? copy_from_process(pid, address, here + now.offset, now.count)
+                            : copy_to_process(pid, address, here + now.offset, now.count);
+    if (fault == 0) continue;
+    const std::string what = fmt::format("rank {}: {} {} rank {}'s memory: {}", team_.rank(), name_of(call_.collective),
+                                         pulls ? "cannot read" : "cannot write", rank, std::strerror(fault));
+    if (fault == ESRCH) throw Error(ErrorCode::peer_lost, what, rank);
+    throw Error(ErrorCode::system, what + "; a RONDO_TUNING file with `single_copy_bytes never` does without", rank);
+  }
+}
+
+}  // namespace rondo::comm

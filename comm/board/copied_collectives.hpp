@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives without sums over ordinary memory of processes: all have met and said where their buffers lie, and the
+// kernel copies each block once, from where it is to where it belongs, for the rank that gets it or the one that has
+// it. A rank's buffers are used until the ranks that need them have said that they are done (Claims).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <rondo/collective.hpp>
+
+#include "comm/board/board.hpp"
+#include "comm/board/claims.hpp"
+#include "comm/team.hpp"
+#include "kernels/algorithms/ranges.hpp"
+#include "kernels/reduce.hpp"
+
+namespace rondo::comm {
+
+class CopiedCollectives {
+ public:
+  static constexpr std::string_view kName = "single_copy";
+
+  // All must outlive it.
+  CopiedCollectives(const Team& team, Board& board, Claims& claims);
+
+  // Whether the kernel copies between all ranks here, and such calls can go this way: the same on all ranks.
+  bool takes(const Call& call) const;
+
+  // After a meeting of all. Where the buffers of the ranks lie, by index: addresses in their processes.
+  struct Buffers {
+    std::span<const std::uint64_t> send, recv;
+  };
+  // blocks: of the larger buffer, by index. Throws peer_lost, with that rank as the culprit, where a process is gone.
+  void run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, kernels::Stores own_stores);
+  // Whoever awaits others' copies; ranks that need not may go on.
+  void finish(const Call& call);
+
+ private:
+  struct Stretch {  // of two buffers, in elements
+    std::size_t send_at = 0, recv_at = 0, count = 0;
+  };
+  void move(int from, int to, Stretch stretch, std::size_t pulled);
+  void keep(Stretch stretch) const;
+  void copy_slices(int peer, bool pulls, std::byte* here, std::uint64_t there, std::size_t bytes) const;
+  // Elements that the receiver fetches where sender and receiver can both copy at the same time, in quarters of all.
+  std::size_t share(std::size_t count, std::size_t quarters) const;
+
+  const Team& team_;
+  Board& board_;
+  Claims& claims_;
+  const int index_, size_;
+  Call call_{};
+  std::size_t element_ = 1;
+  Buffers buffers_{};
+  kernels::Stores own_stores_{};
+};
+
+}  // namespace rondo::comm

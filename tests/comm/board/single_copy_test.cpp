@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ordinary memory of processes, which the kernel copies once: right however the calls go, where it is refused, and when
+// a rank is killed in the middle.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <thread>
+
+#include "comm/board/way_times.hpp"
+#include "comm/bootstrap.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
+#include "tests/support/forked_ranks.hpp"
+#include "tests/support/ranks.hpp"
+
+using namespace rondo;
+using namespace std::chrono_literals;
+using comm::WayTimes;
+using test::expect;
+
+namespace {
+
+constexpr auto kLimit = 60s;
+constexpr std::size_t kCount = 100'003;  // of a block
+constexpr int kCalls = 24;               // both ways are tried in turn
+
+// A file that lets every call of direct_bytes and more try both ways.
+class TuningFile {
+ public:
+  TuningFile() {
+    const int file = ::mkstemp(name_.data());
+    REQUIRE(file >= 0);
+    constexpr std::string_view text = "single_copy_bytes 0\n";
+    REQUIRE(::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    REQUIRE(::fchmod(file, 0644) == 0);  // ranks may be others' processes
+    ::close(file);
+  }
+  ~TuningFile() { std::remove(name_.c_str()); }
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_ = "/tmp/rondo-single-copy-XXXXXX";
+};
+
+template <class Body>
+std::vector<test::Ended> run_processes(
+    int world_size, Body body, const std::function<void(int)>& before = [](int) {}) {
+  const TuningFile tuning;
+  return test::fork_ranks(world_size, kLimit, [&](int rank, const std::shared_ptr<Store>& store) {
+    before(rank);
+    ::setenv("RONDO_TUNING", tuning.name().c_str(), 1);
+    Bootstrap bootstrap;
+    bootstrap.rank = rank;
+    bootstrap.world_size = world_size;
+    bootstrap.store = store;
+    Communicator comm = make_communicator(std::move(bootstrap), {});
+    body(comm);
+  });
+}
+
+void check_all_ended(const std::vector<test::Ended>& ranks) {
+  for (const auto& ended : ranks) {
+    CHECK(ended.failure == "");
+    CHECK(ended.signal == 0);
+  }
+}
+
+bool single_copy(const Communicator& comm) {
+  const std::string record = comm.flight_record();
+  return record.find("single_copy", record.rfind("\"algorithm\"")) != std::string::npos;
+}
+
+// What the rank brings in that call, at that element of its send buffer.
+int value(int rank, int call, std::size_t at) { return static_cast<int>(at) * 31 + rank * 7 + call; }
+
+// One kind of call, often: its buffers, and what must be at an element of the receive buffer.
+struct Kind {
+  std::string_view name;
+  std::size_t send_blocks, recv_blocks;  // 0: as many as ranks
+  std::function<void(Communicator&, std::span<const int>, std::span<int>)> run;
+  std::function<int(int rank, int world, int call, std::size_t at)> expected;  // -1: untouched
+};
+
+constexpr int kRoot = 1, kUntouched = -1;
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all = {
+      {"broadcast", 1, 1,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
+         if (comm.rank() == kRoot) std::copy(send.begin(), send.end(), recv.begin());
+         comm.broadcast(recv, kRoot);
+       },
+       [](int, int, int call, std::size_t at) { return value(kRoot, call, at); }},
+      {"scatter", 0, 1,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.scatter(send, recv, kRoot); },
+       [](int rank, int, int call, std::size_t at) {
+         return value(kRoot, call, static_cast<std::size_t>(rank) * kCount + at);
+       }},
+      {"gather", 1, 0,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.gather(send, recv, kRoot); },
+       [](int rank, int, int call, std::size_t at) {
+         return rank == kRoot ? value(static_cast<int>(at / kCount), call, at % kCount) : kUntouched;
+       }},
+      {"all_gather", 1, 0,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.all_gather(send, recv); },
+       [](int, int, int call, std::size_t at) { return value(static_cast<int>(at / kCount), call, at % kCount); }},
+      {"all_gather_v", 1, 0,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
+         const std::vector<std::size_t> counts(static_cast<std::size_t>(comm.world_size()), kCount);
+         comm.all_gather_v(send, recv, std::span<const std::size_t>(counts));
+       },
+       [](int, int, int call, std::size_t at) { return value(static_cast<int>(at / kCount), call, at % kCount); }},
+      {"all_to_all", 0, 0,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.all_to_all(send, recv); },
+       [](int rank, int, int call, std::size_t at) {
+         return value(static_cast<int>(at / kCount), call, static_cast<std::size_t>(rank) * kCount + at % kCount);
+       }}};
+  return all;
+}
+
+// Buffers begin anywhere in a page. Says how many of the calls were single copies.
+int call_often(Communicator& comm, const Kind& kind, int calls) {
+  const auto world = static_cast<std::size_t>(comm.world_size());
+  const auto blocks = [&](std::size_t n) { return (n == 0 ? world : n) * kCount; };
+  const std::size_t shift = 3 + static_cast<std::size_t>(comm.rank());
+  std::vector<int> send(blocks(kind.send_blocks) + shift), recv(blocks(kind.recv_blocks) + shift);
+  const auto out = std::span(recv).subspan(shift);
+  int copied = 0;
+  for (int call = 0; call < calls; ++call) {
+    for (std::size_t i = shift; i < send.size(); ++i) send[i] = value(comm.rank(), call, i - shift);
+    std::fill(recv.begin(), recv.end(), kUntouched);
+    kind.run(comm, std::span<const int>(send).subspan(shift), out);
+    copied += single_copy(comm) ? 1 : 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const int wanted = kind.expected(comm.rank(), comm.world_size(), call, i);
+      if (out[i] != wanted) expect(false, fmt::format("{}, call {}, element {}", kind.name, call, i));
+    }
+  }
+  return copied;
+}
+
+// As somebody who may not read others' memory; and this process's not even if it is the same one.
+void drop_privileges(bool dumpable) {
+  constexpr uid_t kNobody = 65534;
+  if (::getuid() == 0) expect(::setresuid(kNobody, kNobody, kNobody) == 0, "it is still root");
+  expect(::prctl(PR_SET_DUMPABLE, dumpable ? 1 : 0) == 0, "prctl");
+}
+
+}  // namespace
+
+TEST_CASE("calls that the kernel copies, and the same ones through rings, give what they must") {
+  const int world = GENERATE(2, 3, 5);
+  check_all_ended(run_processes(world, [](Communicator& comm) {
+    for (const Kind& kind : kinds()) {
+      const int copied = call_often(comm, kind, kCalls);
+      expect(copied >= 4, fmt::format("{}: {} of {} calls were copied", kind.name, copied, kCalls));
+      expect(copied < kCalls, fmt::format("{}: all calls were copied", kind.name));
+    }
+  }));
+}
+
+TEST_CASE("processes of one user copy without any privilege") {
+  check_all_ended(run_processes(
+      2, [](Communicator& comm) { expect(call_often(comm, kinds().front(), 4) == 2, "not every other call"); },
+      [](int) { drop_privileges(true); }));
+}
+
+TEST_CASE("where one process does not let others at its memory, all calls go through rings") {
+  check_all_ended(run_processes(
+      3,
+      [](Communicator& comm) {
+        for (const Kind& kind : kinds()) expect(call_often(comm, kind, 4) == 0, "it was copied");
+      },
+      [](int rank) { drop_privileges(rank != 2); }));
+}
+
+TEST_CASE("a buffer in a window beside ordinary ones is not copied so") {
+  check_all_ended(run_processes(3, [](Communicator& comm) {
+    const auto window = comm.allocate<int>(kCount);
+    std::vector<int> ordinary(kCount), all(3 * kCount);
+    const std::span<int> send = comm.rank() == 2 ? window.span() : std::span(ordinary);
+    for (int call = 0; call < kCalls; ++call) {
+      std::fill(send.begin(), send.end(), comm.rank() + call);
+      comm.all_gather(std::span<const int>(send), std::span(all));
+      expect(!single_copy(comm), "it was copied");
+      for (std::size_t i = 0; i < all.size(); ++i)
+        expect(all[i] == static_cast<int>(i / kCount) + call, "a wrong value");
+    }
+  }));
+}
+
+TEST_CASE("a rank that is killed while peers copy its memory is named, and they live on") {
+  for (int round = 0; round < 4; ++round) {
+    const auto ended = run_processes(3, [&](Communicator& comm) {
+      std::vector<int> send(3 * 500'000, comm.rank()), recv(send.size());
+      std::atomic<int> calls{0};
+      std::jthread killer;
+      if (comm.rank() == 1) {  // somewhere in the call after the ones it has seen
+        killer = std::jthread([&calls, round] {
+          while (calls.load() < 3 + round) {
+          }
+          ::raise(SIGKILL);
+        });
+      }
+      const auto error = test::thrown_by([&] {
+        for (;;) {
+          comm.all_to_all(std::span<const int>(send), std::span(recv));
+          ++calls;
+        }
+      });
+      expect(test::code_of(error) == ErrorCode::peer_lost, test::sentence_of(error));
+      expect(test::sentence_of(error).find("rank 1") != std::string::npos, test::sentence_of(error));
+    });
+    CHECK(ended[1].signal == SIGKILL);
+    CHECK(ended[0].failure == "");
+    CHECK(ended[2].failure == "");
+  }
+}
+
+namespace {
+
+// How many of the calls went as copies, where each way always takes as long.
+int copies_of(WayTimes& times, int calls, float rings_us, float copy_us) {
+  int copies = 0;
+  for (int call = 0; call < calls; ++call) {
+    const bool copy = times.next() == WayTimes::Way::copy;
+    times.took(copy ? copy_us : rings_us);
+    copies += copy ? 1 : 0;
+  }
+  return copies;
+}
+
+}  // namespace
+
+TEST_CASE("the way that takes less is taken, after both were tried, and the other one now and then") {
+  WayTimes faster, slower, alike;
+  CHECK(copies_of(faster, 16, 20, 10) == 8);
+  CHECK(faster.prefers_copy());
+  CHECK(copies_of(faster, 1024, 20, 10) == 1020);
+  CHECK(copies_of(slower, 16, 10, 20) == 8);
+  CHECK_FALSE(slower.prefers_copy());
+  copies_of(alike, 16, 10, 9.8F);
+  CHECK_FALSE(alike.prefers_copy());  // to meet costs something
+}
+
+TEST_CASE("long calls are tried less often, and what was slow at first does not count") {
+  WayTimes times;
+  CHECK(copies_of(times, 2, 5000, 90'000) == 1);
+  CHECK(copies_of(times, 6, 5000, 3000) == 3);
+  CHECK(copies_of(times, 100, 5000, 3000) == 100);
+}
+
+TEST_CASE("the choice follows times that change") {
+  WayTimes times;
+  copies_of(times, 40, 20, 10);
+  CHECK(times.prefers_copy());
+  copies_of(times, 5, 20, 50);
+  CHECK_FALSE(times.prefers_copy());
+  copies_of(times, 10, 20, 10);  // of those that meet every other one is
+  CHECK(times.prefers_copy());
+}
