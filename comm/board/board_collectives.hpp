@@ -65,6 +65,7 @@ class BoardCollectives {
   void reduce_whole(bool everywhere);
   void reduce_in_parts(bool everywhere);
   void reduce_together();
+  bool pours_to_root(Collective collective) const;
   bool shares_sums() const;
   bool sums_together(std::size_t bytes) const;
   void reduce_scatter();

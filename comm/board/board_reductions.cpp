@@ -18,6 +18,7 @@ constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
 
 std::pair<const char*, std::uint64_t> BoardCollectives::whole_limit(Collective collective) const {
   if (collective != Collective::all_reduce && collective != Collective::reduce) return {};
+  if (pours_to_root(collective)) return {"half of streaming_bytes", tuning_.streaming_bytes / 2};
   if (size_ <= 2) return {"flat_bytes_of_two", tuning_.flat_bytes_of_two};
   if (shares_sums()) return {};
   return {"flat_bytes", tuning_.flat_bytes};
@@ -31,6 +32,12 @@ void BoardCollectives::reduce(bool everywhere) {
   reduce_in_parts(everywhere);
 }
 
+// Of two ranks with a core each, whose inputs the caches hold: the root adds a chunk while the other puts the next one.
+// To put, add and fetch half of it each is as much work, one after the other.
+bool BoardCollectives::pours_to_root(Collective collective) const {
+  return collective == Collective::reduce && size_ == 2 && !board_.is_crowded();
+}
+
 // Pieces are as many as ranks at most, or cores would have none.
 bool BoardCollectives::shares_sums() const {
   return size_ > 2 && board_.is_crowded() && as_size(size_) <= Claims::kMost;
@@ -42,7 +49,9 @@ bool BoardCollectives::sums_together(std::size_t bytes) const {
 
 // Everybody who keeps the result reads everything of everybody.
 void BoardCollectives::reduce_whole(bool everywhere) {
-  Flow::Plan chunks = plan(call_.count, 1, chunk_bytes_);
+  constexpr std::size_t kPours = 8, kLeastPoured = 8 << 10, kMostPoured = 64 << 10;
+  const std::size_t poured = std::clamp(call_.count * element_ / kPours, kLeastPoured, kMostPoured);
+  Flow::Plan chunks = plan(call_.count, 1, pours_to_root(call_.collective) ? poured : chunk_bytes_);
   if (!everywhere) chunks.sink = call_.root;
   flow_.run(
       chunks,
