@@ -212,11 +212,15 @@ class Connecting {
     std::string obstacle = "RONDO_TRANSPORT=tcp";
     if (config_.transport != "tcp") obstacle = meet(neighbours_);
     const std::string no_copies = obstacle.empty() ? find_copy_obstacle() : obstacle;
-    const auto obstacles = exchange("shared", ByteWriter().text(obstacle).text(no_copies).take());
+    const auto obstacles =
+        exchange("shared", ByteWriter().text(obstacle).text(no_copies).number(rondo::copied_page_us()).take());
     for (int r = 0; r < size(); ++r) {
       ByteReader both(obstacles[static_cast<std::size_t>(r)]);
       const std::string theirs = both.text();
-      if (placement(r).node == placement(bootstrap_.rank).node) mind_copy_obstacle(both.text());
+      if (placement(r).node == placement(bootstrap_.rank).node) {
+        mind_copy_obstacle(both.text());
+        copied_page_us_ = std::max(copied_page_us_, both.number<double>());
+      }
       if (theirs.empty()) continue;
       for (Placement& other : placement_) other.shares_memory = other.shares_memory && other.node != placement(r).node;
       if (placement(r).node != placement(bootstrap_.rank).node) continue;
@@ -313,6 +317,7 @@ class Connecting {
     parts.bells = Doorbells(parts.segment, std::make_shared<const std::vector<Fd>>(std::move(descriptors_.doorbells)));
     parts.spare_cores = cores_suffice_;
     parts.copies_memory = copies_memory_;
+    parts.copied_page_us = copied_page_us_;
     parts.monitor = monitor_;
     return parts;
   }
@@ -366,6 +371,7 @@ class Connecting {
   FifoShape shape_;
   bool cores_suffice_ = false;
   bool copies_memory_ = true;  // the kernel, between all ranks of this node that share memory
+  double copied_page_us_ = 0;
   Probe probe_;
   NodeDescriptors descriptors_;
   std::shared_ptr<Mapping> memory_;

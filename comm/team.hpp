@@ -35,7 +35,9 @@ class Team {
     std::shared_ptr<const void> memory;  // keeps the segment mapped
     Doorbells bells;
     bool spare_cores = false;          // every rank of the node has a core of its own
-    bool copies_memory = false;        // the kernel copies between the processes of all who share the segment
+    // The kernel copies between the processes of all who share the segment, and what a page of it costs, in us.
+    bool copies_memory = false;
+    double copied_page_us = 0;
     std::shared_ptr<Monitor> monitor;  // null for ranks as threads
   };
   explicit Team(Parts parts);
@@ -55,6 +57,7 @@ class Team {
   const Failure& failure() const { return failure_; }
   bool spare_cores() const { return parts_.spare_cores; }
   bool copies_memory() const { return parts_.copies_memory; }
+  double copied_page_us() const { return parts_.copied_page_us; }
   std::shared_ptr<Monitor> monitor() const { return parts_.monitor; }
   int own_index() const { return placement(rank()).segment_index; }
   RankLine& own_line() const { return parts_.segment.line(own_index()); }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bound in shared memory: of four ways the one that is faster for a call.
+// The bound in shared memory: of five ways the one that is faster for a call.
 #pragma once
 #include "bound_claimed.hpp"
+#include "bound_copied.hpp"
 #include "bound_direct.hpp"
 #include "bound_memory.hpp"
 #include "bound_staged.hpp"
@@ -11,11 +12,12 @@ namespace rondo::peers {
 class BoundShared : public Library {
  public:
   struct Memory {
-    std::byte *slots, *places, *rings, *buffers;
+    std::byte *slots, *places, *rings, *buffers, *addresses;
   };
   // Before the ranks are forked.
   static Memory create(int np) {
-    return {BoundMemory::create(np), BoundClaimed::create(np), BoundStaged::create(np), BoundDirect::create(np)};
+    return {BoundMemory::create(np), BoundClaimed::create(np), BoundStaged::create(np), BoundDirect::create(np),
+            BoundCopied::create(np)};
   }
 
   // windows: all buffers are memory that all ranks reach.
@@ -25,6 +27,7 @@ class BoundShared : public Library {
         claimed_(memory.places, rank, np, cores_),
         staged_(memory.rings, rank, np, cores_),
         direct_(memory.buffers, rank, np, cores_),
+        copied_(memory.addresses, rank, np, cores_),
         windows_(windows) {}
 
   float* allocate(std::size_t count) override { return windows_ ? direct_.allocate(count) : Library::allocate(count); }
@@ -51,6 +54,7 @@ class BoundShared : public Library {
     const std::size_t bytes = cell.count * 4;
     const std::size_t direct = cell.rooted() && !cores_.has_core() ? kLeastDirectOfRoot : kLeastDirect;
     if (windows_ && bytes >= direct) return direct_;
+    if (BoundCopied::is_faster(cell, cores_.has_core())) return copied_;
     return cores_.has_core() ? way_with_cores(cell, bytes) : way_of_many(cell, bytes);
   }
   Library& way_with_cores(const Cell& cell, std::size_t bytes) {
@@ -69,6 +73,7 @@ class BoundShared : public Library {
   BoundClaimed claimed_;
   BoundStaged staged_;
   BoundDirect direct_;
+  BoundCopied copied_;
   bool windows_;
   Library* chosen_ = nullptr;
 };

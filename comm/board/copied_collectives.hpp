@@ -28,6 +28,9 @@ class CopiedCollectives {
   // Whether the kernel copies between all ranks here, and such calls can go this way: the same on all ranks.
   bool takes(const Call& call) const;
 
+  // Whether that is the faster way, as far as it is known before any such call: the same on all ranks.
+  bool promises(const Call& call) const;
+
   // After a meeting of all. Where the buffers of the ranks lie, by index: addresses in their processes.
   struct Buffers {
     std::span<const std::uint64_t> send, recv;
@@ -42,6 +45,7 @@ class CopiedCollectives {
     std::size_t send_at = 0, recv_at = 0, count = 0;
   };
   void move(int from, int to, Stretch stretch, std::size_t pulled);
+  bool both_copy() const { return size_ == 2 && !board_.is_crowded(); }  // of two ranks with a core each
   void keep(Stretch stretch) const;
   void copy_slices(int peer, bool pulls, std::byte* here, std::uint64_t there, std::size_t bytes) const;
   // Elements that the receiver fetches where sender and receiver can both copy at the same time, in quarters of all.

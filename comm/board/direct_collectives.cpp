@@ -75,7 +75,7 @@ bool DirectCollectives::run(const Call& call) {
     copies = may_copy(call) && all_in_processes();
     if (!copies) return;
     if (const double slowest_us = slowest(); slowest_us > 0) kind.times.took(static_cast<float>(slowest_us));
-    copied_now_ = kind.times.next() == WayTimes::Way::copy;
+    copied_now_ = kind.times.next(copied_.promises(call)) == WayTimes::Way::copy;
     if (copied_now_) return copy_blocks();
     timed_ = &kind;
   });

@@ -13,11 +13,13 @@ class WayTimes {
  public:
   enum class Way : std::uint8_t { rings, copy };
 
-  // Of the call that now meets: both in turn at first, then what takes less, and now and then the other one.
-  Way next() {
+  // Of the call that now meets. At first the way that promises to be faster; when its calls have reached their speed, a
+  // few of the other (in a row: each finds in the caches what the one before left there); then what takes less, and now
+  // and then the other one.
+  Way next(bool copy_promises) {
     ++calls_;
-    const bool in_turn = !prefers_copy() || !settled();
-    const bool rings = in_turn ? calls_ % 2 == 1 : calls_ % kBetweenTrials == 0;
+    bool rings = calls_ % (prefers_copy() ? kBetweenTrials : 2) == 0;
+    if (!settled()) rings = copy_promises == (first(copy_promises).count() >= trials(kTrials, kTrialsOfLong));
     latest_ = rings ? Way::rings : Way::copy;
     return latest_;
   }
@@ -49,13 +51,18 @@ class WayTimes {
   };
 
   static constexpr std::uint32_t kBetweenTrials = 256;
-  static constexpr std::size_t kTrials = 8, kTrialsOfLong = 4;  // of each way
-  static constexpr float kLongUs = 2000;
+  static constexpr std::size_t kTrials = 16, kTrialsOfLong = 8, kOthers = 8, kOthersOfLong = 3;
+  static constexpr float kLongUs = 1000;
   static constexpr float kWorth = 0.95F;  // a copy needs a meeting that rings may do without
 
+  const Times& first(bool copy_promises) const { return copy_promises ? copy_ : rings_; }
+  std::size_t trials(std::size_t of_short, std::size_t of_long) const {
+    return std::max(rings_.us(), copy_.us()) > kLongUs ? of_long : of_short;
+  }
   bool settled() const {
-    const std::size_t tried = std::min(rings_.count(), copy_.count());
-    return tried >= kTrials || (tried >= kTrialsOfLong && rings_.us() + copy_.us() > kLongUs);
+    const std::size_t more = std::max(rings_.count(), copy_.count());
+    const std::size_t fewer = std::min(rings_.count(), copy_.count());
+    return more >= trials(kTrials, kTrialsOfLong) && fewer >= trials(kOthers, kOthersOfLong);
   }
 
   Times rings_, copy_;

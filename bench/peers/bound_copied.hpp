@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bound in ordinary memory that the kernel copies between processes: all come, say where their buffers lie, and
+// each block is copied once, by whoever gets it; what goes to a root, by whoever has it. Two ranks with a core each
+// share the work of a call with a root. Not for sums, which would be copied first.
+#pragma once
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "bound.hpp"
+#include "bound_stores.hpp"
+
+namespace rondo::peers {
+
+class BoundCopied : public Library {
+ public:
+  // Before the ranks are forked, for which it also finds out whether pages are cheap.
+  static std::byte* create(int np) {
+    cheap() = us_per_page() < kMostPerPageUs;
+    return shared_memory(static_cast<std::size_t>(np) * kRank);
+  }
+  // Whether that is faster than two copies here (2 to 8 ranks on two cores of a Xeon, Emerald Rapids). Where pages cost
+  // more than kMostPerPageUs, on EPYCs, it nowhere is.
+  static bool is_faster(const Cell& cell, bool has_cores) {
+    constexpr std::size_t kRooted = 64 << 10, kExchange = 128 << 10, kOfMany = 1 << 20, kTooLong = 32 << 20;
+    const std::size_t bytes = cell.count * sizeof(float);
+    if (cell.reduces() || bytes >= kTooLong || (!has_cores && cell.is(Collective::broadcast))) return false;
+    if (cell.is(Collective::all_gather) && (!has_cores || bytes > kOfMany)) return false;
+    if (bytes < (!has_cores ? kOfMany : cell.rooted() ? kRooted : kExchange)) return false;
+    return cheap();
+  }
+
+  BoundCopied(std::byte* shared, int rank, int np, const Cores& cores)
+      : shared_(shared), rank_(rank), np_(np), cores_(cores) {}
+
+  void prepare(const Cell& cell, float* in, float* out) override {
+    cell_ = cell, out_ = out;
+    in_ = cell.is(Collective::broadcast) ? out : in;
+    bytes_ = (cell.has_blocks() ? cell.block() : cell.count) * sizeof(float);
+    Place& mine = place(rank_);
+    mine.pid = ::getpid(), mine.in = in_, mine.out = out_;
+  }
+
+  void run() override {
+    ++call_;
+    meet(kArrived);
+    for (int turn = 0; turn < np_; ++turn) copy_with((rank_ + turn) % np_);
+    meet(kDone);
+  }
+  const float* result() override { return out_; }
+
+ private:
+  static constexpr double kMostPerPageUs = 0.2;
+  static bool& cheap() {
+    static bool found = false;
+    return found;
+  }
+  // What the kernel takes more than a copy within the process: the least of a few tries.
+  static double us_per_page() {
+    constexpr std::size_t kPages = 64;
+    constexpr int kTries = 20;
+    std::vector<std::byte> from(kPages * kPage, std::byte{1}), to(from);
+    const iovec local{to.data(), to.size()}, remote{from.data(), from.size()};
+    const auto least_us = [](auto copy) {
+      double least = 1e9;
+      for (int i = 0; i < kTries; ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        if (!copy()) return 1e9;
+        least = std::min(least,
+                         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
+      }
+      return least;
+    };
+    const double kernel_us = least_us(
+        [&] { return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(to.size()); });
+    return (kernel_us - least_us([&] { return std::memcpy(to.data(), from.data(), to.size()) != nullptr; })) / kPages;
+  }
+
+  enum Which : std::size_t { kArrived, kDone, kWords };
+  using Word = std::atomic<std::uint64_t>;
+  struct Place {
+    pid_t pid;
+    const float* in;
+    float* out;
+  };
+  static constexpr std::size_t kLine = 128, kRank = (kWords + 1) * kLine, kPage = 4096;
+  static constexpr std::size_t kNone = 0, kQuarter = 1, kHalf = 2, kMost = 3, kAll = 4;  // quarters
+
+  Word& word(int rank, Which which) const {
+    return *reinterpret_cast<Word*>(shared_ + static_cast<std::size_t>(rank) * kRank + which * kLine);
+  }
+  Place& place(int rank) const {
+    return *reinterpret_cast<Place*>(shared_ + static_cast<std::size_t>(rank) * kRank + kWords * kLine);
+  }
+
+  // At the end, only who is still read or written waits.
+  void meet(Which which) {
+    word(rank_, which).store(call_, std::memory_order_release);
+    if (which == kDone && cell_.rooted() && np_ > 2 && rank_ != 0) return;
+    for (int turn = 1; turn < np_; ++turn) {
+      const auto is_there = [&](int other) { return word(other, which).load(std::memory_order_acquire) >= call_; };
+      cores_.until([&] { return is_there((rank_ + turn) % np_); }, is_there);
+    }
+  }
+
+  // What this rank does of what goes between it and that one.
+  void copy_with(int other) {
+    const bool both = np_ == 2 && cores_.has_core();
+    const std::size_t theirs = static_cast<std::size_t>(other) * bytes_,
+                      mine = static_cast<std::size_t>(rank_) * bytes_;
+    if (cell_.is(Collective::broadcast)) return move(0, other, {0, 0}, both ? kHalf : kAll);
+    if (cell_.is(Collective::scatter)) return move(0, other, {theirs, 0}, both ? kMost : kAll);
+    if (cell_.is(Collective::gather)) return move(other, 0, {0, theirs}, both ? kQuarter : kNone);
+    move(other, rank_, {cell_.is(Collective::all_to_all) ? mine : 0, theirs}, kAll);
+  }
+
+  struct Offsets {
+    std::size_t in, out;
+  };
+  // Quarters are fetched by `to`, the rest is brought by `from`.
+  void move(int from, int to, Offsets at, std::size_t quarters) {
+    const auto* source = reinterpret_cast<const std::byte*>(place(from).in) + at.in;
+    auto* target = reinterpret_cast<std::byte*>(place(to).out) + at.out;
+    if (from == to) {
+      if (from == rank_ && source != target)
+        copy(reinterpret_cast<float*>(target), reinterpret_cast<const float*>(source), bytes_ / sizeof(float),
+             Stores::cached);
+      return;
+    }
+    const std::size_t fetched = quarters == kAll ? bytes_ : bytes_ / kAll * quarters / kPage * kPage;
+    if (to == rank_) call(::process_vm_readv, from, target, const_cast<std::byte*>(source), fetched);
+    if (from == rank_)
+      call(::process_vm_writev, to, const_cast<std::byte*>(source) + fetched, target + fetched, bytes_ - fetched);
+  }
+
+  template <class Copy>
+  void call(Copy copies, int peer, std::byte* here, std::byte* there, std::size_t bytes) const {
+    if (bytes == 0) return;
+    const iovec local{here, bytes}, remote{there, bytes};
+    if (copies(place(peer).pid, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(bytes))
+      std::perror("process_vm"), std::exit(1);
+  }
+
+  std::byte* shared_;  // for each rank its words, then its place
+  int rank_, np_;
+  const Cores& cores_;
+  Cell cell_;
+  const float* in_ = nullptr;
+  float* out_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::uint64_t call_ = 0;
+};
+
+}  // namespace rondo::peers
