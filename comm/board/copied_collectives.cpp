@@ -92,7 +92,7 @@ void CopiedCollectives::finish(const Call& call) {
 void CopiedCollectives::move(int from, int to, Stretch stretch, std::size_t quarters) {
   if (from == to) return from == index_ ? keep(stretch) : void();
   const std::size_t send_at = stretch.send_at * element_, recv_at = stretch.recv_at * element_;
-  const std::size_t bytes = stretch.count * element_, pulled = share(bytes, quarters);
+  const std::size_t bytes = stretch.count * element_, pulled = part_of(bytes, quarters);
   if (to == index_) {
     copy_slices(from, true, static_cast<std::byte*>(call_.recv) + recv_at, buffers_.send[as_size(from)] + send_at,
                 pulled);
@@ -103,7 +103,7 @@ void CopiedCollectives::move(int from, int to, Stretch stretch, std::size_t quar
   }
 }
 
-std::size_t CopiedCollectives::share(std::size_t bytes, std::size_t quarters) const {
+std::size_t CopiedCollectives::part_of(std::size_t bytes, std::size_t quarters) {
   return quarters == kAll ? bytes : bytes / kAll * quarters / kPageBytes * kPageBytes;
 }
 

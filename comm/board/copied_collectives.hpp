@@ -44,12 +44,11 @@ class CopiedCollectives {
   struct Stretch {  // of two buffers, in elements
     std::size_t send_at = 0, recv_at = 0, count = 0;
   };
-  void move(int from, int to, Stretch stretch, std::size_t pulled);
+  void move(int from, int to, Stretch stretch, std::size_t quarters);
   bool both_copy() const { return size_ == 2 && !board_.is_crowded(); }  // of two ranks with a core each
   void keep(Stretch stretch) const;
   void copy_slices(int peer, bool pulls, std::byte* here, std::uint64_t there, std::size_t bytes) const;
-  // Elements that the receiver fetches where sender and receiver can both copy at the same time, in quarters of all.
-  std::size_t share(std::size_t count, std::size_t quarters) const;
+  static std::size_t part_of(std::size_t bytes, std::size_t quarters);  // whole pages, but for all of it
 
   const Team& team_;
   Board& board_;

@@ -123,7 +123,7 @@ void DirectCollectives::load(const Call& call) {
 
 DirectCollectives::Outlook& DirectCollectives::outlook(Collective collective, std::size_t bytes) {
   const std::uint64_t kind = bytes * kCollectiveCount + static_cast<std::uint64_t>(collective);
-  Outlook& found = outlooks_[kind * 0x9e3779b97f4a7c15 >> 58];
+  Outlook& found = outlooks_[(kind * 0x9e3779b97f4a7c15 >> 32) % kKinds];
   if (found.kind != kind) found = {};
   found.kind = kind;
   return found;

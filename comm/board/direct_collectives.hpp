@@ -85,6 +85,8 @@ class DirectCollectives {
     }
   };
 
+  static constexpr std::size_t kKinds = 256;  // that are remembered; two that fall on one place forget each other
+
   void load(const Call& call);
   std::string_view find_obstacle(const Call& call);
   Outlook& outlook(Collective collective, std::size_t bytes);
@@ -145,7 +147,7 @@ class DirectCollectives {
   std::vector<const void*> in_;
   std::vector<void*> out_;
   std::vector<std::byte> scratch_;
-  std::array<Outlook, 64> outlooks_{};
+  std::array<Outlook, kKinds> outlooks_{};
   std::string_view why_not_;
   bool copied_now_ = false;  // the latest call
   TickScale scale_;

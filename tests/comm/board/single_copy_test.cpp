@@ -30,8 +30,8 @@ using test::expect;
 namespace {
 
 constexpr auto kLimit = 60s;
-constexpr std::size_t kCount = 100'003;  // of a block
-constexpr int kCalls = 40;               // both ways are tried, and the first 24 hold both
+constexpr std::size_t kCount = 70'003;  // of a block, so that a broadcast is long enough
+constexpr int kCalls = 40;              // both ways are tried, and the first 24 hold both
 
 // A file that lets every call of direct_bytes and more try both ways.
 class TuningFile {
@@ -92,6 +92,29 @@ struct Kind {
 
 constexpr int kRoot = 1, kUntouched = -1;
 
+// Of different lengths, one after the other; none is longer than kCount.
+class Blocks {
+ public:
+  explicit Blocks(int world) {
+    for (int rank = 0; rank < world; ++rank) counts_.push_back(kCount - 777 * static_cast<std::size_t>(rank));
+  }
+  std::span<const std::size_t> span() const { return counts_; }
+  std::size_t of(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
+  std::size_t own(const Communicator& comm) const { return of(comm.rank()); }
+  std::size_t before(int rank) const {
+    return std::accumulate(counts_.begin(), counts_.begin() + rank, std::size_t{0});
+  }
+  std::size_t total() const { return before(static_cast<int>(counts_.size())); }
+  std::pair<int, std::size_t> find(std::size_t at) const {  // beyond all of them: as many as there are
+    int rank = 0;
+    for (; rank < static_cast<int>(counts_.size()) && at >= of(rank); ++rank) at -= of(rank);
+    return {rank, at};
+  }
+
+ private:
+  std::vector<std::size_t> counts_;
+};
+
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"broadcast", 1, 1,
@@ -115,10 +138,31 @@ const std::vector<Kind>& kinds() {
        [](int, int, int call, std::size_t at) { return value(static_cast<int>(at / kCount), call, at % kCount); }},
       {"all_gather_v", 1, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         const std::vector<std::size_t> counts(static_cast<std::size_t>(comm.world_size()), kCount);
-         comm.all_gather_v(send, recv, std::span<const std::size_t>(counts));
+         const Blocks blocks(comm.world_size());
+         comm.all_gather_v(send.first(blocks.own(comm)), recv.first(blocks.total()), blocks.span());
        },
-       [](int, int, int call, std::size_t at) { return value(static_cast<int>(at / kCount), call, at % kCount); }},
+       [](int, int world, int call, std::size_t at) {
+         const auto [rank, within] = Blocks(world).find(at);
+         return rank < world ? value(rank, call, within) : kUntouched;
+       }},
+      {"gather_v", 1, 0,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
+         const Blocks blocks(comm.world_size());
+         comm.gather_v(send.first(blocks.own(comm)), recv.first(blocks.total()), blocks.span(), kRoot);
+       },
+       [](int rank, int world, int call, std::size_t at) {
+         const auto [of, within] = Blocks(world).find(at);
+         return rank == kRoot && of < world ? value(of, call, within) : kUntouched;
+       }},
+      {"scatter_v", 0, 1,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
+         const Blocks blocks(comm.world_size());
+         comm.scatter_v(send.first(blocks.total()), recv.first(blocks.own(comm)), blocks.span(), kRoot);
+       },
+       [](int rank, int world, int call, std::size_t at) {
+         const Blocks blocks(world);
+         return at < blocks.of(rank) ? value(kRoot, call, blocks.before(rank) + at) : kUntouched;
+       }},
       {"all_to_all", 0, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.all_to_all(send, recv); },
        [](int rank, int, int call, std::size_t at) {
