@@ -115,6 +115,11 @@ class Blocks {
   std::vector<std::size_t> counts_;
 };
 
+const Blocks& blocks_of(int world) {
+  static const std::vector<Blocks> all = {Blocks(0), Blocks(1), Blocks(2), Blocks(3), Blocks(4), Blocks(5)};
+  return all.at(static_cast<std::size_t>(world));
+}
+
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"broadcast", 1, 1,
@@ -138,29 +143,29 @@ const std::vector<Kind>& kinds() {
        [](int, int, int call, std::size_t at) { return value(static_cast<int>(at / kCount), call, at % kCount); }},
       {"all_gather_v", 1, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         const Blocks blocks(comm.world_size());
+         const Blocks& blocks = blocks_of(comm.world_size());
          comm.all_gather_v(send.first(blocks.own(comm)), recv.first(blocks.total()), blocks.span());
        },
        [](int, int world, int call, std::size_t at) {
-         const auto [rank, within] = Blocks(world).find(at);
+         const auto [rank, within] = blocks_of(world).find(at);
          return rank < world ? value(rank, call, within) : kUntouched;
        }},
       {"gather_v", 1, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         const Blocks blocks(comm.world_size());
+         const Blocks& blocks = blocks_of(comm.world_size());
          comm.gather_v(send.first(blocks.own(comm)), recv.first(blocks.total()), blocks.span(), kRoot);
        },
        [](int rank, int world, int call, std::size_t at) {
-         const auto [of, within] = Blocks(world).find(at);
+         const auto [of, within] = blocks_of(world).find(at);
          return rank == kRoot && of < world ? value(of, call, within) : kUntouched;
        }},
       {"scatter_v", 0, 1,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         const Blocks blocks(comm.world_size());
+         const Blocks& blocks = blocks_of(comm.world_size());
          comm.scatter_v(send.first(blocks.total()), recv.first(blocks.own(comm)), blocks.span(), kRoot);
        },
        [](int rank, int world, int call, std::size_t at) {
-         const Blocks blocks(world);
+         const Blocks& blocks = blocks_of(world);
          return at < blocks.of(rank) ? value(kRoot, call, blocks.before(rank) + at) : kUntouched;
        }},
       {"all_to_all", 0, 0,
