@@ -76,8 +76,9 @@ TEST_CASE("groups, windows and the first rank's time are served") {
 }
 
 TEST_CASE("sizes that no cache holds are set against the host's memory, others are not") {
-  const auto perf = [](const char* least, const char* most) {
-    return run({tool("all_reduce_perf"), "-g", "2", "-b", least, "-e", most, "-f", "16384", "-R", "1", "-n", "1", "-w",
+  const auto factor = std::to_string(2 * rondo::bench::largest_cache_bytes() / 4096);
+  const auto perf = [&](const char* least, const char* most) {
+    return run({tool("all_reduce_perf"), "-g", "2", "-b", least, "-e", most, "-f", factor, "-R", "1", "-n", "1", "-w",
                 "0", "--batches", "1", "-c", "1"});
   };
   const auto most = std::to_string(2 * rondo::bench::largest_cache_bytes());  // 4 of them move, 8 caches
