@@ -34,7 +34,7 @@ class Team {
     Segment segment;
     std::shared_ptr<const void> memory;  // keeps the segment mapped
     Doorbells bells;
-    bool spare_cores = false;          // every rank of the node has a core of its own
+    bool spare_cores = false;  // every rank of the node has a core of its own
     // The kernel copies between the processes of all who share the segment, and what a page of it costs, in us.
     bool copies_memory = false;
     double copied_page_us = 0;

@@ -11,8 +11,8 @@ namespace rondo {
 int copy_from_process(int pid, std::uint64_t from, void* into, std::size_t bytes);
 int copy_to_process(int pid, std::uint64_t into, const void* from, std::size_t bytes);
 
-// What a page of a copy by the kernel takes longer than one within the process, in us: the least of some tries, a quarter
-// of a millisecond in all. Infinite where the kernel does not copy.
+// What a page of a copy by the kernel takes longer than one within the process, in us: the least of some tries, a
+// quarter of a millisecond in all. Infinite where the kernel does not copy.
 double copied_page_us();
 
 }  // namespace rondo

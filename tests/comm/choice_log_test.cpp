@@ -97,14 +97,13 @@ TEST_CASE("every way of a collective and size is told once, with the reason") {
   });
   CHECK(log.lines("barrier") ==
         Lines{"barrier of 0 bytes takes short_call: what a rank brings comes with its arrival"});
-  CHECK(
-      log.lines("all_reduce") ==
-      Lines{"all_reduce of 8 bytes takes short_call: what a rank brings comes with its arrival",
-            "all_reduce of 65536 bytes takes board: all ranks share memory; flat_bytes_of_two is 32K; not straight: "
-            "no window was ever allocated",
-            "all_reduce of 65536 bytes takes zero_copy: all that it needs is within reach; direct_bytes is 4K",
-            "all_reduce of 262144 bytes takes board: all ranks share memory; flat_bytes_of_two is 32K; not straight: "
-            "not all of its buffers are within reach"});
+  CHECK(log.lines("all_reduce") ==
+        Lines{"all_reduce of 8 bytes takes short_call: what a rank brings comes with its arrival",
+              "all_reduce of 65536 bytes takes board: all ranks share memory; flat_bytes_of_two is 32K; not straight: "
+              "no window was ever allocated",
+              "all_reduce of 65536 bytes takes zero_copy: all that it needs is within reach; direct_bytes is 4K",
+              "all_reduce of 262144 bytes takes board: all ranks share memory; flat_bytes_of_two is 32K; not straight: "
+              "not all of its buffers are within reach"});
 }
 
 TEST_CASE("what was asked for by name is told to have been asked for") {
