@@ -212,8 +212,8 @@ class Connecting {
     std::string obstacle = "RONDO_TRANSPORT=tcp";
     if (config_.transport != "tcp") obstacle = meet(neighbours_);
     const std::string no_copies = obstacle.empty() ? find_copy_obstacle() : obstacle;
-    const auto obstacles =
-        exchange("shared", ByteWriter().text(obstacle).text(no_copies).number(rondo::copied_page_us()).take());
+    const double page_us = no_copies.empty() ? copied_page_us() : 0;
+    const auto obstacles = exchange("shared", ByteWriter().text(obstacle).text(no_copies).number(page_us).take());
     for (int r = 0; r < size(); ++r) {
       ByteReader both(obstacles[static_cast<std::size_t>(r)]);
       const std::string theirs = both.text();

@@ -4,7 +4,7 @@
 // order into every output at once: each byte of an input is read once, and each byte of an output written once. Where
 // all buffers are within reach anybody may do any share (Claims); else everybody does its own, and all meet again.
 // Where they are ordinary memory of processes, the kernel copies them (CopiedCollectives), if that is faster than the
-// rings: calls of a kind go both ways in turn, each rank tells the others at the next one how long the latest took from
+// rings: calls of a kind are tried both ways, each rank tells the others at the next one how long the latest took from
 // when all had come, and all choose what took the slowest of them less.
 // Roots, blocks and counts are those of the ranks that share the segment, by their index there (see Board).
 #pragma once

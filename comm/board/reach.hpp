@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which buffers of other ranks this rank can use where they lie. A rank describes its own by a Spot, and every rank
-// draws the same conclusion from the same Spot: memory of a window, or, among threads, any. Of
-// other memory it says where it lies in its process, for those who can have the kernel copy it.
+// draws the same conclusion from the same Spot: memory of a window, or, among threads, any. Of other
+// memory it says where it lies in its process, for those who can have the kernel copy it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
