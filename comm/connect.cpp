@@ -212,7 +212,7 @@ class Connecting {
     std::string obstacle = "RONDO_TRANSPORT=tcp";
     if (config_.transport != "tcp") obstacle = meet(neighbours_);
     const std::string no_copies = obstacle.empty() ? find_copy_obstacle() : obstacle;
-    const double page_us = no_copies.empty() ? copied_page_us() : 0;
+    const double page_us = no_copies.empty() && neighbours_.size() > 1 ? copied_page_us() : 0;
     const auto obstacles = exchange("shared", ByteWriter().text(obstacle).text(no_copies).number(page_us).take());
     for (int r = 0; r < size(); ++r) {
       ByteReader both(obstacles[static_cast<std::size_t>(r)]);

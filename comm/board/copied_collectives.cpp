@@ -82,10 +82,9 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
   }
 }
 
-void CopiedCollectives::finish(const Call& call) {
-  const CollectiveRow& row = row_of(call.collective);
+void CopiedCollectives::finish() {
   if (as_size(size_) > Claims::kMost) return board_.meet();
-  claims_.finish_own(size_ == 2 || !row.rooted || index_ == call.root);
+  claims_.finish_own(size_ == 2 || !row_of(call_.collective).rooted || index_ == call_.root);
 }
 
 // Quarters of it are fetched by `to`, the rest is brought by `from`; other ranks have nothing to do with it.

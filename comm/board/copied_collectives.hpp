@@ -37,8 +37,8 @@ class CopiedCollectives {
   };
   // blocks: of the larger buffer, by index. Throws peer_lost, with that rank as the culprit, where a process is gone.
   void run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, kernels::Stores own_stores);
-  // Whoever awaits others' copies; ranks that need not may go on.
-  void finish(const Call& call);
+  // After run(): waits for those who still use this rank's buffers.
+  void finish();
 
  private:
   struct Stretch {  // of two buffers, in elements

@@ -32,6 +32,9 @@ DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& bo
       send_(as_size(size_)),
       recv_(as_size(size_)),
       lines_(as_size(size_)),
+      blocks_(as_size(size_)),
+      send_at_(as_size(size_)),
+      recv_at_(as_size(size_)),
       factors_(as_size(size_)) {}
 
 bool DirectCollectives::may_take(const Call& call) {
@@ -203,18 +206,16 @@ bool DirectCollectives::all_in_processes() const {
 }
 
 void DirectCollectives::copy_blocks() {
-  std::vector<Range> blocks;
-  std::vector<std::uint64_t> send, recv;
   for (int i = 0; i < size_; ++i) {
     const Line& line = lines_[as_size(i)];
-    blocks.push_back(block(i));
-    send.push_back(line.send.at);
-    recv.push_back(line.recv.at);
+    blocks_[as_size(i)] = block(i);
+    send_at_[as_size(i)] = line.send.at;
+    recv_at_[as_size(i)] = line.recv.at;
   }
   touch();
-  copied_.run(call_, blocks, {send, recv}, stores_);
+  copied_.run(call_, blocks_, {send_at_, recv_at_}, stores_);
   let_go();
-  copied_.finish(call_);
+  copied_.finish();
 }
 
 // Where anybody can do anybody's share, whoever is running does what nobody has begun, and who finds all of it done

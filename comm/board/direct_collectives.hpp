@@ -142,6 +142,8 @@ class DirectCollectives {
   bool pushes_ = false;                  // who has the data writes it where it belongs, instead of the other way round
   std::vector<std::byte*> send_, recv_;  // by index, null: unreachable
   std::vector<Line> lines_;              // what the ranks said, by index
+  std::vector<Range> blocks_;            // of what is copied, by index,
+  std::vector<std::uint64_t> send_at_, recv_at_;  // and the addresses in the ranks' processes
   std::vector<double> factors_;
   std::vector<std::size_t> offsets_;  // of blocks of variable length
   std::vector<const void*> in_;
