@@ -23,31 +23,47 @@ struct Inputs {  // of a fold, from an element on
   [[gnu::always_inline]] const Byte* at(int rank) const { return static_cast<const Byte*>(in[rank]) + first_byte; }
 };
 
-// kUnits registers of memory side by side, all inputs. kInputs 0: any number. kReadBack: into a buffer that is read
-// next.
-template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits, bool kReadBack = false>
-[[gnu::always_inline]] inline void fold_vectors(Byte* to, const Inputs& inputs, std::size_t at) {
-  decltype(E::template read<kBytes>(to)) sum[kUnits];
+// kUnits registers of memory side by side, all inputs. kInputs 0: any number.
+template <class E, int kBytes, int kUnits>
+struct Units {
+  decltype(E::template read<kBytes>(nullptr)) unit[kUnits];
+};
+template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits>
+[[gnu::always_inline]] inline Units<E, kBytes, kUnits> sum_vectors(const Inputs& inputs, std::size_t at) {
+  Units<E, kBytes, kUnits> sum;
   const Byte* from = inputs.at(0) + at;
-  for (int u = 0; u < kUnits; ++u) sum[u] = E::template read<kBytes>(from + u * kBytes);
+  for (int u = 0; u < kUnits; ++u) sum.unit[u] = E::template read<kBytes>(from + u * kBytes);
   const int ranks = kInputs == 0 ? inputs.count : kInputs;
   for (int rank = 1; rank < ranks; ++rank) {
     from = inputs.at(rank) + at;
     for (int u = 0; u < kUnits; ++u) {
       const auto next = E::template read<kBytes>(from + u * kBytes);
-      for (int k = 0; k < E::kParts; ++k) sum[u].part[k] = Op::apply(sum[u].part[k], next.part[k]);
+      for (int k = 0; k < E::kParts; ++k) sum.unit[u].part[k] = Op::apply(sum.unit[u].part[k], next.part[k]);
     }
   }
+  if constexpr (kDivide) {
+    for (int u = 0; u < kUnits; ++u) {
+      for (int k = 0; k < E::kParts; ++k) sum.unit[u].part[k] = inputs.divisor.divide(sum.unit[u].part[k]);
+    }
+  }
+  return sum;
+}
+
+// kReadBack: into a buffer that is read next.
+template <bool kReadBack, class E, int kBytes, int kUnits>
+[[gnu::always_inline]] inline void write_units(Byte* to, const Units<E, kBytes, kUnits>& units) {
   for (int u = 0; u < kUnits; ++u) {
-    if constexpr (kDivide) {
-      for (int k = 0; k < E::kParts; ++k) sum[u].part[k] = inputs.divisor.divide(sum[u].part[k]);
-    }
-    if constexpr (kReadBack && requires { E::write_whole(to, sum[u]); }) {
-      E::write_whole(to + at + u * kBytes, sum[u]);
+    if constexpr (kReadBack && requires { E::write_whole(to, units.unit[u]); }) {
+      E::write_whole(to + u * kBytes, units.unit[u]);
     } else {
-      E::template write<kBytes>(to + at + u * kBytes, sum[u]);
+      E::template write<kBytes>(to + u * kBytes, units.unit[u]);
     }
   }
+}
+
+template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits>
+[[gnu::always_inline]] inline void fold_vectors(Byte* to, const Inputs& inputs, std::size_t at) {
+  write_units<false>(to + at, sum_vectors<E, Op, kDivide, kInputs, kBytes, kUnits>(inputs, at));
 }
 
 template <class E, class Op, bool kDivide>
@@ -232,7 +248,8 @@ std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, st
   constexpr std::size_t kStep = kUnits * kVectorBytes;
   alignas(kVectorBytes) Byte sums[kStep];
   for (; at + kStep <= end; at += kStep) {
-    fold_vectors<E, Op, kDivide, kInputs, kVectorBytes, kUnits, true>(sums, {job.in, job.inputs, at, divisor}, 0);
+    write_units<true>(sums,
+                      sum_vectors<E, Op, kDivide, kInputs, kVectorBytes, kUnits>({job.in, job.inputs, at, divisor}, 0));
     for (int k = 0; k < job.outputs; ++k) {
       Byte* to = static_cast<Byte*>(job.out[k]) + at;
       if (job.stores_of(k) == Stores::streaming) {
@@ -245,6 +262,22 @@ std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, st
   return at;
 }
 
+// Two inputs and two outputs, through the caches, without a buffer: its stores would wait behind those of lines that
+// are not in the caches yet.
+template <class E, class Op, bool kDivide>
+std::size_t fold_pair_to_two(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
+  constexpr int kUnits = 4 / E::kParts;
+  constexpr std::size_t kStep = kUnits * kVectorBytes;
+  Byte* const first = static_cast<Byte*>(job.out[0]);
+  Byte* const second = static_cast<Byte*>(job.out[1]);
+  for (; at + kStep <= end; at += kStep) {
+    const auto sums = sum_vectors<E, Op, kDivide, 2, kVectorBytes, kUnits>({job.in, job.inputs, at, divisor}, 0);
+    write_units<false>(first + at, sums);
+    write_units<false>(second + at, sums);
+  }
+  return at;
+}
+
 // Apart, or every short fold would save the registers that this one needs.
 template <class E, class Op, bool kDivide>
 [[gnu::noinline]] void fold_to_all(const FoldJob& job, const Divisor& divisor) {
@@ -252,9 +285,9 @@ template <class E, class Op, bool kDivide>
   const std::size_t end = job.count * kElement, head = unaligned_bytes(job, kElement);
   fold_staged(job, divisor, 0, head, fold_bytes<E, Op, kDivide>);
   constexpr int kFew = 2;  // past the caches, shorter stretches of each output are faster; in them, slower
-  const auto to_all = job.inputs != 2          ? fold_registers_to_all<E, Op, kDivide, 0>
-                      : job.streams_anything() ? fold_registers_to_all<E, Op, kDivide, 2, kFew>
-                                               : fold_registers_to_all<E, Op, kDivide, 2>;
+  const auto to_all = job.inputs != 2 || job.outputs > 2 ? fold_registers_to_all<E, Op, kDivide, 0>
+                      : job.streams_anything()           ? fold_registers_to_all<E, Op, kDivide, 2, kFew>
+                                                         : fold_pair_to_two<E, Op, kDivide>;
   fold_staged(job, divisor, to_all(job, divisor, head, end), end, fold_bytes<E, Op, kDivide>);
   end_streaming();
 }
