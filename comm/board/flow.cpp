@@ -85,12 +85,14 @@ bool Flow::hands_over(const Plan& plan) const {
          (plan.folds || chunks * plan.place_bytes <= kMostHandedOver);
 }
 
-// What one rank brings the other writes next, chunk by chunk; but where that one folds, it is given back.
+// What one rank brings the other writes next, chunk by chunk; but where that one folds, it is given back. Then calls of
+// one chunk take places in turn: whoever puts there was the last to read it in any case.
 void Flow::enter_shared() {
   hands_over_ = true;
   const std::size_t folded = std::clamp<std::size_t>(rings_.shared_bytes() / plan_.place_bytes, 1, kFoldedPlaces);
   window_ = plan_.folds ? std::min(folded, chunks_) : 1;
-  first_.offset = rings_.reserve_shared();
+  const bool in_turn = plan_.folds && chunks_ == 1;
+  first_.offset = in_turn ? rings_.reserve_shared_in_turn(plan_.place_bytes) : rings_.reserve_shared();
 }
 
 Flow::Stage Flow::next() {

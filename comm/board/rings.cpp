@@ -21,6 +21,7 @@ Rings::Rings(Segment segment, int own_index, bool crowded)
       window_{.start = 0, .bytes = whole_lines(segment.shape().ring_bytes / 3)},
       shared_{.start = window_.bytes,
               .bytes = segment.local_size() == 2 ? whole_lines(segment.shape().ring_bytes / 6) : 0},
+      shared_turn_{.start = shared_.start, .bytes = shared_.bytes / 2},
       short_{.start = shared_.start + shared_.bytes,
              .bytes =
                  whole_lines(std::min<std::size_t>(crowded ? SIZE_MAX : kShortBytes, segment.shape().ring_bytes / 6))},
@@ -39,6 +40,13 @@ std::size_t Rings::reserve(std::size_t bytes, bool folds) {
 std::size_t Rings::reserve_window() { return take(window_, window_.bytes); }
 
 std::size_t Rings::reserve_shared() { return take(shared_, shared_.bytes); }
+
+// In half of it: few calls are enough that a place has rested when it comes round again, and two ranks' halves and
+// their buffers are as much as a core's second-level cache holds.
+std::size_t Rings::reserve_shared_in_turn(std::size_t bytes) {
+  constexpr std::size_t kLeastTurns = 4;
+  return bytes <= shared_turn_.bytes / kLeastTurns ? take(shared_turn_, bytes) : reserve_shared();
+}
 
 std::size_t Rings::take(Turn& turn, std::size_t bytes) {
   if (!std::exchange(turn.populated, true)) populate(turn);

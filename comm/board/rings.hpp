@@ -22,6 +22,7 @@ class Rings {
   std::size_t window_bytes() const { return window_.bytes; }
   // The same of another one, for two ranks who hand places over to each other (see Flow); of others it is empty.
   std::size_t reserve_shared();
+  std::size_t reserve_shared_in_turn(std::size_t bytes);  // a part of it, another one each time, if so many are short
   std::size_t shared_bytes() const { return shared_.bytes; }
   std::byte* at(int index, std::size_t offset) const { return segment_.ring(index) + offset; }
 
@@ -36,7 +37,7 @@ class Rings {
 
   Segment segment_;
   int own_;
-  Turn window_, shared_, short_, long_;
+  Turn window_, shared_, shared_turn_, short_, long_;
   std::size_t short_place_, folded_place_;  // bytes of the longest that turns in the short stretch
 };
 
