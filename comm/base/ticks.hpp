@@ -38,11 +38,13 @@ inline std::uint64_t read_ticks_in_order() {
 class TickScale {
  public:
   TickScale() : ticks_(read_ticks()), time_us_(now_us()) {}
-  // Ticks to microseconds, as of now.
-  auto to_microseconds() const {
+  // As of now.
+  double us_per_tick() const {
     const double ticks_passed = static_cast<double>(read_ticks() - ticks_);
-    const double us_per_tick = ticks_passed > 0 ? (now_us() - time_us_) / ticks_passed : 0;
-    return [*this, us_per_tick](std::uint64_t ticks) {
+    return ticks_passed > 0 ? (now_us() - time_us_) / ticks_passed : 0;
+  }
+  auto to_microseconds() const {
+    return [*this, us_per_tick = us_per_tick()](std::uint64_t ticks) {
       return time_us_ + us_per_tick * (static_cast<double>(ticks) - static_cast<double>(ticks_));
     };
   }

@@ -45,8 +45,8 @@ bool DirectCollectives::may_take(const Call& call) {
 }
 
 std::string_view DirectCollectives::find_obstacle(const Call& call) {
-  const bool copies = may_copy(call);
-  if (!reach_.possible() && !copies) return "no window was ever allocated";
+  may_copy_ = may_copy(call);
+  if (!reach_.possible() && !may_copy_) return "no window was ever allocated";
   if (call.collective == Collective::all_to_all_v) return "its blocks are short, or not within reach";
   const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
   if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return "it is shorter than direct_bytes";
@@ -56,7 +56,7 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
   std::uint8_t& skip = outlook(call.collective, bytes).skip;
   if (skip != 0) --skip;
   if (skip == 0) return "";
-  return copies ? "one copy by the kernel was slower lately" : "such calls have not been within reach lately";
+  return may_copy_ ? "one copy by the kernel was slower lately" : "such calls have not been within reach lately";
 }
 
 bool DirectCollectives::may_copy(const Call& call) const {
@@ -73,17 +73,21 @@ bool DirectCollectives::run(const Call& call) {
     const Line own = announce(meeting, std::exchange(kind.took_us, 0));
     board_.meet();
     read_lines(meeting, own);
-    moved = choose_way();
+    if (reach_.possible()) {
+      find_buffers();
+      moved = choose_way();
+    }
     if (moved) return move();
-    copies = may_copy(call) && all_in_processes();
+    copies = may_copy_ && (!reach_.possible() || all_in_processes());
     if (!copies) return;
     if (const double slowest_us = slowest(); slowest_us > 0) kind.times.took(static_cast<float>(slowest_us));
     copied_now_ = kind.times.next(copied_.promises(call)) == WayTimes::Way::copy;
     if (copied_now_) return copy_blocks();
     timed_ = &kind;
+    left_ = read_ticks();
   });
-  if (copied_now_) kind.took_us = us_since_all_came();
-  if (moved || (copies && kind.times.prefers_copy())) {
+  if (copied_now_) kind.took_us = us_since(all_came_);
+  if (moved || (copies && kind.times.meets())) {
     kind.misses = kind.skip = 0;
   } else {
     kind.missed();
@@ -93,15 +97,18 @@ bool DirectCollectives::run(const Call& call) {
   return moved || copied_now_;
 }
 
+// Calls that go another way for good do not meet here.
 void DirectCollectives::went_another_way() {
-  if (timed_ != nullptr) timed_->took_us = us_since_all_came();
+  if (timed_ != nullptr) timed_->took_us = us_since(std::max(all_came_, left_));
 }
 
-// Ticks of two cores may differ a little.
-float DirectCollectives::us_since_all_came() const {
+// Ticks of two cores may differ a little. What a tick is becomes known better with time.
+float DirectCollectives::us_since(std::uint64_t begin) {
   constexpr double kLeast = 0.01;
-  const auto us = scale_.to_microseconds();
-  return static_cast<float>(std::max(us(read_ticks()) - us(all_came_), kLeast));
+  constexpr std::uint32_t kBetween = 256;
+  const std::uint64_t now = read_ticks();
+  if (timed_calls_++ % kBetween == 0) us_per_tick_ = scale_.us_per_tick();
+  return static_cast<float>(now > begin ? std::max(us_per_tick_ * static_cast<double>(now - begin), kLeast) : kLeast);
 }
 
 double DirectCollectives::slowest() const { return std::ranges::max(lines_, {}, &Line::said).said; }
@@ -141,7 +148,7 @@ DirectCollectives::Line DirectCollectives::announce(std::uint64_t meeting, float
   return line;
 }
 
-// An empty buffer is within everybody's reach. A rank's own arrival is another's to overwrite.
+// A rank's own arrival is another's to overwrite.
 void DirectCollectives::read_lines(std::uint64_t meeting, const Line& own) {
   all_came_ = 0;
   for (int i = 0; i < size_; ++i) {
@@ -149,13 +156,20 @@ void DirectCollectives::read_lines(std::uint64_t meeting, const Line& own) {
     line = own;
     if (i != rank_) std::memcpy(&line, board_.payload(i, meeting), sizeof line);
     all_came_ = std::max(all_came_, line.came);
-    static std::byte nothing{};
+    factors_[as_size(i)] = line.said;
+  }
+}
+
+// An empty buffer is within everybody's reach.
+void DirectCollectives::find_buffers() {
+  static std::byte nothing{};
+  for (int i = 0; i < size_; ++i) {
+    const Line& line = lines_[as_size(i)];
     const auto find = [&](const Spot& spot, std::size_t bytes) {
       return bytes == 0 ? &nothing : reach_.find(i, spot, bytes);
     };
     send_[as_size(i)] = find(line.send, send_bytes(i));
     recv_[as_size(i)] = find(line.recv, recv_bytes(i));
-    factors_[as_size(i)] = line.said;
   }
 }
 

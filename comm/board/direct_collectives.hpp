@@ -93,12 +93,13 @@ class DirectCollectives {
   bool may_copy(const Call& call) const;
   Line announce(std::uint64_t meeting, float took_us) const;
   void read_lines(std::uint64_t meeting, const Line& own);
+  void find_buffers();
   bool choose_way();
   bool all_in_processes() const;
   void move();
   void copy_blocks();
-  float us_since_all_came() const;
-  double slowest() const;  // what it took, of the latest call of this kind
+  float us_since(std::uint64_t begin);  // read_ticks()
+  double slowest() const;               // what it took, of the latest call of this kind
   // The share of the work that is a rank's, by whoever does it: a part of the message, or what a rank brings or gets.
   void do_share(int whose);
   void reduce(int whose);
@@ -151,9 +152,12 @@ class DirectCollectives {
   std::vector<std::byte> scratch_;
   std::array<Outlook, kKinds> outlooks_{};
   std::string_view why_not_;
-  bool copied_now_ = false;  // the latest call
+  bool may_copy_ = false, copied_now_ = false;  // the latest call
   TickScale scale_;
-  std::uint64_t all_came_ = 0;  // ticks, to the latest call that met
+  double us_per_tick_ = 0;
+  std::uint32_t timed_calls_ = 0;
+  std::uint64_t all_came_ = 0;  // ticks, to the latest call that met,
+  std::uint64_t left_ = 0;      // and when it went on another way
   Outlook* timed_ = nullptr;    // of a call that has met and goes another way
 };
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 namespace rondo::comm {
 
@@ -14,60 +16,74 @@ class WayTimes {
   enum class Way : std::uint8_t { rings, copy };
 
   // Of the call that now meets. At first the way that promises to be faster; when its calls have reached their speed, a
-  // few of the other (in a row: each finds in the caches what the one before left there); then what takes less, and now
-  // and then the other one.
+  // few of the other, in a row, since each finds in the caches what the one before left there, and of the first again,
+  // so that what disturbed a few decides nothing; then what took less, until it takes longer than the other did, or for
+  // long, when both are tried again.
   Way next(bool copy_promises) {
+    if (phase_ == Phase::first && copy_promises) way_ = Way::copy;
+    if (is_over()) turn();
     ++calls_;
-    bool rings = calls_ % (prefers_copy() ? kBetweenTrials : 2) == 0;
-    if (!settled()) rings = copy_promises == (first(copy_promises).count() >= trials(kTrials, kTrialsOfLong));
-    latest_ = rings ? Way::rings : Way::copy;
-    return latest_;
+    return way_;
   }
-  // Or may yet: calls of such a kind meet. Of others, which go through the rings, most do not even meet.
-  bool prefers_copy() const { return !settled() || copy_.us() < kWorth * rings_.us(); }
+  // Calls of such a kind meet. Of others, which go through the rings, most do not.
+  bool meets() const { return way_ == Way::copy || phase_ != Phase::chosen; }
 
   // The latest call that met.
-  void took(float us) { (latest_ == Way::rings ? rings_ : copy_).add(us); }
+  void took(float us) { times().add(us); }
 
  private:
-  // The first calls touch pages that nobody has touched; what disturbs a call makes it longer.
+  enum class Phase : std::uint8_t { first, other, again, chosen };
+  static constexpr std::size_t kKept = 5;
+
+  // The median of the latest five, of an even number the lower one: the first calls touch pages that nobody has
+  // touched, and what disturbs a call makes it longer.
   class Times {
    public:
-    void add(float us) { latest_[count_++ % kKept] = us; }
-    std::size_t count() const { return count_; }
-    float us() const {
-      if (count_ == 0) return 0;
-      std::array<float, kKept> times = latest_;
-      const std::size_t kept = std::min(count_, kKept);
-      const auto middle = times.begin() + static_cast<std::ptrdiff_t>((kept - 1) / 2);
-      std::nth_element(times.begin(), middle, times.begin() + static_cast<std::ptrdiff_t>(kept));
-      return *middle;
+    void add(float us) {
+      latest_[count_++ % kKept] = us;
+      const auto& [a, b, c, d, e] = latest_;
+      const float low = std::max(std::min(a, b), std::min(c, d)), high = std::min(std::max(a, b), std::max(c, d));
+      us_ = std::max(std::min(low, high), std::min(std::max(low, high), e));
     }
+    float us() const { return us_; }
 
    private:
-    static constexpr std::size_t kKept = 5;
-    std::array<float, kKept> latest_{};
+    static constexpr float kAbove = std::numeric_limits<float>::infinity(), kBelow = -kAbove;
+    std::array<float, kKept> latest_{kAbove, kAbove, kBelow, kAbove, kBelow};  // as many above as below, or one fewer
     std::size_t count_ = 0;
+    float us_ = 0;
   };
 
-  static constexpr std::uint32_t kBetweenTrials = 256;
-  static constexpr std::size_t kTrials = 16, kTrialsOfLong = 8, kOthers = 8, kOthersOfLong = 3;
+  static constexpr std::size_t kFirst = 16, kFirstOfLong = 8, kTrials = 8, kTrialsOfLong = 3;
+  static constexpr std::size_t kCopies = 2000, kRings = 16;  // until both are tried again; of rings few calls meet
   static constexpr float kLongUs = 1000;
   static constexpr float kWorth = 0.95F;  // a copy needs a meeting that rings may do without
+  static constexpr float kWorse = 1.1F;   // than the other way was: both are tried again
 
-  const Times& first(bool copy_promises) const { return copy_promises ? copy_ : rings_; }
-  std::size_t trials(std::size_t of_short, std::size_t of_long) const {
-    return std::max(rings_.us(), copy_.us()) > kLongUs ? of_long : of_short;
+  Times& times() { return way_ == Way::rings ? rings_ : copy_; }
+  bool is_over() const {
+    const auto [own_us, other_us] =
+        way_ == Way::rings ? std::pair(rings_.us(), copy_.us()) : std::pair(copy_.us(), rings_.us());
+    const bool is_long = std::max(own_us, other_us) > kLongUs;
+    if (phase_ == Phase::first) return calls_ >= (is_long ? kFirstOfLong : kFirst);
+    if (phase_ != Phase::chosen) return calls_ >= (is_long ? kTrialsOfLong : kTrials);
+    return calls_ >= (way_ == Way::copy ? kCopies : kRings) || (calls_ >= kKept && own_us > kWorse * other_us);
   }
-  bool settled() const {
-    const std::size_t more = std::max(rings_.count(), copy_.count());
-    const std::size_t fewer = std::min(rings_.count(), copy_.count());
-    return more >= trials(kTrials, kTrialsOfLong) && fewer >= trials(kOthers, kOthersOfLong);
+  void turn() {
+    calls_ = 0;
+    if (phase_ == Phase::again) {
+      phase_ = Phase::chosen;
+      way_ = copy_.us() < kWorth * rings_.us() ? Way::copy : Way::rings;
+    } else {
+      phase_ = phase_ == Phase::other ? Phase::again : Phase::other;
+      way_ = way_ == Way::rings ? Way::copy : Way::rings;
+    }
   }
 
   Times rings_, copy_;
-  std::uint32_t calls_ = 0;
-  Way latest_ = Way::rings;
+  std::size_t calls_ = 0;  // of this phase, that met
+  Phase phase_ = Phase::first;
+  Way way_ = Way::rings;
 };
 
 }  // namespace rondo::comm

@@ -291,23 +291,30 @@ int copies_of(WayTimes& times, bool copy_promises, int calls, float rings_us, fl
 
 }  // namespace
 
-TEST_CASE("first goes the way that promises more, then some calls go the other, then what took less decides") {
+TEST_CASE("first goes the way that promises more, then each some times, then what took less") {
   WayTimes kept, disproved, confirmed;
   CHECK(copies_of(kept, true, 16, 20, 10) == 16);
   CHECK(copies_of(kept, true, 8, 20, 10) == 0);
-  CHECK(copies_of(kept, true, 1000, 20, 10) == 996);  // one of 256 is a look at the other
-  CHECK(kept.prefers_copy());
+  CHECK(copies_of(kept, true, 2008, 20, 10) == 2008);
+  CHECK(copies_of(kept, true, 8, 20, 10) == 0);  // both once more
+  CHECK(copies_of(kept, true, 2008, 20, 10) == 2008);
   CHECK(copies_of(disproved, true, 24, 10, 20) == 16);
-  CHECK_FALSE(disproved.prefers_copy());
-  CHECK(copies_of(disproved, true, 100, 10, 20) == 50);  // of those that meet, which are few
+  CHECK(copies_of(disproved, true, 8, 10, 20) == 8);
+  CHECK(disproved.meets());
+  CHECK(copies_of(disproved, true, 16, 10, 20) == 0);  // of those that meet, which are few
+  CHECK_FALSE(disproved.meets());
+  CHECK(copies_of(disproved, true, 1, 10, 20) == 1);
+  CHECK(disproved.meets());
+  CHECK(copies_of(disproved, true, 31, 10, 20) == 7);
+  CHECK(copies_of(confirmed, false, 16, 10, 20) == 0);
   CHECK(copies_of(confirmed, false, 24, 10, 20) == 8);
-  CHECK_FALSE(confirmed.prefers_copy());
+  CHECK_FALSE(confirmed.meets());
 }
 
 TEST_CASE("a copy that is hardly faster is not worth a meeting") {
   WayTimes times;
-  copies_of(times, false, 24, 10, 9.8F);
-  CHECK_FALSE(times.prefers_copy());
+  copies_of(times, false, 32, 10, 9.8F);
+  CHECK(copies_of(times, false, 16, 10, 9.8F) == 0);
 }
 
 TEST_CASE("long calls are tried less often, and what was slow at first does not count") {
@@ -316,15 +323,18 @@ TEST_CASE("long calls are tried less often, and what was slow at first does not 
   CHECK(copies_of(times, false, 7, 5000, 90'000) == 0);
   CHECK(copies_of(times, false, 1, 5000, 90'000) == 1);
   CHECK(copies_of(times, false, 2, 5000, 3000) == 2);
+  CHECK(copies_of(times, false, 3, 5000, 3000) == 0);
   CHECK(copies_of(times, false, 100, 5000, 3000) == 100);
 }
 
-TEST_CASE("the choice follows times that change") {
-  WayTimes times;
-  copies_of(times, true, 40, 20, 10);
-  CHECK(times.prefers_copy());
-  copies_of(times, true, 5, 20, 50);
-  CHECK_FALSE(times.prefers_copy());
-  copies_of(times, true, 10, 20, 10);  // of those that meet every other one is
-  CHECK(times.prefers_copy());
+TEST_CASE("what takes longer than the other did is compared with it again, and kept if it was but disturbed") {
+  WayTimes slower, disturbed;
+  for (WayTimes* times : {&slower, &disturbed}) {
+    CHECK(copies_of(*times, true, 40, 20, 10) == 32);
+    CHECK(copies_of(*times, true, 3, 20, 50) == 3);
+    CHECK(copies_of(*times, true, 8, 20, 50) == 0);
+  }
+  CHECK(copies_of(slower, true, 8, 20, 50) == 8);
+  CHECK(copies_of(slower, true, 16, 20, 50) == 0);
+  CHECK(copies_of(disturbed, true, 100, 20, 10) == 100);
 }
