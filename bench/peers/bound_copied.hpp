@@ -28,11 +28,14 @@ class BoundCopied : public Library {
   // Whether that is faster than two copies here (2 to 8 ranks on two cores of a Xeon, Emerald Rapids). Where pages cost
   // more than kMostPerPageUs, on EPYCs, it nowhere is.
   static bool is_faster(const Cell& cell, bool has_cores) {
-    constexpr std::size_t kRooted = 64 << 10, kExchange = 128 << 10, kOfMany = 1 << 20, kTooLong = 32 << 20;
+    constexpr std::size_t kRooted = 64 << 10, kExchange = 128 << 10, kOfMany = 256 << 10;
+    constexpr std::size_t kTooLong = 32 << 20, kTooLongGathered = 2 << 20;
     const std::size_t bytes = cell.count * sizeof(float);
-    if (cell.reduces() || bytes >= kTooLong || (!has_cores && cell.is(Collective::broadcast))) return false;
-    if (cell.is(Collective::all_gather) && (!has_cores || bytes > kOfMany)) return false;
+    const bool to_all = cell.is(Collective::broadcast) || cell.is(Collective::all_gather);
+    if (cell.reduces() || (to_all && !has_cores)) return false;
     if (bytes < (!has_cores ? kOfMany : cell.rooted() ? kRooted : kExchange)) return false;
+    if (cell.is(Collective::all_gather) && bytes >= kTooLongGathered) return false;
+    if (!(cell.rooted() && cell.has_blocks()) && bytes >= kTooLong) return false;
     return cheap();
   }
 

@@ -19,26 +19,29 @@ void Claims::finish(std::size_t piece) {
   board_.wake();
 }
 
+// Ranks that share this one's core have pieces of their own to do.
 void Claims::finish_own(bool waits) {
   const auto own = static_cast<std::size_t>(index_), size = static_cast<std::size_t>(size_);
   finish(own);
-  for (std::size_t step = 1; waits && step < size; ++step) await((own + step) % size, size);
+  const auto is_behind = [&](int other) { return !is_done(seen(static_cast<std::size_t>(other))); };
+  for (std::size_t step = 1; waits && step < size; ++step) {
+    const std::size_t other = (own + step) % size;
+    if (is_done(seen(other))) continue;
+    while (!is_done(seen(other))) board_.linger(static_cast<int>(other), is_behind);
+    board_.progressed();
+  }
 }
 
 int Claims::await(std::size_t piece, std::size_t pieces) {
-  const std::atomic<std::uint64_t>& word = lines_.piece(piece);
-  std::uint64_t seen = word.load(std::memory_order_acquire);
-  const auto is_claimed = [&] { return seen >= claimed_by(0); };  // of this meeting
-  const auto is_done = [&] { return (seen & 1) != 0 && is_claimed(); };
-  if (is_done()) return claimer(seen);
+  std::uint64_t word = seen(piece);
+  if (is_done(word)) return claimer(word);
   const int owner = static_cast<int>(((piece + 1) * static_cast<std::size_t>(size_) - 1) / pieces);
-  while (!is_done()) {
-    const int by = is_claimed() ? claimer(seen) : owner;
+  for (; !is_done(word); word = seen(piece)) {
+    const int by = is_claimed(word) ? claimer(word) : owner;
     board_.linger(by, [by](int other) { return other == by; });
-    seen = word.load(std::memory_order_acquire);
   }
   board_.progressed();
-  return claimer(seen);
+  return claimer(word);
 }
 
 }  // namespace rondo::comm

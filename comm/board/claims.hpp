@@ -49,6 +49,9 @@ class Claims {
     return (board_.meeting() << kIndexBits | static_cast<std::uint64_t>(index)) << 1;
   }
   static int claimer(std::uint64_t word) { return static_cast<int>(word >> 1 & ((1U << kIndexBits) - 1)); }
+  std::uint64_t seen(std::size_t piece) const { return lines_.piece(piece).load(std::memory_order_acquire); }
+  bool is_claimed(std::uint64_t word) const { return word >= claimed_by(0); }  // in this meeting
+  bool is_done(std::uint64_t word) const { return (word & 1) != 0 && is_claimed(word); }
   bool claim(std::size_t piece);
   void finish(std::size_t piece);
   int await(std::size_t piece, std::size_t pieces);  // until it is done; by whom

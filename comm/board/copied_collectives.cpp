@@ -26,26 +26,30 @@ CopiedCollectives::CopiedCollectives(const Team& team, Board& board, Claims& cla
 
 bool CopiedCollectives::takes(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
-  return team_.copies_memory() && size_ > 1 && !row.reduces && row.send != Extent::none &&
-         call.collective != Collective::all_to_all_v;
+  if (row.reduces || row.send == Extent::none || call.collective == Collective::all_to_all_v) return false;
+  const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
+  return team_.copies_memory() && size_ > 1 && !(is_for_all && board_.is_crowded());
 }
 
 // Measured by 2, 4 and 8 ranks on two cores of a Xeon, where a page costs 0.1 us. On EPYCs it costs 0.3, and one copy
 // is hardly ever faster than two.
 bool CopiedCollectives::promises(const Call& call) const {
   constexpr double kCheapUs = 0.2;
-  constexpr std::size_t kTooLong = 32 << 20, kTooLongGathered = 2 << 20;  // rings past the caches, a block for all once
-  const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
-  if (team_.copied_page_us() > kCheapUs || bytes >= kTooLong) return false;
-  switch (call.collective) {
-    case Collective::broadcast:
-      return both_copy();
-    case Collective::all_gather:
-    case Collective::all_gather_v:
-      return both_copy() && bytes < kTooLongGathered;
-    default:
-      return true;
-  }
+  constexpr std::size_t kNever = 0, kAlways = SIZE_MAX;
+  const auto too_long = [&]() -> std::size_t {  // there rings are faster, most of them past the caches
+    switch (call.collective) {
+      case Collective::broadcast:
+        return both_copy() ? 32 << 20 : kNever;
+      case Collective::all_gather:
+      case Collective::all_gather_v:
+        return both_copy() ? 2 << 20 : kNever;
+      case Collective::all_to_all:
+        return both_copy() ? 32 << 20 : 16 << 20;
+      default:  // blocks from a root or to one
+        return kAlways;
+    }
+  };
+  return team_.copied_page_us() <= kCheapUs && larger_count(call, size_) * size_of(call.dtype) < too_long();
 }
 
 // Of two ranks with a core each both copy: of a broadcast a half each, of blocks from or to a root, which has one of

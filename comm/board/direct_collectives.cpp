@@ -14,7 +14,7 @@ namespace {
 // Times direct_bytes, of copies from or to a root by more ranks than cores: on the board few wait for others.
 constexpr std::uint64_t kCrowdsRooted = 64;
 // Times single_copy_bytes, by more ranks than cores: to meet, and once more at the end, costs them a turn each.
-constexpr std::uint64_t kCrowdsCopied = 32;
+constexpr std::uint64_t kCrowdsCopied = 8;
 constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
 constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
 

@@ -54,20 +54,30 @@ class WayTimes {
     float us_ = 0;
   };
 
-  static constexpr std::size_t kFirst = 16, kFirstOfLong = 8, kTrials = 8, kTrialsOfLong = 3;
-  static constexpr std::size_t kCopies = 2000, kRings = 16;  // until both are tried again; of rings few calls meet
-  static constexpr float kLongUs = 1000;
-  static constexpr float kWorth = 0.95F;  // a copy needs a meeting that rings may do without
-  static constexpr float kWorse = 1.1F;   // than the other way was: both are tried again
+  static constexpr std::size_t kFirst = 32;                         // of what promises more
+  static constexpr std::size_t kTriedCopies = 16, kTriedRings = 8;  // what rings left in the caches suits copies less
+  static constexpr std::size_t kCopies = 2000, kRings = 32;         // until both are tried again; few of these meet
+  static constexpr float kWorth = 0.95F;                            // a copy needs a meeting that rings may do without
+  static constexpr float kWorse = 1.1F;                             // than the other way was: both are tried again
+  static constexpr float kLost = 1.5F;                              // one that is tried is no longer
 
   Times& times() { return way_ == Way::rings ? rings_ : copy_; }
   bool is_over() const {
-    const auto [own_us, other_us] =
-        way_ == Way::rings ? std::pair(rings_.us(), copy_.us()) : std::pair(copy_.us(), rings_.us());
-    const bool is_long = std::max(own_us, other_us) > kLongUs;
-    if (phase_ == Phase::first) return calls_ >= (is_long ? kFirstOfLong : kFirst);
-    if (phase_ != Phase::chosen) return calls_ >= (is_long ? kTrialsOfLong : kTrials);
-    return calls_ >= (way_ == Way::copy ? kCopies : kRings) || (calls_ >= kKept && own_us > kWorse * other_us);
+    const bool copies = way_ == Way::copy;
+    const auto [own_us, other_us] = copies ? std::pair(copy_.us(), rings_.us()) : std::pair(rings_.us(), copy_.us());
+    const auto is_slower = [&, own = own_us, other = other_us](float times) {
+      return calls_ >= kKept && own > times * other;
+    };
+    switch (phase_) {
+      case Phase::first:
+        return calls_ >= kFirst;
+      case Phase::other:
+        return calls_ >= (copies ? kTriedCopies : kTriedRings) || is_slower(kLost);
+      case Phase::again:
+        return calls_ >= (copies ? kTriedCopies : kTriedRings);
+      default:
+        return calls_ >= (copies ? kCopies : kRings) || is_slower(kWorse);
+    }
   }
   void turn() {
     calls_ = 0;
