@@ -21,20 +21,36 @@ constexpr std::size_t kNone = 0, kQuarter = 1, kHalf = 2, kMost = 3, kAll = 4;
 
 }  // namespace
 
-CopiedCollectives::CopiedCollectives(const Team& team, Board& board, Claims& claims)
-    : team_(team), board_(board), claims_(claims), index_(board.index()), size_(board.size()) {}
+CopiedCollectives::CopiedCollectives(const Team& team, const Config& config, Board& board, Claims& claims)
+    : team_(team),
+      board_(board),
+      claims_(claims),
+      least_bytes_(config.tuning.single_copy_bytes),
+      index_(board.index()),
+      size_(board.size()) {}
 
+// To meet, and once more at the end, costs ranks that share cores a turn each. Where two share the work of a call with
+// a root, it is worth a copy sooner.
 bool CopiedCollectives::takes(const Call& call) const {
+  constexpr std::uint64_t kCrowds = 8;
   const CollectiveRow& row = row_of(call.collective);
   if (row.reduces || row.send == Extent::none || call.collective == Collective::all_to_all_v) return false;
+  if (!team_.copies_memory() || size_ == 1) return false;
+  const std::uint64_t bytes = larger_count(call, size_) * size_of(call.dtype);
   const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
-  return team_.copies_memory() && size_ > 1 && !(is_for_all && board_.is_crowded());
+  if (board_.is_crowded()) return !is_for_all && bytes / kCrowds >= least_bytes_;
+  const bool halves = call.collective == Collective::broadcast && both_copy() && is_cheap();
+  return bytes * (halves ? 2 : 1) >= least_bytes_;
 }
 
-// Measured by 2, 4 and 8 ranks on two cores of a Xeon, where a page costs 0.1 us. On EPYCs it costs 0.3, and one copy
-// is hardly ever faster than two.
-bool CopiedCollectives::promises(const Call& call) const {
+// 0.1 us on a Xeon. On EPYCs it costs 0.3, and one copy is hardly ever faster than two.
+bool CopiedCollectives::is_cheap() const {
   constexpr double kCheapUs = 0.2;
+  return team_.copied_page_us() <= kCheapUs;
+}
+
+// Measured by 2, 4 and 8 ranks on two cores of a Xeon.
+bool CopiedCollectives::promises(const Call& call) const {
   constexpr std::size_t kNever = 0, kAlways = SIZE_MAX;
   const auto too_long = [&]() -> std::size_t {  // there rings are faster, most of them past the caches
     switch (call.collective) {
@@ -49,7 +65,7 @@ bool CopiedCollectives::promises(const Call& call) const {
         return kAlways;
     }
   };
-  return team_.copied_page_us() <= kCheapUs && larger_count(call, size_) * size_of(call.dtype) < too_long();
+  return is_cheap() && larger_count(call, size_) * size_of(call.dtype) < too_long();
 }
 
 // Of two ranks with a core each both copy: of a broadcast a half each, of blocks from or to a root, which has one of

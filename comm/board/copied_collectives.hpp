@@ -12,6 +12,7 @@
 
 #include "comm/board/board.hpp"
 #include "comm/board/claims.hpp"
+#include "comm/config.hpp"
 #include "comm/team.hpp"
 #include "kernels/algorithms/ranges.hpp"
 #include "kernels/reduce.hpp"
@@ -23,9 +24,10 @@ class CopiedCollectives {
   static constexpr std::string_view kName = "single_copy";
 
   // All must outlive it.
-  CopiedCollectives(const Team& team, Board& board, Claims& claims);
+  CopiedCollectives(const Team& team, const Config& config, Board& board, Claims& claims);
 
-  // Whether the kernel copies between all ranks here, and such calls can go this way: the same on all ranks.
+  // Whether the kernel copies between all ranks here, and such calls can go this way and are long enough: the same on
+  // all ranks.
   bool takes(const Call& call) const;
 
   // Whether that is the faster way, as far as it is known before any such call: the same on all ranks.
@@ -45,6 +47,7 @@ class CopiedCollectives {
     std::size_t send_at = 0, recv_at = 0, count = 0;
   };
   void move(int from, int to, Stretch stretch, std::size_t quarters);
+  bool is_cheap() const;                                                 // to copy a page
   bool both_copy() const { return size_ == 2 && !board_.is_crowded(); }  // of two ranks with a core each
   void keep(Stretch stretch) const;
   void copy_slices(int peer, bool pulls, std::byte* here, std::uint64_t there, std::size_t bytes) const;
@@ -53,6 +56,7 @@ class CopiedCollectives {
   const Team& team_;
   Board& board_;
   Claims& claims_;
+  const std::uint64_t least_bytes_;  // of a call, of more in a crowd
   const int index_, size_;
   Call call_{};
   std::size_t element_ = 1;

@@ -13,8 +13,6 @@ namespace {
 
 // Times direct_bytes, of copies from or to a root by more ranks than cores: on the board few wait for others.
 constexpr std::uint64_t kCrowdsRooted = 64;
-// Times single_copy_bytes, by more ranks than cores: to meet, and once more at the end, costs them a turn each.
-constexpr std::uint64_t kCrowdsCopied = 8;
 constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
 constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
 
@@ -24,7 +22,7 @@ DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& bo
     : team_(team),
       board_(board),
       claims_(team, board),
-      copied_(team, board, claims_),
+      copied_(team, config, board, claims_),
       reach_(team, windows),
       tuning_(config.tuning),
       rank_(board.index()),
@@ -45,7 +43,7 @@ bool DirectCollectives::may_take(const Call& call) {
 }
 
 std::string_view DirectCollectives::find_obstacle(const Call& call) {
-  may_copy_ = may_copy(call);
+  may_copy_ = copied_.takes(call);
   if (!reach_.possible() && !may_copy_) return "no window was ever allocated";
   if (call.collective == Collective::all_to_all_v) return "its blocks are short, or not within reach";
   const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
@@ -57,11 +55,6 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
   if (skip != 0) --skip;
   if (skip == 0) return "";
   return may_copy_ ? "one copy by the kernel was slower lately" : "such calls have not been within reach lately";
-}
-
-bool DirectCollectives::may_copy(const Call& call) const {
-  const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
-  return copied_.takes(call) && bytes / (board_.is_crowded() ? kCrowdsCopied : 1) >= tuning_.single_copy_bytes;
 }
 
 bool DirectCollectives::run(const Call& call) {

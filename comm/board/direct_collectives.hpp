@@ -90,7 +90,6 @@ class DirectCollectives {
   void load(const Call& call);
   std::string_view find_obstacle(const Call& call);
   Outlook& outlook(Collective collective, std::size_t bytes);
-  bool may_copy(const Call& call) const;
   Line announce(std::uint64_t meeting, float took_us) const;
   void read_lines(std::uint64_t meeting, const Line& own);
   void find_buffers();
