@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/bootstrap.hpp"
 #include "kernels/soft/settings.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/forked_ranks.hpp"
@@ -58,20 +57,13 @@ void run_processes(
   const auto ended = test::fork_ranks(ranks, 30s, [&](int rank, const std::shared_ptr<Store>& store) {
     log.take_stderr();
     for (const auto& [name, value] : settings) ::setenv(name.c_str(), value.c_str(), 1);
-    Bootstrap bootstrap;
-    bootstrap.rank = rank;
-    bootstrap.world_size = ranks;
-    bootstrap.store = store;
     {
-      Communicator comm = make_communicator(std::move(bootstrap), options(rank));
+      Communicator comm = test::join_forked(rank, ranks, store, options(rank));
       body(comm);
     }
     soft::reset();  // joins the simulated device's threads: this process ends without destructors
   });
-  for (const auto& one : ended) {
-    CHECK(one.failure == "");
-    CHECK(one.signal == 0);
-  }
+  test::check_ended_well(ended);
 }
 
 void sum(Communicator& comm, std::size_t count, int times) {

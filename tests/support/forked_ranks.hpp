@@ -20,10 +20,13 @@
 #include <utility>
 #include <vector>
 
+#include <rondo/communicator.hpp>
 #include <rondo/error.hpp>
 #include <rondo/store.hpp>
 
+#include "comm/bootstrap.hpp"
 #include "comm/transport/memory.hpp"
+#include "tests/support/catch.hpp"
 
 namespace rondo::test {
 
@@ -144,6 +147,34 @@ std::vector<Ended> fork_ranks(int world_size, std::chrono::seconds limit, Body b
     }
   }
   return ended;
+}
+
+// In such a process.
+inline Communicator join_forked(int rank, int world_size, const std::shared_ptr<Store>& store,
+                                const Options& options = {}, std::string name = Bootstrap{}.name) {
+  Bootstrap bootstrap;
+  bootstrap.rank = rank;
+  bootstrap.world_size = world_size;
+  bootstrap.name = std::move(name);
+  bootstrap.store = store;
+  return make_communicator(std::move(bootstrap), options);
+}
+
+inline void check_ended_well(const std::vector<Ended>& ranks) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    CAPTURE(r);
+    CHECK(ranks[r].failure == "");
+    CHECK(ranks[r].signal == 0);
+  }
+}
+
+// Kills this process when it has made so many calls, somewhere in the next one.
+inline std::jthread kill_after(const std::atomic<int>& calls, int count) {
+  return std::jthread([&calls, count] {
+    while (calls.load() < count) {
+    }
+    ::raise(SIGKILL);
+  });
 }
 
 }  // namespace rondo::test

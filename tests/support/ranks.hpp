@@ -2,6 +2,7 @@
 // Ranks as threads: runs `body` on every rank of a world, and hands back what each threw.
 #pragma once
 #include <exception>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -71,6 +72,13 @@ inline std::string sentence_of(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     return e.what();
   }
+}
+
+// How the latest call went, as the flight record says.
+inline std::string last_algorithm(const Communicator& comm) {
+  const std::string record = comm.flight_record(), key = "\"algorithm\": \"";
+  const std::size_t start = record.rfind(key) + key.size();
+  return record.substr(start, record.find('"', start) - start);
 }
 
 }  // namespace rondo::test

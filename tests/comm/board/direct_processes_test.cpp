@@ -7,7 +7,6 @@
 #include <atomic>
 #include <thread>
 
-#include "comm/bootstrap.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/forked_ranks.hpp"
@@ -25,19 +24,12 @@ constexpr std::size_t kCount = 2'000'003;
 template <class Body>
 std::vector<test::Ended> run_processes(int world_size, Body body) {
   return test::fork_ranks(world_size, kLimit, [&](int rank, const std::shared_ptr<Store>& store) {
-    Bootstrap bootstrap;
-    bootstrap.rank = rank;
-    bootstrap.world_size = world_size;
-    bootstrap.store = store;
-    Communicator comm = make_communicator(std::move(bootstrap), {});
+    Communicator comm = test::join_forked(rank, world_size, store);
     body(comm);
   });
 }
 
-bool zero_copy(const Communicator& comm) {
-  const std::string record = comm.flight_record();
-  return record.find("zero_copy", record.rfind("\"algorithm\"")) != std::string::npos;
-}
+bool zero_copy(const Communicator& comm) { return test::last_algorithm(comm) == "zero_copy"; }
 
 void reduce_ones(Communicator& comm, const Window<float>& window, bool in_place) {
   std::fill(window.span().begin(), window.span().end(), 1.0F);
@@ -50,13 +42,10 @@ void reduce_ones(Communicator& comm, const Window<float>& window, bool in_place)
 
 TEST_CASE("processes use each other's windows in place") {
   const int world = GENERATE(2, 3);
-  for (const auto& ended : run_processes(world, [](Communicator& comm) {
-         const auto window = comm.allocate<float>(kCount), other = comm.allocate<float>(kCount);
-         for (int i = 0; i < 3; ++i) reduce_ones(comm, i % 2 == 0 ? window : other, true);
-       })) {
-    CHECK(ended.failure == "");
-    CHECK(ended.signal == 0);
-  }
+  test::check_ended_well(run_processes(world, [](Communicator& comm) {
+    const auto window = comm.allocate<float>(kCount), other = comm.allocate<float>(kCount);
+    for (int i = 0; i < 3; ++i) reduce_ones(comm, i % 2 == 0 ? window : other, true);
+  }));
 }
 
 TEST_CASE("a rank that is killed while peers use its window is named, and they live on") {
@@ -67,13 +56,7 @@ TEST_CASE("a rank that is killed while peers use its window is named, and they l
       const std::vector<std::size_t> counts(3, kCount / 3);
       std::atomic<int> calls{0};
       std::jthread killer;
-      if (comm.rank() == 1) {  // somewhere in the call after the one it has seen
-        killer = std::jthread([&calls, round] {
-          while (calls.load() < 3 + round) {
-          }
-          ::raise(SIGKILL);
-        });
-      }
+      if (comm.rank() == 1) killer = test::kill_after(calls, 3 + round);
       const auto error = test::thrown_by([&] {
         for (;;) {
           if (counted) {
@@ -96,21 +79,18 @@ TEST_CASE("a rank that is killed while peers use its window is named, and they l
 }
 
 TEST_CASE("where the memory cannot be made, all of them go on copying") {
-  for (const auto& ended : run_processes(3, [](Communicator& comm) {
-         rlimit before{};
-         ::getrlimit(RLIMIT_FSIZE, &before);
-         if (comm.rank() == 0) {  // which makes what the others map
-           ::signal(SIGXFSZ, SIG_IGN);
-           const rlimit small{1 << 20, before.rlim_max};
-           ::setrlimit(RLIMIT_FSIZE, &small);
-         }
-         const auto window = comm.allocate<float>(kCount);
-         ::setrlimit(RLIMIT_FSIZE, &before);
-         reduce_ones(comm, window, false);
-         const auto next = comm.allocate<float>(kCount);
-         reduce_ones(comm, next, true);
-       })) {
-    CHECK(ended.failure == "");
-    CHECK(ended.signal == 0);
-  }
+  test::check_ended_well(run_processes(3, [](Communicator& comm) {
+    rlimit before{};
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    if (comm.rank() == 0) {  // which makes what the others map
+      ::signal(SIGXFSZ, SIG_IGN);
+      const rlimit small{1 << 20, before.rlim_max};
+      ::setrlimit(RLIMIT_FSIZE, &small);
+    }
+    const auto window = comm.allocate<float>(kCount);
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    reduce_ones(comm, window, false);
+    const auto next = comm.allocate<float>(kCount);
+    reduce_ones(comm, next, true);
+  }));
 }

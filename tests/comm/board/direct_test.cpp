@@ -68,11 +68,7 @@ void fill(std::span<float> values, std::uint64_t seed) {
   for (float& value : values) value = any(random);
 }
 
-bool went_direct(const Communicator& comm) {
-  const std::string record = comm.flight_record();
-  const std::string_view key = "\"algorithm\": \"", name = "zero_copy\"";
-  return record.compare(record.rfind(key) + key.size(), name.size(), name) == 0;
-}
+bool went_direct(const Communicator& comm) { return test::last_algorithm(comm) == "zero_copy"; }
 
 enum class Memory { separate, in_place, sends_alone, receives_alone };
 constexpr Memory kMemories[] = {Memory::separate, Memory::in_place, Memory::sends_alone, Memory::receives_alone};

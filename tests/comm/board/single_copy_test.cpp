@@ -17,7 +17,6 @@
 #include <thread>
 
 #include "comm/board/way_times.hpp"
-#include "comm/bootstrap.hpp"
 #include "comm/placement.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
@@ -60,26 +59,12 @@ std::vector<test::Ended> run_processes(
   return test::fork_ranks(world_size, kLimit, [&](int rank, const std::shared_ptr<Store>& store) {
     before(rank);
     ::setenv("RONDO_TUNING", tuning.name().c_str(), 1);
-    Bootstrap bootstrap;
-    bootstrap.rank = rank;
-    bootstrap.world_size = world_size;
-    bootstrap.store = store;
-    Communicator comm = make_communicator(std::move(bootstrap), {});
+    Communicator comm = test::join_forked(rank, world_size, store);
     body(comm);
   });
 }
 
-void check_all_ended(const std::vector<test::Ended>& ranks) {
-  for (const auto& ended : ranks) {
-    CHECK(ended.failure == "");
-    CHECK(ended.signal == 0);
-  }
-}
-
-bool single_copy(const Communicator& comm) {
-  const std::string record = comm.flight_record();
-  return record.find("single_copy", record.rfind("\"algorithm\"")) != std::string::npos;
-}
+bool single_copy(const Communicator& comm) { return test::last_algorithm(comm) == "single_copy"; }
 
 // What the rank brings in that call, at that element of its send buffer.
 int value(int rank, int call, std::size_t at) { return static_cast<int>(at) * 31 + rank * 7 + call; }
@@ -215,7 +200,7 @@ void drop_privileges(bool dumpable) {
 
 TEST_CASE("calls that the kernel copies, and the same ones through rings, give what they must") {
   const int world = GENERATE(2, 3, 5);
-  check_all_ended(run_processes(world, [](Communicator& comm) {
+  test::check_ended_well(run_processes(world, [](Communicator& comm) {
     for (const Kind& kind : kinds()) {
       const int copied = call_often(comm, kind, kCalls);
       const bool right = never_copied(kind, comm.world_size()) ? copied == 0 : copied >= 3;
@@ -226,13 +211,13 @@ TEST_CASE("calls that the kernel copies, and the same ones through rings, give w
 }
 
 TEST_CASE("processes of one user copy without any privilege") {
-  check_all_ended(run_processes(
+  test::check_ended_well(run_processes(
       2, [](Communicator& comm) { expect(call_often(comm, kinds().back(), kCalls) >= 3, "none was copied"); },
       [](int) { drop_privileges(true); }));
 }
 
 TEST_CASE("where one process does not let others at its memory, all calls go through rings") {
-  check_all_ended(run_processes(
+  test::check_ended_well(run_processes(
       3,
       [](Communicator& comm) {
         for (const Kind& kind : kinds()) expect(call_often(comm, kind, kCalls) == 0, "it was copied");
@@ -241,7 +226,7 @@ TEST_CASE("where one process does not let others at its memory, all calls go thr
 }
 
 TEST_CASE("a buffer in a window beside ordinary ones is not copied so") {
-  check_all_ended(run_processes(3, [](Communicator& comm) {
+  test::check_ended_well(run_processes(3, [](Communicator& comm) {
     const auto window = comm.allocate<int>(kCount);
     std::vector<int> ordinary(kCount), all(3 * kCount);
     const std::span<int> send = comm.rank() == 2 ? window.span() : std::span(ordinary);
@@ -261,13 +246,7 @@ TEST_CASE("a rank that is killed while peers copy its memory is named, and they 
       std::vector<int> send(3 * 500'000, comm.rank()), recv(send.size());
       std::atomic<int> copied{0};
       std::jthread killer;
-      if (comm.rank() == 1) {  // somewhere in the call after that copy: wherever they begin, three come in a row
-        killer = std::jthread([&copied, round] {
-          while (copied.load() < 1 + round % 2) {
-          }
-          ::raise(SIGKILL);
-        });
-      }
+      if (comm.rank() == 1) killer = test::kill_after(copied, 1 + round % 2);  // more copies come in a row
       const auto error = test::thrown_by([&] {
         for (;;) {
           comm.all_to_all(std::span<const int>(send), std::span(recv));

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include "comm/bootstrap.hpp"
 #include "kernels/soft/settings.hpp"
 #include "tests/comm/device/calls.hpp"
 #include "tests/comm/device/graph.hpp"
@@ -41,12 +40,7 @@ soft::Settings machine_of(const Layout& layout) {
 Communicator join(const Layout& layout, int rank, const std::shared_ptr<Store>& store, const char* name,
                   Options options) {
   options.node = fmt::format("node{}", rank / layout.ranks_per_node);
-  Bootstrap bootstrap;
-  bootstrap.rank = rank;
-  bootstrap.world_size = layout.ranks;
-  bootstrap.name = name;
-  bootstrap.store = store;
-  return make_communicator(std::move(bootstrap), options);
+  return join_forked(rank, layout.ranks, store, options, name);
 }
 
 template <class Body>
@@ -60,20 +54,12 @@ std::vector<Ended> run_layout(const Layout& layout, Body body) {
   });
 }
 
-void check_all_ended_well(const std::vector<Ended>& ended) {
-  for (std::size_t r = 0; r < ended.size(); ++r) {
-    CAPTURE(r);
-    CHECK(ended[r].failure == "");
-    CHECK(ended[r].signal == 0);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("processes on devices: every collective does what it does on the CPU") {
   const auto& layout = kLayouts[GENERATE(0, 1, 2, 3, 4)];
   INFO(layout.name);
-  check_all_ended_well(run_layout(layout, [&](int rank, const std::shared_ptr<Store>& store, const Options& options) {
+  check_ended_well(run_layout(layout, [&](int rank, const std::shared_ptr<Store>& store, const Options& options) {
     Options cpu;
     cpu.determinism = Determinism::reproducible;
     Communicator host = join(layout, rank, store, "host", cpu);
@@ -95,7 +81,7 @@ TEST_CASE("processes on devices: every collective does what it does on the CPU")
 TEST_CASE("processes on devices: allocated windows are used in place, and graphs of them are replayed") {
   const auto& layout = kLayouts[GENERATE(0, 1, 2, 3)];
   INFO(layout.name);
-  check_all_ended_well(run_layout(layout, [&](int rank, const std::shared_ptr<Store>& store, const Options& options) {
+  check_ended_well(run_layout(layout, [&](int rank, const std::shared_ptr<Store>& store, const Options& options) {
     Communicator comm = join(layout, rank, store, "devices", options);
     const std::size_t count = 5000;
     Window<std::int32_t> window = comm.allocate<std::int32_t>(count);
@@ -155,7 +141,7 @@ TEST_CASE("processes on devices: a killed rank is named by those that wait in a 
 TEST_CASE("processes on devices: a mismatch is named on every rank") {
   const auto& layout = kLayouts[GENERATE(0, 2, 3)];
   INFO(layout.name);
-  check_all_ended_well(run_layout(layout, [&](int rank, const std::shared_ptr<Store>& store, const Options& options) {
+  check_ended_well(run_layout(layout, [&](int rank, const std::shared_ptr<Store>& store, const Options& options) {
     Communicator comm = join(layout, rank, store, "devices", options);
     DeviceArray<float> data(comm.device(), 3000);
     const auto error = thrown_by([&] {
@@ -179,6 +165,6 @@ TEST_CASE("processes on devices: too many for a device are refused at once, on e
     expect(code_of(error) == ErrorCode::unsupported, "refused: " + sentence_of(error));
     expect(sentence_of(error).find("runs 3 blocks at a time") != std::string::npos, sentence_of(error));
   });
-  check_all_ended_well(ended);
+  check_ended_well(ended);
   for (const Ended& end : ended) CHECK(end.seconds < 1);
 }

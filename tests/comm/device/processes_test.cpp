@@ -5,7 +5,6 @@
 
 #include <fstream>
 
-#include "comm/bootstrap.hpp"
 #include "tests/comm/device/reachability.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/forked_ranks.hpp"
@@ -32,23 +31,14 @@ template <class Machine, class Body>
 std::vector<test::Ended> run_processes(int world_size, Machine machine, Body body) {
   return test::fork_ranks(world_size, kLimit, [&](int rank, const std::shared_ptr<Store>& store) {
     expect(soft::configure(machine(rank)), "the machine is fresh");
-    Bootstrap bootstrap;
-    bootstrap.rank = rank;
-    bootstrap.world_size = world_size;
-    bootstrap.store = store;
-    Communicator comm = make_communicator(std::move(bootstrap), {});
+    Communicator comm = test::join_forked(rank, world_size, store);
     body(comm);
   });
 }
 
 template <class Machine, class Body>
 void on_processes(int world_size, Machine machine, Body body) {
-  const auto ended = run_processes(world_size, machine, body);
-  for (std::size_t r = 0; r < ended.size(); ++r) {
-    CAPTURE(r);
-    CHECK(ended[r].failure == "");
-    CHECK(ended[r].signal == 0);
-  }
+  test::check_ended_well(run_processes(world_size, machine, body));
 }
 
 std::size_t shared_memory_files() {  // that this process holds open

@@ -7,6 +7,7 @@
 #include "tests/package/step.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/pairwise.hpp"
+#include "tests/support/ranks.hpp"
 
 using namespace rondo;
 using namespace rondo::test;
@@ -33,12 +34,6 @@ consumer::Step make_step(Collective collective, int size, std::size_t count, con
     for (std::size_t& part : step.parts) part = random.chance(25) ? 0 : random.below(count + 1);
   }
   return step;
-}
-
-std::string last_algorithm(const Communicator& comm) {
-  const std::string record = comm.flight_record(), key = "\"algorithm\": \"";
-  const std::size_t start = record.rfind(key) + key.size();
-  return record.substr(start, record.find('"', start) - start);
 }
 
 void check_all(Communicator& comm, std::uint64_t seed, std::span<const std::size_t> counts) {
