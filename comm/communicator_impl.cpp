@@ -34,7 +34,7 @@ using comm::PreparedCall;
 using comm::Signature;
 
 // Times direct_bytes: ranks that share cores do not ask where buffers lie when a short call brings no more.
-constexpr std::uint64_t kCrowdsDirect = 2, kCrowdsDirectRooted = 16;
+constexpr std::uint64_t kCrowdsDirect = 2, kCrowdsDirectRooted = 8;
 constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the kernels, which say more
 
 bool may_work_in_place(Collective c) { return c != Collective::all_to_all && c != Collective::all_to_all_v; }
