@@ -73,9 +73,8 @@ constexpr TuningField kFields[] = {
      &Tuning::single_copy_bytes,
      0,
      kNever,
-     "from here on, by ranks that share cores from 8 times as much, a broadcast by two where pages are cheap from a "
-     "half, "
-     "the kernel also tries to copy ordinary memory of processes at once, and goes on where that was faster",
+     "from here on, by ranks that share cores from 8 times as much, a broadcast by two where pages are cheap from half "
+     "of it, the kernel also tries to copy ordinary memory of processes at once, and goes on where that was faster",
      {.values = kSingleCopy, .collectives = kCopies, .sizes = kLong}},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},

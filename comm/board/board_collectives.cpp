@@ -86,8 +86,22 @@ void BoardCollectives::load(const Call& call) {
   const bool copies_all = !row.rooted && !sums_alone && kernels::copies_as_strings();
   const std::size_t whole = cache_demand(call, larger_bytes(), size_);
   const std::size_t demand = copies_all ? whole / 3 * 2 : whole;
-  const bool beyond_caches = demand >= tuning_.streaming_bytes;
+  const bool beyond_caches = demand >= tuning_.streaming_bytes && !(sums_in_place() && stays_warm(demand));
   result_stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
+}
+
+// Its result goes where its input was read a moment ago.
+bool BoardCollectives::sums_in_place() const {
+  const CollectiveRow& row = row_of(call_.collective);
+  const std::size_t bytes = (row.send == Extent::world ? as_size(size_) : 1) * call_.count * element_;
+  const auto *send = static_cast<const std::byte*>(call_.send), *recv = static_cast<const std::byte*>(call_.recv);
+  return row.reduces && recv >= send && recv < send + bytes;
+}
+
+// The caches still hold a chunk when its result comes: where ranks take turns on cores, only of shorter calls.
+bool BoardCollectives::stays_warm(std::size_t demand) const {
+  constexpr std::size_t kCrowds = 16;
+  return !board_.is_crowded() || demand / kCrowds < tuning_.streaming_bytes;
 }
 
 std::size_t BoardCollectives::larger_bytes() const {

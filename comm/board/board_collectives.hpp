@@ -59,6 +59,8 @@ class BoardCollectives {
   using Place = Flow::Place;
 
   void load(const Call& call);
+  bool sums_in_place() const;
+  bool stays_warm(std::size_t demand) const;
   std::size_t larger_bytes() const;
 
   void reduce(bool everywhere);

@@ -29,8 +29,8 @@ CopiedCollectives::CopiedCollectives(const Team& team, const Config& config, Boa
       index_(board.index()),
       size_(board.size()) {}
 
-// To meet, and once more at the end, costs ranks that share cores a turn each. Where two share the work of a call with
-// a root, it is worth a copy sooner.
+// To meet, and once more at the end, costs ranks that share cores a turn each. A broadcast of which two copy a half
+// each is worth it sooner.
 bool CopiedCollectives::takes(const Call& call) const {
   constexpr std::uint64_t kCrowds = 8;
   const CollectiveRow& row = row_of(call.collective);
