@@ -5,6 +5,7 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <exception>
@@ -190,9 +191,9 @@ TEST_CASE("claims: a rank that is lost with a piece ends the wait of the others"
                ErrorCode::peer_lost);
 }
 
-// Sleepers look around from time to time anyway. So who does the piece rings bells that nobody hears, and what it rang
-// is counted and passed on.
-TEST_CASE("claims: who sleeps until a piece is done is woken once by whoever has done it") {
+// How often each was rung for that slept until the piece was done. Sleepers look around from time to time anyway. So
+// who does the piece rings bells that nobody hears, and what it rang is counted and passed on.
+std::array<eventfd_t, kRanks> rung_for_sleepers() {
   World world;
   std::latch claimed(kRanks);  // and all have left the meeting
   std::array<eventfd_t, kRanks> rung{};
@@ -220,5 +221,16 @@ TEST_CASE("claims: who sleeps until a piece is done is woken once by whoever has
     }
   });
   for (const auto& error : errors) CHECK_FALSE(error);
-  for (int r = 1; r < kRanks; ++r) CHECK(rung[static_cast<std::size_t>(r)] == 1);
+  return rung;
+}
+
+TEST_CASE("claims: who sleeps until a piece is done is woken once by whoever has done it") {
+  constexpr int kTries = 10;  // who looks around just then sees it without a bell
+  bool all_rung = false;
+  for (int i = 0; i < kTries && !all_rung; ++i) {
+    const auto rung = rung_for_sleepers();
+    for (const eventfd_t times : rung) CHECK(times <= 1);
+    all_rung = std::all_of(rung.begin() + 1, rung.end(), [](eventfd_t times) { return times == 1; });
+  }
+  CHECK(all_rung);
 }
