@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// main() of every *_perf program; RONDO_BENCH_PROGRAM names the row of the table of cases. Exit status: 0 all results
+// main() of every *_perf program; kProgram (program.cpp) names the row of the table of cases. Exit status: 0 all results
 // right, 1 a wrong value or a failure, 2 wrong flags.
 #include <fmt/format.h>
 
@@ -12,6 +12,9 @@
 #include "comm/base/env.hpp"
 
 namespace rondo::bench {
+
+extern const char* const kProgram;
+
 namespace {
 
 std::unique_ptr<Report> make_report(const Flags& flags, int argc, char** argv) {
@@ -79,7 +82,7 @@ int run(const std::string& program, int argc, char** argv) {
 }  // namespace rondo::bench
 
 int main(int argc, char** argv) {
-  const std::string program = RONDO_BENCH_PROGRAM;
+  const std::string program = rondo::bench::kProgram;
   try {
     return rondo::bench::run(program, argc, argv);
   } catch (const rondo::bench::UsageError& error) {

@@ -27,6 +27,17 @@ inline std::size_t larger_count(const Call& call, int world_size) {
   return row.send == Extent::world || row.recv == Extent::world ? call.count * as_size(world_size) : call.count;
 }
 
+// In place, elements from where a rank's send buffer begins to where its receive buffer does: a rank's block of the one
+// is the other. Not of all_to_all, whose buffers are two.
+inline std::ptrdiff_t in_place_distance(const Call& call, int rank) {
+  const CollectiveRow& row = row_of(call.collective);
+  const auto counts = counts_of(call).first(counts_of(call).empty() ? 0 : as_size(rank));
+  const std::size_t before = counts.data() == nullptr ? as_size(rank) * call.count
+                                                      : std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  if (row.send == row.recv || row.send == Extent::none || row.recv == Extent::none) return 0;
+  return row.send == Extent::one ? -static_cast<std::ptrdiff_t>(before) : static_cast<std::ptrdiff_t>(before);
+}
+
 // How much of the caches a call wants, in the unit of `larger` (how long a rank's larger buffer is; so many ranks share
 // them): all that it reads, and a third of what it writes elsewhere, which can be stored past them at a cost.
 inline std::size_t cache_demand(const Call& call, std::size_t larger, int ranks) {

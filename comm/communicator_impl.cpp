@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -30,6 +31,7 @@ Call OwnedCall::call() const {
 namespace rondo::detail {
 namespace {
 
+using comm::Buffers;
 using comm::PreparedCall;
 using comm::Signature;
 
@@ -108,18 +110,34 @@ void CommunicatorImpl::validate(const Call& call) const {
   if (row.recv == Extent::counts && call.recv_counts.size() != world) {
     reject(call, fmt::format("{} receive counts for {} ranks", call.recv_counts.size(), world));
   }
-  const bool at_root = rank() == call.root;
-  const std::size_t send = elements(call, row.send, call.send_counts, world_size());
-  const std::size_t recv = elements(call, row.recv, call.recv_counts, world_size());
-  if (call.send == nullptr && send != 0 && (!row.send_at_root || at_root)) reject(call, "the send buffer is null");
-  if (call.recv == nullptr && recv != 0 && (!row.recv_at_root || at_root)) reject(call, "the receive buffer is null");
+  const bool sends = !row.send_at_root || rank() == call.root, receives = !row.recv_at_root || rank() == call.root;
+  if (call.send == nullptr && sends && elements(call, row.send, call.send_counts, world_size()) != 0)
+    reject(call, "the send buffer is null");
+  if (call.recv == nullptr && receives && elements(call, row.recv, call.recv_counts, world_size()) != 0)
+    reject(call, "the receive buffer is null");
   const auto self = static_cast<std::size_t>(rank());
   if (call.collective == Collective::all_to_all_v && call.send_counts[self] != call.recv_counts[self]) {
     reject(call, fmt::format("rank {} sends itself {} elements and receives {} from itself", self,
                              call.send_counts[self], call.recv_counts[self]));
   }
-  if (!may_work_in_place(call.collective) && call.send == call.recv && send != 0)
-    reject(call, "it cannot work in place: give it two buffers");
+  const Buffers buffers = buffers_of(call);
+  if (buffers.admit(call)) return;
+  if (!may_work_in_place(call.collective))
+    reject(call, "its buffers overlap, and it cannot work in place: give it two");
+  const auto in_place = static_cast<std::ptrdiff_t>(buffers.in_place);
+  reject(call, fmt::format("its buffers overlap: in place, rank {} receives {} bytes {} the begin of what it sends",
+                           self, std::abs(in_place), in_place < 0 ? "before" : "behind"));
+}
+
+Buffers CommunicatorImpl::buffers_of(const Call& call) const {
+  const CollectiveRow& row = row_of(call.collective);
+  const std::size_t element = size_of(call.dtype),
+                    send = elements(call, row.send, call.send_counts, world_size()) * element,
+                    recv = elements(call, row.recv, call.recv_counts, world_size()) * element;
+  const bool is_root = rank() == call.root;
+  if ((row.send_at_root && !is_root) || (row.recv_at_root && !is_root) || send == 0 || recv == 0) return {};
+  const auto in_place = static_cast<std::uintptr_t>(comm::in_place_distance(call, rank())) * element;
+  return {.send_bytes = send, .recv_bytes = recv, .in_place = may_work_in_place(call.collective) ? in_place : send};
 }
 
 void CommunicatorImpl::fail(ErrorCode code, int culprit, const std::string& sentence) {
@@ -165,7 +183,7 @@ const PreparedCall& CommunicatorImpl::prepare(const Call& call, PreparedCall& pl
   place.hash = comm::hash_of(place.signature);
   place.sends = call.send != nullptr;
   place.receives = call.recv != nullptr;
-  place.in_place = call.send == call.recv || may_work_in_place(call.collective);
+  place.buffers = buffers_of(call);
   choose_way(call, place);
   return place;
 }

@@ -70,6 +70,7 @@ class CommunicatorImpl {
 
  private:
   void validate(const Call& call) const;
+  comm::Buffers buffers_of(const Call& call) const;
   void execute(const Call& call);
   void enqueue(std::span<const Call> calls);
   const comm::PreparedCall& prepare(const Call& call) {

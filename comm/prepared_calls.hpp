@@ -13,6 +13,18 @@
 
 namespace rondo::comm {
 
+// How a rank's buffers may lie to each other.
+struct Buffers {
+  std::size_t send_bytes = 0, recv_bytes = 0;  // both 0 where the rank does not use both
+  std::uintptr_t in_place = 0;                 // from the one to the other; send_bytes: there is no such place
+
+  bool admit(const Call& call) const {
+    const std::uintptr_t behind =
+        reinterpret_cast<std::uintptr_t>(call.recv) - reinterpret_cast<std::uintptr_t>(call.send);
+    return behind == in_place || (behind >= send_bytes && -behind >= recv_bytes);
+  }
+};
+
 struct PreparedCall {
   enum class Way : std::uint8_t { short_call, board, two_level, links };
 
@@ -23,8 +35,9 @@ struct PreparedCall {
   Chosen chosen{};
   ShortCalls::Plan plan{};  // of short calls
   bool asks = false;        // each time whether it can go straight between buffers
-  // The least that is left to check: which buffers must not be null, and whether they may be the same.
-  bool sends = false, receives = false, in_place = true;
+  // The least that is left to check: which buffers must not be null, and that they do not overlap.
+  bool sends = false, receives = false;
+  Buffers buffers{};
 
   bool prepared = false;  // something stands here
 
@@ -33,7 +46,7 @@ struct PreparedCall {
     return prepared && shape.count == call.count && shape.collective == call.collective && shape.dtype == call.dtype &&
            shape.op.kind() == call.op.kind() && shape.root == call.root && call.send_counts.empty() &&
            call.recv_counts.empty() && (!sends || call.send != nullptr) && (!receives || call.recv != nullptr) &&
-           (in_place || call.send != call.recv);
+           buffers.admit(call);
   }
 };
 

@@ -3,7 +3,7 @@
 import dataclasses
 import typing
 
-from comparison import gates, machine, programs
+from comparison import gates, machine, options, programs, results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,11 +12,12 @@ class Configuration:
     name: str
     command: typing.Callable
     environment: dict = dataclasses.field(default_factory=dict)
-    collectives: tuple = ()  # a variant that concerns these alone; empty: all
+    collectives: tuple = ()  # a variant that concerns these alone, in place or not; empty: all
+    lacks: tuple = ()  # what it cannot do
     blocks: bool = False  # its ranks sleep while they wait, so nothing of the harness may spin or yield beside them
 
     def runs(self, cell):
-        return not self.collectives or cell[1] in self.collectives
+        return cell[1] not in self.lacks and (not self.collectives or results.plain(cell[1]) in self.collectives)
 
 
 def open_mpi(program, flags):
@@ -60,7 +61,7 @@ def peers_over_shm(into):
 
 def of_gloo(into):
     program = programs.build_gloo(into)
-    yield Configuration("gloo", direct(program, "--algorithm", "ring"), blocks=True)
+    yield Configuration("gloo", direct(program, "--algorithm", "ring"), lacks=("gather_v", "scatter_v"), blocks=True)
     yield Configuration("gloo-bcube", direct(program, "--algorithm", "bcube"), collectives=("all_reduce",), blocks=True)
 
 
@@ -75,22 +76,22 @@ def peers_over_tcp(into):
     return {"Open MPI": of_open_mpi, "MPICH": of_mpich, "Gloo": lambda: of_gloo(into)}
 
 
-def ours(options, into):
+def ours(wanted, into):
     """Configurations of ours, the one that is judged first."""
-    program = programs.build_ours(options.ours, into)
-    environment = {"RONDO_TRANSPORT": "tcp"} if options.transport == "tcp" else {}
+    program = programs.build_ours(wanted.ours, into)
+    environment = {"RONDO_TRANSPORT": "tcp"} if wanted.transport == "tcp" else {}
     yield Configuration("rondo", direct(program), environment)
-    if options.windows:
+    if wanted.windows:
         yield Configuration("rondo-windows", direct(program, "--windows", "1"), environment)
-    if options.reproducible:
+    if wanted.reproducible:
         yield Configuration("rondo-reproducible", direct(program, "--determinism", "reproducible"), environment)
-    for algorithm in options.algorithm:
+    for algorithm in wanted.algorithm:
         yield Configuration("rondo-" + algorithm, direct(program), {**environment, "RONDO_ALGORITHM": algorithm})
-    if options.against:
-        yield Configuration("rondo-against", direct(programs.build_ours(options.against, into)), environment)
+    if wanted.against:
+        yield Configuration("rondo-against", direct(programs.build_ours(wanted.against, into)), environment)
 
 
-def bounds(options, into, say):
+def bounds(wanted, into, say):
     """The bounds, where they can be built: bench/peers/bound_peer.cpp."""
     try:
         program = programs.build_bound(into)
@@ -98,17 +99,18 @@ def bounds(options, into, say):
         say("the bound is left out: %s" % why)
         return []
     flags = {gates.BOUND: []}
-    if options.windows:
+    if wanted.windows:
         flags[gates.BOUND_WINDOWS] = ["--windows", "1"]
-    if options.transport == "shm":
+    if wanted.transport == "shm":
         flags[gates.BOUND_AHEAD] = ["--ahead", "1"]
-    return [Configuration(name, direct(program, "--transport", options.transport, *more)) for name, more in flags.items()]
+    return [Configuration(name, direct(program, "--transport", wanted.transport, *more), lacks=options.IN_PLACE + options.VARIABLE)
+            for name, more in flags.items()]
 
 
-def peers(options, into, say):
+def peers(wanted, into, say):
     """Configurations of the peers that are here; each that is not is named by `say` with the reason."""
     found = []
-    families = peers_over_tcp(into) if options.transport == "tcp" else peers_over_shm(into)
+    families = peers_over_tcp(into) if wanted.transport == "tcp" else peers_over_shm(into)
     for name, family in families.items():
         try:
             found += family()

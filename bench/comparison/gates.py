@@ -7,7 +7,7 @@ import pathlib
 import statistics
 import typing
 
-from comparison import pairing
+from comparison import pairing, results
 
 TARGETS = pathlib.Path(__file__).resolve().parent.parent / "peers" / "targets.csv"
 OURS = "rondo"
@@ -38,7 +38,7 @@ class Target:
     def fits(self, configuration, cell):
         transport, collective, np, bytes_ = cell
         return (self.transport in ("*", transport) and self.configuration in ("*", configuration) and
-                self.collective in ("*", collective) and self.np in ("*", str(np)) and
+                self.collective in ("*", results.plain(collective)) and self.np in ("*", str(np)) and
                 self.from_bytes <= bytes_ <= self.to_bytes)
 
 

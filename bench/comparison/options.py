@@ -4,6 +4,9 @@ import argparse
 
 COLLECTIVES = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "all_to_all", "barrier", "reduce", "gather",
                "scatter")
+IN_PLACE = tuple(name + "_in_place" for name in ("all_reduce", "reduce", "reduce_scatter", "all_gather", "gather", "scatter"))
+VARIABLE = tuple(name + "_v" for name in ("all_gather", "all_to_all", "gather", "scatter"))
+GROUPS = {"in_place": IN_PLACE, "variable": VARIABLE}  # words that stand for several
 ALL_REDUCE_SIZES = "8,1K,4K,16K,64K,256K,1M,4M,16M,64M"
 SIZES = "64,1K,16K,256K,4M,64M"
 UNITS = {"K": 10, "M": 20, "G": 30}
@@ -34,11 +37,12 @@ def ranks(text):
 
 
 def collectives(text):
-    known = COLLECTIVES + ("waiting",)
-    for word in words(text):
+    known = COLLECTIVES + IN_PLACE + VARIABLE + ("waiting",)
+    found = [name for word in words(text) for name in GROUPS.get(word, (word,))]
+    for word in found:
         if word not in known:
-            raise argparse.ArgumentTypeError("'%s' is none of %s" % (word, ", ".join(known)))
-    return words(text)
+            raise argparse.ArgumentTypeError("'%s' is none of %s" % (word, ", ".join((*known, *GROUPS))))
+    return found
 
 
 def make_parser():
@@ -61,7 +65,7 @@ def make_parser():
         help="odd: odd worlds, counts and addresses against their even neighbours; types: element types and operators "
         "against sums of floats; both measure ours alone")
     add("--np", type=ranks, default="2,4,8", help="numbers of ranks")
-    add("--collectives", type=collectives, default=",".join(COLLECTIVES), help="or 'waiting': the CPU that a waiting rank uses")
+    add("--collectives", type=collectives, default=",".join(COLLECTIVES), help="also those in place, 'in_place'; those whose blocks differ, 'variable'; 'waiting': the CPU that a waiting rank uses")
     add("--sizes", type=sizes, default=SIZES, help="bytes of the larger buffer of a rank")
     add("--all-reduce-sizes", type=sizes, default=ALL_REDUCE_SIZES, help="the same for all_reduce")
     add("--pairs", type=int, default=5, help="pairs of near launches that end a cell; a gate needs 5, p99 20; with --cases "

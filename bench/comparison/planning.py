@@ -19,7 +19,7 @@ BYTE_S = 2.5e-9
 def cells_of(options, np):
     """The cells asked for at one number of ranks, as rows will name them."""
     sized = [cell for collective in options.collectives for cell in launching.cells(
-        [collective], options.all_reduce_sizes if collective == "all_reduce" else options.sizes)]
+        [collective], options.all_reduce_sizes if results.plain(collective) == "all_reduce" else options.sizes)]
     whole = [(collective, bytes_, results.whole_blocks(collective, np, bytes_)) for collective, bytes_ in sized]
     return [(options.transport, collective, np, rows_bytes) for collective, bytes_, rows_bytes in whole if rows_bytes or not bytes_]
 

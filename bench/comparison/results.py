@@ -66,9 +66,14 @@ def make_row(texts):
     return Row(**{name: TYPES[name](texts[name]) for name in FIELDS})
 
 
+def plain(collective):
+    """Its name, out of place and with blocks that are all as long."""
+    return collective.removesuffix("_in_place").removesuffix("_v")
+
+
 def whole_blocks(collective, np, bytes_):
     """What the programs make of a size where there are blocks: a multiple of np floats."""
-    blocks = collective not in ("all_reduce", "broadcast", "reduce")
+    blocks = plain(collective) not in ("all_reduce", "broadcast", "reduce")
     return bytes_ // FLOAT // np * np * FLOAT if blocks else bytes_
 
 

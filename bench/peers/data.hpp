@@ -51,15 +51,19 @@ inline void load(const Cell& cell, float* in, float* out, std::uint32_t seed) {
 }
 
 inline bool is_right(const Cell& cell, const float* got, std::uint32_t seed) {
-  const auto mine = static_cast<std::size_t>(cell.rank) * cell.block();
-  const std::size_t count = cell.output();
+  const std::size_t mine = cell.own_offset(), count = cell.output();
   if (cell.reduces()) return holds_sum(got, count, cell.is(Collective::reduce_scatter) ? mine : 0, cell.np, seed);
   if (cell.is(Collective::broadcast)) return holds(got, count, 0, 0, seed);
-  if (cell.is(Collective::scatter)) return holds(got, count, mine, 0, seed);
+  if (cell.from_root()) return holds(got, count, mine, 0, seed);
   bool right = true;
-  for (std::size_t rank = 0; rank * cell.block() < count && cell.block() > 0; ++rank) {
-    const std::size_t first = cell.is(Collective::all_to_all) ? mine : 0;
-    right &= holds(got + rank * cell.block(), cell.block(), first, static_cast<int>(rank), seed);
+  for (int from = 0; from < cell.np && count > 0; ++from) {
+    const std::size_t block = !cell.is_variable()                 ? cell.block()
+                              : cell.is(Collective::all_to_all_v) ? cell.between(from, cell.rank)
+                                                                  : cell.block_of(from);
+    std::size_t first = cell.is(Collective::all_to_all) ? mine : 0;
+    for (int to = 0; cell.is(Collective::all_to_all_v) && to < cell.rank; ++to) first += cell.between(from, to);
+    right &= holds(got, block, first, from, seed);
+    got += block;
   }
   return right;
 }

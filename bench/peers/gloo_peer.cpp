@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gloo's side: ranks as children, TCP over loopback, which is all it has. --algorithm ring or bcube for all_reduce.
 #include <gloo/allgather.h>
+#include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
+#include <gloo/alltoallv.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/gather.h>
@@ -99,14 +101,14 @@ class Gloo : public Library {
     using Algorithm = gloo::AllreduceOptions::Algorithm;
     gloo::AllreduceOptions options(context_);
     options.setAlgorithm(bcube_ ? Algorithm::BCUBE : Algorithm::RING);
-    options.setInput(in_, cell_.count);
+    if (!cell_.in_place) options.setInput(in_, cell_.count);
     options.setOutput(out_, cell_.count);
     options.setReduceFunction(static_cast<Sum>(&gloo::sum<float>));
     gloo::allreduce(options);
   }
   void reduce() {
     gloo::ReduceOptions options(context_);
-    options.setInput(in_, cell_.count);
+    if (!cell_.in_place) options.setInput(in_, cell_.count);
     options.setOutput(out_, cell_.count);
     options.setRoot(0);
     options.setReduceFunction(static_cast<Sum>(&gloo::sum<float>));
@@ -115,9 +117,21 @@ class Gloo : public Library {
   void move() {
     if (cell_.is(Collective::all_gather)) {
       gloo::AllgatherOptions options(context_);
-      options.setInput(in_, cell_.block());
+      if (!cell_.in_place) options.setInput(in_, cell_.block());
       options.setOutput(out_, cell_.count);
       gloo::allgather(options);
+    } else if (cell_.is(Collective::all_gather_v)) {
+      gloo::AllgathervOptions options(context_);
+      options.setInput(in_, cell_.own_block());
+      options.setOutput(out_, cell_.counts());
+      gloo::allgatherv(options);
+    } else if (cell_.is(Collective::all_to_all_v)) {
+      const std::vector<std::size_t> counts = cell_.counts();
+      const std::vector<std::int64_t> signed_counts(counts.begin(), counts.end());
+      gloo::AlltoallvOptions options(context_);
+      options.setInput(in_, signed_counts);
+      options.setOutput(out_, signed_counts);
+      gloo::alltoallv(options);
     } else if (cell_.is(Collective::all_to_all)) {
       gloo::AlltoallOptions options(context_);
       options.setInput(in_, cell_.count);

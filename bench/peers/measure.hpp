@@ -55,15 +55,16 @@ class Runner {
       if (name == "waiting") {
         measure_waiting();
       } else {
-        measure(cell_of(collective_of(name), std::stoull(text.substr(colon + 1))));
+        measure(cell_of(name, std::stoull(text.substr(colon + 1))));
       }
     }
     return failed_ ? 1 : 0;
   }
 
  private:
-  Cell cell_of(Collective collective, std::size_t bytes) const {
-    Cell cell{.collective = collective, .count = bytes / 4, .rank = rank_, .np = np_};
+  Cell cell_of(const std::string& name, std::size_t bytes) const {
+    Cell cell = cell_named(name);
+    cell.count = bytes / 4, cell.rank = rank_, cell.np = np_;
     if (cell.has_blocks()) cell.count = cell.block() * static_cast<std::size_t>(np_);
     return cell;
   }
@@ -72,7 +73,7 @@ class Runner {
     if (cell.count == 0 && !cell.is(Collective::barrier)) return;
     reserve(cell.count);
     std::fill_n(in_, cell.count, kPoison);
-    library_.prepare(cell, in_, out_);
+    library_.prepare(cell, input_of(cell), out_);
     bool right = check(cell, 1);
     const std::size_t iterations = calibrate(cell);
     const double before_ns = near_if_soon();
@@ -97,8 +98,13 @@ class Runner {
     capacity_ = count;
   }
 
+  float* input_of(const Cell& cell) const {
+    if (!cell.in_place) return in_;
+    return cell.gathers() ? out_ + cell.own_offset() : out_;
+  }
+
   bool check(const Cell& cell, std::uint32_t seed) {
-    load(cell, in_, out_, seed);
+    load(cell, input_of(cell), out_, seed);
     library_.load();
     meeting_.wait();
     library_.run();
@@ -158,7 +164,7 @@ class Runner {
     return row_of(cell.name(), cell.count * 4, us, loop_us, distance);
   }
 
-  std::string row_of(const char* name, std::size_t bytes, std::vector<double> us, double loop_us,
+  std::string row_of(const std::string& name, std::size_t bytes, std::vector<double> us, double loop_us,
                      Distance distance) const {
     std::sort(us.begin(), us.end());
     const std::size_t n = us.size();
@@ -170,8 +176,8 @@ class Runner {
     }
     const double median = (us[(n - 1) / 2] + us[n / 2]) / 2, p99 = us[(n * 99 + 99) / 100 - 1];
     char row[256];
-    std::snprintf(row, sizeof row, "cell,%s,%d,%zu,%zu,%.3f,%.3f,%.3f,%.3f,%.3f,%.0f:%.0f,", name, np_, bytes, n,
-                  median, p99, us[0], sum / static_cast<double>(n), loop_us / static_cast<double>(n),
+    std::snprintf(row, sizeof row, "cell,%s,%d,%zu,%zu,%.3f,%.3f,%.3f,%.3f,%.3f,%.0f:%.0f,", name.c_str(), np_, bytes,
+                  n, median, p99, us[0], sum / static_cast<double>(n), loop_us / static_cast<double>(n),
                   distance.before_ns, distance.after_ns);
     std::string buckets;
     for (const auto& [bucket, count] : histogram)
@@ -183,7 +189,8 @@ class Runner {
     row.replace(row.find("%s"), 2, right ? "ok" : "WRONG");
     std::printf("%s\n", row.c_str());
     std::fflush(stdout);
-    if (!right) std::fprintf(stderr, "wrong result: %s of %zu bytes, np %d\n", cell.name(), cell.count * 4, np_);
+    if (!right)
+      std::fprintf(stderr, "wrong result: %s of %zu bytes, np %d\n", cell.name().c_str(), cell.count * 4, np_);
   }
 
   void measure_waiting() {

@@ -20,8 +20,11 @@ class Rondo : public Library {
   }
   void prepare(const Cell& cell, float* in, float* out) override {
     collective_ = cell.collective;
-    in_ = {in, cell.count}, out_ = {out, cell.count};
-    block_ = cell.block();
+    // A rank's block of a reduce_scatter in place is where it was in its input; MPI's is at the begin.
+    const bool among_others = cell.in_place && cell.is(Collective::reduce_scatter);
+    in_ = {in, cell.count}, out_ = {among_others ? out + cell.own_offset() : out, cell.count};
+    block_ = cell.block(), mine_ = cell.own_block();
+    counts_ = cell.is_variable() ? cell.counts() : std::vector<std::size_t>{};
   }
   void run() override {
     switch (collective_) {
@@ -43,6 +46,14 @@ class Rondo : public Library {
         return communicator_.gather(in_.first(block_), out_, 0);
       case Collective::scatter:
         return communicator_.scatter(in_, out_.first(block_), 0);
+      case Collective::all_gather_v:
+        return communicator_.all_gather_v(in_.first(mine_), out_, counts_);
+      case Collective::all_to_all_v:
+        return communicator_.all_to_all_v(in_, counts_, out_, counts_);
+      case Collective::gather_v:
+        return communicator_.gather_v(in_.first(mine_), out_, counts_, 0);
+      case Collective::scatter_v:
+        return communicator_.scatter_v(in_, out_.first(mine_), counts_, 0);
     }
   }
   const float* result() override { return out_.data(); }
@@ -57,7 +68,8 @@ class Rondo : public Library {
   Collective collective_{};
   std::span<const float> in_;
   std::span<float> out_;
-  std::size_t block_ = 0;
+  std::size_t block_ = 0, mine_ = 0;
+  std::vector<std::size_t> counts_;  // of blocks that differ
   std::vector<Window<float>> held_;
 };
 

@@ -28,14 +28,15 @@ class Run(unittest.TestCase):
     def test_every_collective_is_measured_and_right(self):
         with tempfile.TemporaryDirectory() as folder:
             file = folder + "/rows.csv"
-            done = compare("--np", "2,3", "--windows", "--sizes", "64,4K", "--all-reduce-sizes", "4,64K,1M", "--out", file)
+            done = compare("--np", "2,3", "--windows", "--sizes", "64,4K", "--all-reduce-sizes", "4,64K,1M", "--out", file,
+                           "--collectives", ",".join([*options.COLLECTIVES, *options.GROUPS]))
             self.assertEqual(done.returncode, 1, done.stderr)  # without peers no gate holds
             _, rows = results.read(file)
             self.assertEqual({row.check for row in rows}, {"ok"}, done.stderr)
             for np in (2, 3):
                 for configuration in ("rondo", "rondo-windows"):
                     found = {row.collective for row in rows if (row.np, row.configuration) == (np, configuration)}
-                    self.assertEqual(found, set(options.COLLECTIVES))
+                    self.assertEqual(found, {*options.COLLECTIVES, *options.IN_PLACE, *options.VARIABLE})
                 self.check_distances([row for row in rows if row.np == np])
             self.assertIn("have too few pairs", pathlib.Path(folder, "rows.md").read_text(encoding="utf-8"))
             drawn = subprocess.run([ROOT / "bench/plot", file, "-o", folder], capture_output=True, text=True, check=False)

@@ -159,6 +159,19 @@ class Judging(unittest.TestCase):
         self.assertIsNone(goal("rondo", "shm", "gather", 2, 64))
         self.assertEqual(gates.target_of(targets, "rondo", ("shm", "gather", 2, 64)).gate, 1.1)
 
+    def test_in_place_and_with_blocks_that_differ_the_same_holds(self):
+        targets = gates.read_targets()
+        for plain, names in (("all_reduce", ["all_reduce_in_place"]), ("all_gather", ["all_gather_in_place", "all_gather_v"])):
+            wanted = gates.target_of(targets, "rondo", ("shm", plain, 2, 1024))
+            self.assertEqual([gates.target_of(targets, "rondo", ("shm", name, 2, 1024)) for name in names], [wanted] * len(names))
+        self.assertEqual([results.whole_blocks(name, 3, 64) for name in ("all_reduce_in_place", "reduce_in_place", "gather_v")],
+                         [64, 64, 60])
+        self.assertEqual(options.collectives("variable,barrier"), [*options.VARIABLE, "barrier"])
+        alone = configurations.Configuration("some", None, collectives=("all_reduce",))
+        self.assertEqual([alone.runs(("shm", name, 2, 8)) for name in ("all_reduce_in_place", "reduce_in_place")], [True, False])
+        lacking = configurations.Configuration("some", None, lacks=("gather_v",))
+        self.assertEqual([lacking.runs(("shm", name, 2, 8)) for name in ("gather_v", "gather")], [False, True])
+
     def test_gate_and_goal(self):
         for theirs, verdict, goal in ((2.3, "pass", "met"), (1.2, "pass", "missed"), (1.05, "FAIL", "missed")):
             judgement, = judge(launches([1] * 5, [theirs] * 5))

@@ -19,6 +19,27 @@ std::size_t demand(Collective collective, bool in_place = false) {
 
 }  // namespace
 
+TEST_CASE("in place a rank's block of one buffer is the other") {
+  const std::size_t counts[] = {3, 5, 7, 9};
+  const auto distance = [&](Collective collective) {
+    const CollectiveRow& row = row_of(collective);
+    Call call{.collective = collective, .count = 10};
+    if (row.send == Extent::counts) call.send_counts = counts;
+    if (row.recv == Extent::counts) call.recv_counts = counts;
+    return comm::in_place_distance(call, 2);
+  };
+  CHECK(distance(Collective::all_reduce) == 0);
+  CHECK(distance(Collective::reduce) == 0);
+  CHECK(distance(Collective::broadcast) == 0);
+  CHECK(distance(Collective::reduce_scatter) == 20);
+  CHECK(distance(Collective::scatter) == 20);
+  CHECK(distance(Collective::scatter_v) == 8);
+  CHECK(distance(Collective::all_gather) == -20);
+  CHECK(distance(Collective::gather) == -20);
+  CHECK(distance(Collective::all_gather_v) == -8);
+  CHECK(distance(Collective::gather_v) == -8);
+}
+
 TEST_CASE("a call wants room for what its ranks read and for a third of what they write") {
   CHECK(demand(Collective::all_reduce) == 4 * 2400 + 4 * 800);
   CHECK(demand(Collective::all_reduce, true) == 4 * 2400);

@@ -232,6 +232,43 @@ TEST_CASE("wrong arguments fail the call alone") {
   });
 }
 
+TEST_CASE("buffers that overlap elsewhere than in place are refused") {
+  on_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(8, 1.0F), other(8);
+    const auto dtype = DataType::f32;
+    const std::size_t counts[] = {3, 5};
+    const auto own = static_cast<std::size_t>(comm.rank());
+    const auto refused = [&](auto&& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        return std::string(error.what()).find("overlap") != std::string::npos;
+      }
+      return false;
+    };
+    float* const at = data.data();
+    for (int times = 0; times < 2; ++times) {  // then of shapes that are known
+      comm.all_reduce(at, other.data(), 4, dtype, ReduceOp::sum);
+      expect(refused([&] { comm.all_reduce(at, at + 3, 4, dtype, ReduceOp::sum); }), "begins before the other ends");
+      expect(refused([&] { comm.all_reduce(at + 3, at, 4, dtype, ReduceOp::sum); }), "ends in the other");
+      comm.all_reduce(at, at + 4, 4, dtype, ReduceOp::sum);
+      comm.all_gather(at, other.data(), 4, dtype);
+      expect(refused([&] { comm.all_gather(at + 2, at, 4, dtype); }), "not its own block of the result");
+      comm.reduce_scatter(at, other.data(), 4, dtype, ReduceOp::sum);
+      expect(refused([&] { comm.reduce_scatter(at, at + 4 - 4 * own, 4, dtype, ReduceOp::sum); }), "the other's block");
+      comm.reduce_scatter(at, at + 4 * own, 4, dtype, ReduceOp::sum);
+      comm.all_to_all(at, other.data(), 4, dtype);
+      expect(refused([&] { comm.all_to_all(at, at + 2, 4, dtype); }), "all_to_all has no place");
+      const std::span<const float> mine(at + (own == 0 ? 0 : 3), counts[own]);
+      comm.all_gather_v(mine, std::span(data), counts);
+      expect(refused([&] { comm.all_gather_v(std::span<const float>(at + 2, counts[own]), std::span(data), counts); }),
+             "all_gather_v, not its own block");
+      expect(comm.rank() != 0 || refused([&] { comm.scatter(at, at + 2, 4, dtype, 0); }), "the root's part");
+      comm.scatter(at, comm.rank() == 0 ? at : at + 1, 4, dtype, 0);  // others send nothing
+    }
+  });
+}
+
 TEST_CASE("the survivors of an aborted communicator shrink it") {
   on_ranks(3, [](Communicator& comm) {
     if (comm.rank() == 0) comm.abort();

@@ -2,7 +2,8 @@
 // The verbs, once: typed spans, any contiguous ranges, and untyped pointers all become a Call that Derived submits.
 // Communicator runs it, Async starts it and returns a Work, Group keeps it until end().
 // In place: all_reduce, reduce, broadcast always; all_gather when send is recv's own block; reduce_scatter when recv
-// is send's own block; gather and scatter at the root likewise. all_to_all needs two buffers.
+// is send's own block; gather and scatter at the root likewise; the _v forms as these. all_to_all needs two buffers.
+// Buffers that overlap in another way are refused.
 #pragma once
 #include <concepts>
 #include <ranges>
