@@ -184,6 +184,8 @@ const PreparedCall& CommunicatorImpl::prepare(const Call& call, PreparedCall& pl
   place.sends = call.send != nullptr;
   place.receives = call.recv != nullptr;
   place.buffers = buffers_of(call);
+  place.counts.assign(call.send_counts.begin(), call.send_counts.end());
+  place.counts.insert(place.counts.end(), call.recv_counts.begin(), call.recv_counts.end());
   choose_way(call, place);
   return place;
 }
@@ -196,6 +198,11 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
     return;
   }
   prepared.chosen = comm::kBoard;
+  if (call.collective == Collective::all_to_all_v) {
+    prepared.way = PreparedCall::Way::counted;
+    prepared.counted = board_.plan_counted(call);
+    return;
+  }
   prepared.way = PreparedCall::Way::board;
   prepared.asks = config_.algorithm.empty();
   if (!short_calls_.takes(call)) return;
@@ -253,6 +260,8 @@ bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, s
       break;
     case PreparedCall::Way::board:
       return board_.run(call, options_.timeout);
+    case PreparedCall::Way::counted:
+      return board_.run_counted(prepared.counted, call, options_.timeout);
     case PreparedCall::Way::two_level:
       two_level_.run(call, signature(), options_.timeout);
       break;

@@ -59,6 +59,9 @@ std::string CommunicatorImpl::why(const PreparedCall& prepared, const Call& call
       return "what a rank brings comes with its arrival";
     case PreparedCall::Way::board:
       return fmt::format("{}; not straight: {}", why_board(call), obeys ? named : board_.why_not_direct());
+    case PreparedCall::Way::counted:
+      return fmt::format("all ranks share memory, and counts come with the arrivals; not straight: {}",
+                         obeys ? named : "its blocks are short, or not within reach");
     case PreparedCall::Way::two_level: {
       const auto pattern = comm::shape_of(call, world_size()).pattern;
       return (obeys ? named : "ranks share memory within their nodes") +

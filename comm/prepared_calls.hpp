@@ -3,11 +3,14 @@
 // Programs repeat a few shapes for ever, and working it out takes longer than a short message does. Used by the thread
 // that runs the collectives.
 #pragma once
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include <rondo/collective.hpp>
 
 #include "comm/algorithms.hpp"
+#include "comm/board/board_collectives.hpp"
 #include "comm/board/short_calls.hpp"
 #include "comm/signature.hpp"
 
@@ -26,27 +29,37 @@ struct Buffers {
 };
 
 struct PreparedCall {
-  enum class Way : std::uint8_t { short_call, board, two_level, links };
+  enum class Way : std::uint8_t { short_call, board, counted, two_level, links };
 
   Call shape{};           // its buffers, counts and stream mean nothing
   Signature signature{};  // without its number
   std::uint64_t hash = 0;
   Way way = Way::links;
   Chosen chosen{};
-  ShortCalls::Plan plan{};  // of short calls
-  bool asks = false;        // each time whether it can go straight between buffers
+  ShortCalls::Plan plan{};              // of short calls
+  BoardCollectives::Counted counted{};  // of an all_to_all_v on the board
+  bool asks = false;                    // each time whether it can go straight between buffers
   // The least that is left to check: which buffers must not be null, and that they do not overlap.
   bool sends = false, receives = false;
   Buffers buffers{};
-
-  bool prepared = false;  // something stands here
+  std::vector<std::size_t> counts{};  // of a _v form: those that it sends, then those that it receives
+  bool prepared = false;              // something stands here
 
   // A call of this shape, with buffers that need no further look.
   bool is_of(const Call& call) const {
     return prepared && shape.count == call.count && shape.collective == call.collective && shape.dtype == call.dtype &&
-           shape.op.kind() == call.op.kind() && shape.root == call.root && call.send_counts.empty() &&
-           call.recv_counts.empty() && (!sends || call.send != nullptr) && (!receives || call.recv != nullptr) &&
-           buffers.admit(call);
+           shape.op.kind() == call.op.kind() && shape.root == call.root &&
+           call.send_counts.size() + call.recv_counts.size() == counts.size() &&
+           (counts.empty() || counts_alike(call)) && (!sends || call.send != nullptr) &&
+           (!receives || call.recv != nullptr) && buffers.admit(call);
+  }
+
+ private:
+  // As many are.
+  [[gnu::noinline]] bool counts_alike(const Call& call) const {
+    const auto received = counts.begin() + static_cast<std::ptrdiff_t>(call.send_counts.size());
+    return std::equal(counts.begin(), received, call.send_counts.begin()) &&
+           std::equal(received, counts.end(), call.recv_counts.begin());
   }
 };
 

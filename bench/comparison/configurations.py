@@ -98,12 +98,14 @@ def bounds(wanted, into, say):
     except programs.Missing as why:
         say("the bound is left out: %s" % why)
         return []
+    # Of blocks that differ it knows what goes from or to a root in shared memory, where calls are signals for the most part.
+    lacks = options.IN_PLACE + (options.VARIABLE if wanted.transport == "tcp" else ("all_gather_v", "all_to_all_v"))
     flags = {gates.BOUND: []}
     if wanted.windows:
         flags[gates.BOUND_WINDOWS] = ["--windows", "1"]
     if wanted.transport == "shm":
         flags[gates.BOUND_AHEAD] = ["--ahead", "1"]
-    return [Configuration(name, direct(program, "--transport", wanted.transport, *more), lacks=options.IN_PLACE + options.VARIABLE)
+    return [Configuration(name, direct(program, "--transport", wanted.transport, *more), lacks=lacks)
             for name, more in flags.items()]
 
 

@@ -81,7 +81,12 @@ class BoundMemory : public Library {
     std::byte* rings;
 
     std::size_t first(std::size_t step) const { return step * piece; }
-    std::size_t count(std::size_t step) const { return std::min(piece, unit - std::min(unit, step * piece)); }
+    // Of a rank's block, or of what goes to all or is summed.
+    std::size_t begin_of(int of) const { return cell.is_variable() ? cell.end_of(of) : as_size(of) * unit; }
+    std::size_t count(std::size_t step, int of) const {
+      const std::size_t block = cell.is_variable() ? cell.block_of(of) : unit;
+      return std::min(piece, block - std::min(block, step * piece));
+    }
     // Of the parts for the others in a slot.
     std::size_t part(int from, int to) const { return has_parts ? as_size(to < from ? to : to - 1) * piece : 0; }
   };
@@ -102,14 +107,16 @@ class BoundMemory : public Library {
     made.cell = {.collective = collective, .count = count, .rank = rank_, .np = np_};
     made.in = in, made.out = out;
     made.rings = shared_ + phases_.size() * as_size(np_) * kRing;
-    const bool to_root = collective == Collective::reduce || collective == Collective::gather;
-    made.from_root = collective == Collective::broadcast || collective == Collective::scatter;
+    const bool to_root = collective == Collective::reduce || made.cell.to_root();
+    made.from_root = collective == Collective::broadcast || made.cell.from_root();
     made.everybody = !made.from_root && !to_root;
     made.brings = made.everybody || made.from_root == (rank_ == 0);
     made.takes = made.everybody || to_root == (rank_ == 0);
-    made.has_parts = collective == Collective::scatter || collective == Collective::all_to_all ||
-                     collective == Collective::reduce_scatter;
-    made.unit = made.has_parts || made.cell.gathers() ? made.cell.block() : count;
+    made.has_parts =
+        made.cell.from_root() || collective == Collective::all_to_all || collective == Collective::reduce_scatter;
+    made.unit = made.cell.is_variable()                 ? made.cell.block_of(np_ - 1)
+                : made.has_parts || made.cell.gathers() ? made.cell.block()
+                                                        : count;
     lay_out(made);
     return made;
   }
@@ -131,11 +138,11 @@ class BoundMemory : public Library {
   }
 
   void keep_own(const Phase& phase, std::size_t step) {
-    const std::size_t own = as_size(rank_) * phase.unit, first = phase.first(step), bytes = phase.count(step) * 4;
+    const std::size_t own = phase.begin_of(rank_), first = phase.first(step), bytes = phase.count(step, rank_) * 4;
     const bool in_place = phase.in == phase.out + own;
     if (phase.cell.gathers() && phase.takes && !in_place) std::memcpy(phase.out + own + first, phase.in + first, bytes);
     if (phase.cell.is(Collective::all_to_all)) std::memcpy(phase.out + own + first, phase.in + own + first, bytes);
-    if (phase.cell.is(Collective::scatter) && phase.brings) std::memcpy(phase.out + first, phase.in + first, bytes);
+    if (phase.cell.from_root() && phase.brings) std::memcpy(phase.out + first, phase.in + first, bytes);
   }
 
   void bring(const Phase& phase, std::size_t step, std::uint64_t ahead = 0) {
@@ -143,11 +150,11 @@ class BoundMemory : public Library {
     if (!phase.everybody) await_room(phase, number);
     std::byte* to = slot(phase, rank_, number);
     auto* body = reinterpret_cast<float*>(to + phase.body);
-    const std::size_t first = phase.first(step), bytes = phase.count(step) * 4;
-    if (!phase.has_parts) std::memcpy(body, phase.in + first, bytes);
+    const std::size_t first = phase.first(step);
+    if (!phase.has_parts) std::memcpy(body, phase.in + first, phase.count(step, rank_) * 4);
     for (int other = 0; phase.has_parts && other < np_; ++other) {
-      if (other != rank_)
-        std::memcpy(body + phase.part(rank_, other), phase.in + as_size(other) * phase.unit + first, bytes);
+      const float* from = phase.in + phase.begin_of(other) + first;
+      if (other != rank_) std::memcpy(body + phase.part(rank_, other), from, phase.count(step, other) * 4);
     }
     number_of(to).store(number + 1, std::memory_order_release);
   }
@@ -164,7 +171,7 @@ class BoundMemory : public Library {
   }
 
   void take(const Phase& phase, std::size_t step) {
-    const std::size_t first = phase.first(step), count = phase.count(step);
+    const std::size_t first = phase.first(step);
     for (int turn = 1; turn < (phase.from_root ? 2 : np_); ++turn) {
       const int other = phase.from_root ? 0 : (rank_ + turn) % np_;
       std::byte* from = slot(phase, other, now_);
@@ -174,9 +181,10 @@ class BoundMemory : public Library {
       const float* body = reinterpret_cast<const float*>(from + phase.body) + phase.part(other, rank_);
       if (phase.cell.reduces()) {
         const float* own = phase.in + (phase.has_parts ? as_size(rank_) * phase.unit : 0);
-        add(phase.out + first, turn == 1 ? own + first : phase.out + first, body, count);
+        add(phase.out + first, turn == 1 ? own + first : phase.out + first, body, phase.count(step, rank_));
       } else {
-        std::memcpy(phase.out + (phase.from_root ? 0 : as_size(other) * phase.unit) + first, body, count * 4);
+        const std::size_t count = phase.count(step, phase.from_root ? rank_ : other);
+        std::memcpy(phase.out + (phase.from_root ? 0 : phase.begin_of(other)) + first, body, count * 4);
       }
     }
   }

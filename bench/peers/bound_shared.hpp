@@ -52,6 +52,7 @@ class BoundShared : public Library {
 
   Library& way_of(const Cell& cell) {
     const std::size_t bytes = cell.count * 4;
+    if (cell.is_variable()) return short_;
     const std::size_t direct = cell.rooted() && !cores_.has_core() ? kLeastDirectOfRoot : kLeastDirect;
     if (windows_ && bytes >= direct) return direct_;
     if (BoundCopied::is_faster(cell, cores_.has_core())) return copied_;

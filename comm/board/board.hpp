@@ -120,7 +120,11 @@ class Board {
   // For those who bring bytes: where this rank's go before it arrives, and where a rank's lie that has come.
   Arrival& next() const { return arrival(index_, meetings_ + 1); }
   Arrival& arrived(int index) const { return arrival(index, meetings_); }
-  // Room for more bytes than fit beside the flag, in the latest arrival (or the next) that brings so many, the turn-th.
+  // Room for more bytes than fit beside the flag, in the latest arrival (or the next) that brings so many, the turn-th;
+  // all ranks take it in the same calls. More than kMostBehind would overwrite what a reader's cache still holds,
+  // unless two ranks hand lines over.
+  static constexpr std::size_t kMostBehind = 4 << 10;
+  std::uint64_t take_body() { return ++bodies_; }
   std::byte* body(int index, std::uint64_t turn) const { return arrival(index, turn).body.data(); }
   RankLine& own_line() const { return lines_[index_]; }
 
@@ -163,13 +167,14 @@ class Board {
   std::vector<Arrival*> arrivals_;  // of each rank two, in turn; two ranks have two in common
   std::vector<int> ranks_;          // in the team, by index
   std::uint64_t meetings_ = 0;
-  std::uint64_t saw_ = 0;    // see saw()
-  std::uint64_t spun_ = 0;   // polls of this wait, up to when the core was given away
-  int seen_ = 1;             // steps round the ranks up to the first that has not arrived
-  bool line_taken_ = false;  // of the next meeting
-  bool first_ = false;       // the next meeting is the first of its collective: keys are compared
-  bool compares_ = false;    // the latest was
-  bool waiting_ = false;     // waiter_ has been told of this collective
+  std::uint64_t bodies_ = 0;  // taken
+  std::uint64_t saw_ = 0;     // see saw()
+  std::uint64_t spun_ = 0;    // polls of this wait, up to when the core was given away
+  int seen_ = 1;              // steps round the ranks up to the first that has not arrived
+  bool line_taken_ = false;   // of the next meeting
+  bool first_ = false;        // the next meeting is the first of its collective: keys are compared
+  bool compares_ = false;     // the latest was
+  bool waiting_ = false;      // waiter_ has been told of this collective
   bool crowded_;
   bool fences_ = true;  // itself
   Signature signature_;

@@ -2,16 +2,20 @@
 #include "comm/board/board_collectives.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 namespace rondo::comm {
 namespace {
 
 constexpr std::size_t kLeastChunk = 16 << 10, kLeastHalf = 4 << 10;
-constexpr std::size_t kFirstExchange = 32 << 10;  // of all_to_all_v, before ranks know each other's counts
 
 constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
+
+// What exceeds the other's would be written over lines that the other has read last.
+bool are_even(std::size_t a, std::size_t b) {
+  constexpr std::size_t kPart = 8;
+  return std::max(a, b) - std::min(a, b) <= std::max(a, b) / kPart;
+}
 
 }  // namespace
 
@@ -43,6 +47,7 @@ bool BoardCollectives::run_direct(const Call& call, std::chrono::milliseconds ti
 
 void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {
   blocks_ = blocks;
+  recv_blocks_ = {};
   load(call);
   switch (call.collective) {
     case Collective::all_reduce:
@@ -64,8 +69,6 @@ void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {
       return scatter_blocks();
     case Collective::all_to_all:
       return exchange(longest_block(), 0);
-    case Collective::all_to_all_v:
-      return exchange_counted();
     default:
       return board_.meet();
   }
@@ -77,14 +80,16 @@ void BoardCollectives::load(const Call& call) {
   went_direct_ = false;
   scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
   lay_out(counts_of(call_), offsets_);
-  recv_offsets_.clear();
-  if (call.collective == Collective::all_to_all_v) lay_out(call.recv_counts, recv_offsets_);
+  choose_stores();
+}
+
+void BoardCollectives::choose_stores() {
   // Where everybody copies most of its result nothing else goes on while stores past the caches wait, and strings
   // through them cost less than loops.
-  const CollectiveRow& row = row_of(call.collective);
+  const CollectiveRow& row = row_of(call_.collective);
   const bool sums_alone = row.reduces && row.send == Extent::world;
   const bool copies_all = !row.rooted && !sums_alone && kernels::copies_as_strings();
-  const std::size_t whole = cache_demand(call, larger_bytes(), size_);
+  const std::size_t whole = cache_demand(call_, larger_bytes(), size_);
   const std::size_t demand = copies_all ? whole / 3 * 2 : whole;
   const bool beyond_caches = demand >= tuning_.streaming_bytes && !(sums_in_place() && stays_warm(demand));
   result_stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
@@ -184,6 +189,7 @@ void BoardCollectives::gather_blocks(bool everywhere) {
   const bool keeps = everywhere || rank_ == call_.root;
   const std::size_t bytes = longest * element_;
   Flow::Plan chunks = plan(longest, 1, everywhere ? gathered_bytes(bytes) : lopsided_bytes(bytes, chunk_bytes_));
+  chunks.even = size_ != 2 || are_even(block(0).count, block(1).count);
   if (!everywhere) chunks.sink = call_.root;
   flow_.run(
       chunks,
@@ -228,137 +234,35 @@ void BoardCollectives::scatter_blocks() {
       });
 }
 
-// A place holds a piece for every rank, `step` elements from the last, after the first `lead` elements.
-void BoardCollectives::publish_pieces(Range chunk, Place place, std::size_t lead, std::size_t step) {
+// A place holds a piece for every rank, `step` elements from the last.
+void BoardCollectives::publish_pieces(Range chunk, Place place, std::size_t step) {
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
     const Range theirs = kernels::clip(block(r), chunk);
-    publish_for(r, place, send(theirs.offset), theirs.count, lead + piece_of(r, step));
+    publish_for(r, place, send(theirs.offset), theirs.count, piece_of(r, step));
   }
 }
 
 // This rank's own comes when others know what it has published.
-void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step) {
+void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t step) {
   const Range mine = kernels::clip(block(rank_), chunk);
   copy_result(recv(kernels::clip(recv_block(rank_), chunk).offset), send(mine.offset), mine.count);
   ring_stores_.read();
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
     const Range theirs = kernels::clip(recv_block(r), chunk);
-    copy_result(recv(theirs.offset), at(r, place, lead + piece_of(rank_, step)), theirs.count);
+    copy_result(recv(theirs.offset), at(r, place, piece_of(rank_, step)), theirs.count);
   }
 }
 
 // All but the first elements of every block.
 void BoardCollectives::exchange(std::size_t longest, std::size_t skipped) {
-  const Flow::Plan chunks = plan(longest - skipped, as_size(size_), tuning_.chunk_bytes);
+  Flow::Plan chunks = plan(longest - skipped, as_size(size_), tuning_.chunk_bytes);
+  chunks.even = size_ != 2 || are_even(block(1 - rank_).count, recv_block(1 - rank_).count);
   const auto after = [&](Range chunk) { return Range{chunk.offset + skipped, chunk.count}; };
   flow_.run(
-      chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, 0, chunks.step); }, kNothing,
-      [&](Range chunk, Place place) { take_pieces(after(chunk), place, 0, chunks.step); });
-}
-
-// Each rank knows only its own counts: they go first, with as much as fits beside them. Then all know how many chunks
-// the longest block takes, both ends of a pair whether they agree, and everybody whether the rest can be taken from
-// where it lies.
-void BoardCollectives::exchange_counted() {
-  const std::size_t lead = lead_bytes() / element_;
-  const std::size_t room = std::min(kFirstExchange, flow_.most_place_bytes()) / element_;
-  const std::size_t step = room > lead ? (room - lead) / as_size(size_) : 0;
-  direct_.guarded([&] {
-    exchange_lead(lead, step);
-    went_direct_ = within_reach_ && longest_ > step && longest_ * element_ >= tuning_.direct_bytes;
-    if (went_direct_) pull_blocks(step);
-  });
-  if (!went_direct_ && longest_ > step) exchange(longest_, step);
-}
-
-void BoardCollectives::exchange_lead(std::size_t lead, std::size_t step) {
-  flow_.run(
-      {.count = 1, .step = 1, .place_bytes = (lead + as_size(size_) * step) * element_},
-      [&](Range, Place place) {
-        write_counts(place);
-        publish_pieces({0, step}, place, lead, step);
-      },
-      kNothing,
-      [&](Range, Place place) {
-        longest_ = compare_counts(place);
-        within_reach_ = may_pull_ && find_sources(place);
-        take_pieces({0, step}, place, lead, step);
-      });
-}
-
-// Every rank draws the same conclusion. What has no bytes is within reach. Its own place is no longer a rank's to read.
-bool BoardCollectives::find_sources(Place place) {
-  bool all = true;
-  for (int r = 0; r < size_; ++r) {
-    const std::uint64_t* const sent = r == rank_ ? call_.send_counts.data() : published_counts(r, place) + 1;
-    const std::size_t before = std::accumulate(sent, sent + rank_, std::size_t{0});
-    const std::size_t total = std::accumulate(sent, sent + size_, std::size_t{0});
-    const Spot spot = r == rank_ ? own_spot() : published_spot(r, place);
-    const std::byte* const buffer = direct_.reach().find(r, spot, total * element_);
-    all = all && (total == 0 || buffer != nullptr);
-    sources_[as_size(r)] = buffer == nullptr ? nullptr : buffer + before * element_;
-  }
-  return all;
-}
-
-// All but the first elements of every block.
-void BoardCollectives::pull_blocks(std::size_t skipped) {
-  std::vector<DirectCollectives::Pull> pieces;
-  for (int turn = 0; turn < size_; ++turn) {
-    const int r = (rank_ + turn) % size_;
-    const Range theirs = recv_block(r);
-    if (theirs.count <= skipped) continue;
-    const std::byte* const from = sources_[as_size(r)] + skipped * element_;
-    pieces.push_back({recv(theirs.offset + skipped), from, (theirs.count - skipped) * element_});
-  }
-  direct_.pull(pieces, result_stores_);
-}
-
-// Where the rank's send buffer lies; the longest block that it sends, what it sends to each, what it receives from
-// each.
-Spot& BoardCollectives::published_spot(int index, Place place) const {
-  return *reinterpret_cast<Spot*>(flow_.at(index, place));
-}
-std::uint64_t* BoardCollectives::published_counts(int index, Place place) const {
-  return reinterpret_cast<std::uint64_t*>(flow_.at(index, place) + sizeof(Spot));
-}
-std::size_t BoardCollectives::lead_bytes() const {
-  const std::size_t bytes = sizeof(Spot) + sizeof(std::uint64_t) * (2 * as_size(size_) + 1);
-  return (bytes + kLine - 1) / kLine * kLine;
-}
-
-Spot BoardCollectives::own_spot() const {
-  const std::size_t count = std::accumulate(call_.send_counts.begin(), call_.send_counts.end(), std::size_t{0});
-  return direct_.reach().describe(call_.send, count * element_);
-}
-
-void BoardCollectives::write_counts(Place place) {
-  published_spot(rank_, place) = own_spot();
-  std::uint64_t* mine = published_counts(rank_, place);
-  mine[0] = longest_block();
-  std::copy(call_.send_counts.begin(), call_.send_counts.end(), mine + 1);
-  std::copy(call_.recv_counts.begin(), call_.recv_counts.end(), mine + 1 + size_);
-}
-
-std::size_t BoardCollectives::compare_counts(Place place) const {
-  std::size_t longest = longest_block();
-  const auto check = [&](int rank, std::size_t mine, std::size_t theirs) {
-    if (mine == theirs) return;
-    Signature own = board_.signature(), other = own;
-    own.count = mine;
-    other.count = theirs;
-    throw Error(ErrorCode::mismatch, compare(team_.rank(), own, board_.rank_of(rank), other), board_.rank_of(rank));
-  };
-  for (int r = 0; r < size_; ++r) {
-    if (r == rank_) continue;
-    const std::uint64_t* theirs = published_counts(r, place);
-    longest = std::max(longest, theirs[0]);
-    check(r, call_.recv_counts[as_size(r)], theirs[1 + rank_]);
-    check(r, call_.send_counts[as_size(r)], theirs[1 + size_ + rank_]);
-  }
-  return longest;
+      chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, chunks.step); }, kNothing,
+      [&](Range chunk, Place place) { take_pieces(after(chunk), place, chunks.step); });
 }
 
 kernels::Range BoardCollectives::block(int of) const {
@@ -368,8 +272,7 @@ kernels::Range BoardCollectives::block(int of) const {
 }
 
 kernels::Range BoardCollectives::recv_block(int of) const {
-  if (recv_offsets_.empty()) return block(of);
-  return {recv_offsets_[as_size(of)], call_.recv_counts[as_size(of)]};
+  return recv_blocks_.empty() ? block(of) : recv_blocks_[as_size(of)];
 }
 
 std::size_t BoardCollectives::longest_block() const {

@@ -24,6 +24,8 @@
 namespace rondo::comm {
 
 class BoardCollectives {
+  using Range = kernels::Range;
+
  public:
   BoardCollectives(Team& team, const Config& config, Windows& windows);
 
@@ -40,6 +42,16 @@ class BoardCollectives {
     run(call);
     return went_direct_;
   }
+  // An all_to_all_v, of which each rank knows only its own blocks: where they lie, and what goes with the arrivals: so
+  // many elements of each at most, behind a head, in so many bytes.
+  struct Counted {
+    std::vector<Range> sent, received;   // by index
+    std::size_t bytes = 0, longest = 0;  // of all that is sent; elements of the longest block of those
+    std::size_t head = 0, room = 0, step = 0;
+    bool in_ring = false;  // this rank's does not lie behind its arrival
+  };
+  Counted plan_counted(const Call& call) const;
+  bool run_counted(const Counted& plan, const Call& call, std::chrono::milliseconds timeout);  // as run()
   // The parts of a larger collective, the one noted last: begin(), then any number of them. `blocks`: where each rank's
   // block of the larger buffer lies, for collectives that have such blocks; by default one after the other.
   bool fits(int ranks) const;  // of a node
@@ -55,10 +67,15 @@ class BoardCollectives {
   std::pair<const char*, std::uint64_t> whole_limit(Collective collective) const;
 
  private:
-  using Range = kernels::Range;
   using Place = Flow::Place;
 
+  struct Places {  // behind this call's arrivals, and in the rings
+    std::uint64_t turn;
+    Place ring;
+  };
+
   void load(const Call& call);
+  void choose_stores();
   bool sums_in_place() const;
   bool stays_warm(std::size_t demand) const;
   std::size_t larger_bytes() const;
@@ -73,9 +90,11 @@ class BoardCollectives {
   void reduce_scatter();
   void broadcast();
   void exchange(std::size_t longest, std::size_t skipped);
-  void exchange_counted();
-  void exchange_lead(std::size_t lead, std::size_t step);
-  std::size_t lead_bytes() const;
+  void exchange_lead(const Counted& plan);
+  void bring_lead(const Counted& plan, const Places& places);
+  void take_lead(int from, std::size_t step, const Places& places, const std::byte* beside_flag);
+  void compare_counts(int peer, std::size_t sent, std::size_t expected) const;
+  void pull_blocks(std::size_t skipped);
   void gather_blocks(bool everywhere);
   void scatter_blocks();
 
@@ -83,6 +102,7 @@ class BoardCollectives {
   Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes, int source = Flow::kEverybody) const;
   Flow::Plan plan_parts() const;
   std::size_t most_at_once() const;
+  bool is_lopsided() const;
   std::size_t gathered_bytes(std::size_t block) const;
   std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;
   std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of which a rank reads, or folds, a piece
@@ -99,17 +119,10 @@ class BoardCollectives {
     return flow_.hands_over() ? kernels::Stores::plain : ring_stores_.stores(bytes, reader...);
   }
   void publish_and_keep(Place place, const std::byte* from, std::size_t count, std::byte* into);
-  void publish_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
-  void take_pieces(Range chunk, Place place, std::size_t lead, std::size_t step);
+  void publish_pieces(Range chunk, Place place, std::size_t step);
+  void take_pieces(Range chunk, Place place, std::size_t step);
   // Where a reader's piece lies in a place. Of two ranks it is all that lies there: both use the same lines.
   std::size_t piece_of(int reader, std::size_t step) const { return size_ == 2 ? 0 : as_size(reader) * step; }
-  std::uint64_t* published_counts(int index, Place place) const;
-  Spot own_spot() const;
-  Spot& published_spot(int index, Place place) const;
-  void write_counts(Place place);
-  std::size_t compare_counts(Place place) const;
-  bool find_sources(Place place);
-  void pull_blocks(std::size_t skipped);
 
   void gather_contributions(Place place, std::size_t first, const std::byte* own);
   void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores stores) {  // contributions_
@@ -146,11 +159,10 @@ class BoardCollectives {
   std::vector<const void*> contributions_;  // by rank
   std::vector<std::byte> strip_;            // of this rank's, multiplied
   std::vector<std::size_t> offsets_;        // of blocks of variable length
-  std::vector<std::size_t> recv_offsets_;   // of those received, where they are others
   std::vector<const std::byte*> sources_;   // by rank: the block for this rank, where that is within reach
   std::size_t longest_ = 0;                 // block of any two ranks
   bool may_pull_, within_reach_ = false, went_direct_ = false;
-  std::span<const Range> blocks_;
+  std::span<const Range> blocks_, recv_blocks_;  // where they are told; those received, where they are others
 };
 
 }  // namespace rondo::comm

@@ -34,7 +34,7 @@ CopiedCollectives::CopiedCollectives(const Team& team, const Config& config, Boa
 bool CopiedCollectives::takes(const Call& call) const {
   constexpr std::uint64_t kCrowds = 8;
   const CollectiveRow& row = row_of(call.collective);
-  if (row.reduces || row.send == Extent::none || call.collective == Collective::all_to_all_v) return false;
+  if (row.reduces || row.send == Extent::none) return false;
   if (!team_.copies_memory() || size_ == 1) return false;
   const std::uint64_t bytes = larger_count(call, size_) * size_of(call.dtype);
   const bool is_for_all = row.send == Extent::one && !row.recv_at_root;

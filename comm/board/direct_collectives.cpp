@@ -45,7 +45,6 @@ bool DirectCollectives::may_take(const Call& call) {
 std::string_view DirectCollectives::find_obstacle(const Call& call) {
   may_copy_ = copied_.takes(call);
   if (!reach_.possible() && !may_copy_) return "no window was ever allocated";
-  if (call.collective == Collective::all_to_all_v) return "its blocks are short, or not within reach";
   const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
   if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return "it is shorter than direct_bytes";
   const CollectiveRow& row = row_of(call.collective);

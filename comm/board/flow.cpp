@@ -81,7 +81,7 @@ void Flow::enter_window() {
 
 bool Flow::hands_over(const Plan& plan) const {
   const std::size_t chunks = (plan.count + plan.step - 1) / plan.step;
-  return size_ == 2 && plan.source == kEverybody && plan.sink == kEverybody &&
+  return size_ == 2 && plan.even && plan.source == kEverybody && plan.sink == kEverybody &&
          (plan.folds || chunks * plan.place_bytes <= kMostHandedOver);
 }
 

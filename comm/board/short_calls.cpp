@@ -2,14 +2,13 @@
 #include "comm/board/short_calls.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace rondo::comm {
 namespace {
 
 // Bytes of a block; of one for each rank in all, of which a reader takes its own alone.
 constexpr std::size_t kMostOfTwo = 16 << 10, kMostOfMany = 1 << 10, kMostOfParts = 4 << 10;
-// Behind an arrival more would overwrite what a reader's cache still holds, unless two ranks hand lines over.
-constexpr std::size_t kMostBehind = 4 << 10;
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one,
 // and a barrier always.
 constexpr std::size_t kLeastInOrder = 4 << 10;
@@ -22,12 +21,15 @@ constexpr std::size_t most_of_crowd(Collective collective) {
     case Collective::all_reduce:  // longer ones are summed once for all
       return 2 << 10;
     case Collective::all_gather:
+    case Collective::all_gather_v:
       return 8 << 10;
     case Collective::broadcast:
     case Collective::all_to_all:
       return 32 << 10;
     case Collective::gather:
+    case Collective::gather_v:
     case Collective::scatter:
+    case Collective::scatter_v:
       return 64 << 10;
     case Collective::reduce:
       return 128 << 10;
@@ -35,13 +37,27 @@ constexpr std::size_t most_of_crowd(Collective collective) {
       return 512 << 10;
   }
 }
-static_assert(std::max({kMostOfTwo, kMostOfMany, kMostOfParts, kMostBehind}) <= Arrival::kBody);
+static_assert(std::max({kMostOfTwo, kMostOfMany, kMostOfParts, Board::kMostBehind}) <= Arrival::kBody);
 
 // Readings of the clock before the first look: commonly; where what is summed lies behind the arrivals.
 constexpr int kHeldBack = 2, kHeldBackBehind = 3;
 
 // Looks at a broadcast's root on another core before a rank's own core is given away, which takes about as long.
 constexpr int kPollsForRoot = 100;
+
+// Elements of the longest block, and that whoever brings most brings.
+struct Lengths {
+  std::size_t longest, brought;
+};
+
+Lengths lengths_of(const Call& call, int ranks) {
+  const auto counts = counts_of(call);
+  const bool has_parts = row_of(call.collective).send != Extent::one;  // one for each rank is sent
+  if (counts.empty()) return {call.count, call.count * (has_parts ? as_size(ranks) - 1 : 1)};
+  const std::size_t longest = *std::ranges::max_element(counts);
+  if (!has_parts) return {longest, longest};
+  return {longest, std::accumulate(counts.begin(), counts.end(), std::size_t{0}) - counts[as_size(call.root)]};
+}
 
 // Everybody brings, and everybody takes from everybody.
 bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && row.recv != Extent::none && !row.rooted; }
@@ -51,7 +67,7 @@ bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && ro
 std::size_t ShortCalls::most_of_block(Collective collective, int ranks, bool crowded) {
   const CollectiveRow& row = row_of(collective);
   if (ranks == 2 && (exchanges(row) || !crowded)) return kMostOfTwo;
-  const bool has_parts = row.send == Extent::world;
+  const bool has_parts = row.send == Extent::world || row.send == Extent::counts;
   const std::size_t brought = crowded ? most_of_crowd(collective) : has_parts ? kMostOfParts : kMostOfMany;
   return has_parts ? brought / as_size(ranks) : brought;
 }
@@ -67,37 +83,40 @@ ShortCalls::ShortCalls(Board& board, Flow& flow, StoreChoice& stores)
 bool ShortCalls::takes(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
   if (call.collective == Collective::send || call.collective == Collective::recv) return false;
-  if (row.send == Extent::counts || row.recv == Extent::counts) return false;
+  if (call.collective == Collective::all_to_all_v) return false;  // nobody knows what others bring
   const std::size_t most = most_of_block(call.collective, size_, board_.is_crowded());
-  if (row.send != Extent::none && call.count > most / size_of(call.dtype)) return false;
+  if (row.send != Extent::none && lengths_of(call, size_).longest > most / size_of(call.dtype)) return false;
   return !goes_to_ring(call) || larger_count(call, size_) * size_of(call.dtype) <= flow_.most_call_bytes();
 }
 
 bool ShortCalls::goes_to_ring(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
   if (size_ == 2 ? exchanges(row) : !board_.is_crowded()) return false;
-  const std::size_t blocks = row.send == Extent::world ? as_size(size_) - 1 : 1;
-  return call.count * blocks > kMostBehind / size_of(call.dtype);
+  return lengths_of(call, size_).brought > Board::kMostBehind / size_of(call.dtype);
 }
 
 ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
-  const bool at_root = index_ == call.root, has_parts = row.send == Extent::world;
+  const bool at_root = index_ == call.root, has_parts = row.send == Extent::world || row.send == Extent::counts;
+  const auto counts = counts_of(call);
+  const Lengths lengths = lengths_of(call, size_);
   Plan plan;
   plan.element = size_of(call.dtype);
-  plan.block = row.send == Extent::none ? 0 : call.count * plan.element;
-  const std::size_t whole = plan.block * (has_parts ? as_size(size_) : 1);
+  const bool is_empty = row.send == Extent::none || lengths.longest == 0;
+  plan.block = is_empty ? 0 : (counts.empty() ? call.count : counts[as_size(index_)]) * plan.element;
+  plan.own = !has_parts ? 0 : counts.empty() ? plan.block : counts[as_size(call.root)] * plan.element;
+  plan.brought = is_empty ? 0 : lengths.brought * plan.element;
+  const std::size_t whole = plan.brought + plan.own;
   plan.part = has_parts ? as_size(index_) * plan.block : 0;
-  plan.own = has_parts ? plan.block : 0;
-  plan.brought = whole - plan.own;
+  if (!counts.empty()) lay_out(counts, has_parts, plan);
   plan.in_ring = goes_to_ring(call);
   plan.weighs = plan.brought > kMostUnweighed && !(size_ == 2 && exchanges(row));
-  plan.keeps = plan.block != 0 && (!row.recv_at_root || at_root);
+  plan.keeps = !is_empty && (plan.block != 0 || !has_parts) && (!row.recv_at_root || at_root);
   if (row.send_at_root) plan.source = call.root;
   plan.gathers = plan.keeps && !row.reduces && !row.send_at_root;
   const bool in_order = whole >= kLeastInOrder || board_.ranks_on_a_core() > 2;
   plan.yields = call.collective == Collective::barrier || (exchanges(row) && in_order);
-  if (plan.block != 0) {  // or they meet for the meeting's sake
+  if (!is_empty) {  // or they meet for the meeting's sake
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
   }
@@ -113,9 +132,20 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   }
   const bool brings = row.send_at_root ? at_root : !row.recv_at_root || !at_root;
   if (!brings) return plan;
-  plan.first = has_parts ? plan.part : plan.brought;
-  plan.last = plan.brought - plan.first;
+  plan.first = has_parts ? plan.part : row.recv == Extent::counts ? plan.block : plan.brought;
+  plan.last = has_parts ? plan.brought - plan.first : 0;
   return plan;
+}
+
+// Blocks that differ lie one behind the other: in what this rank gets, or this rank's in what the root brings.
+void ShortCalls::lay_out(std::span<const std::size_t> counts, bool has_parts, Plan& plan) const {
+  std::size_t at = 0;
+  for (int index = 0; index < size_; ++index) {
+    const std::size_t bytes = counts[as_size(index)] * plan.element;
+    if (!has_parts) plan.blocks.push_back({at, bytes});
+    if (has_parts && index == index_) plan.part = at;
+    at += bytes;
+  }
 }
 
 void ShortCalls::publish(const Plan& plan, const Call& call, std::chrono::milliseconds timeout) {
@@ -130,7 +160,7 @@ inline void ShortCalls::take_place(const Plan& plan) {
   if (plan.in_ring) {
     in_ring_ = flow_.reserve(plan.brought, false);
   } else if (plan.brought > Arrival::kPayload) {
-    ++bodies_;
+    body_ = board_.take_body();
   }
 }
 
@@ -155,25 +185,25 @@ inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte
 // What this rank gets from itself goes before it waits. Who looks at once takes the other's line away just when that
 // comes to write there, and both wait longer.
 void ShortCalls::take(const Plan& plan, const Call& call) {
-  auto* const into = static_cast<std::byte*>(call.recv);
-  if (plan.gathers) copy_from(index_, plan, call, into + as_size(index_) * plan.block);
+  if (plan.gathers) copy_from(index_, plan, call, plan.block_from(index_));
   board_.hold_back(plan.holds_back);
   if (plan.awaits == Board::kEverybody) board_.await_all();
   if (plan.awaits >= 0) board_.await(plan.awaits, plan.polls);
   if (!plan.keeps) return;
   if (plan.weighs && plan.awaits != Board::kNobody) stores_.read();
   if (plan.fold != nullptr) return fold(plan, call);
-  if (plan.source >= 0) return copy_from(plan.source, plan, call, into);
+  if (plan.source >= 0) return copy_from(plan.source, plan, call, {0, plan.block});
   for (int step = 1; step < size_; ++step) {
     const int index = index_ + step < size_ ? index_ + step : index_ + step - size_;
-    copy_from(index, plan, call, into + as_size(index) * plan.block);
+    copy_from(index, plan, call, plan.block_from(index));
   }
 }
 
-void ShortCalls::copy_from(int index, const Plan& plan, const Call& call, std::byte* into) {
+void ShortCalls::copy_from(int index, const Plan& plan, const Call& call, kernels::Range block) {
   const bool own = index == index_;
+  std::byte* into = static_cast<std::byte*>(call.recv) + block.offset;
   const std::byte* from = own ? static_cast<const std::byte*>(call.send) + plan.part : block_of(index, plan);
-  if (into != from) copy_(into, from, plan.block);
+  if (into != from) copy_(into, from, block.count);
 }
 
 // A rank's own, multiplied, lies in its result: its place is the next who comes to write there, who may be another.

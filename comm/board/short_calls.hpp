@@ -13,6 +13,7 @@
 #include "comm/board/board.hpp"
 #include "comm/board/flow.hpp"
 #include "comm/board/store_choice.hpp"
+#include "kernels/algorithms/ranges.hpp"
 #include "kernels/reduce.hpp"
 
 namespace rondo::comm {
@@ -25,11 +26,12 @@ class ShortCalls {
 
   // What all calls of one shape have in common; offsets and lengths are bytes.
   struct Plan {
-    std::size_t block = 0;  // that a rank gets from each rank that it reads
-    std::size_t part = 0;   // where this rank's block lies in its own buffer
+    std::size_t block = 0;               // that a rank gets from each rank that it reads; where they differ, its own
+    std::size_t part = 0;                // where this rank's block lies in the buffer of who brings it
+    std::vector<kernels::Range> blocks;  // gathered ones that differ, by index
     // What this rank brings: the first so many bytes, and the last so many; between them lies its own part, left out.
     std::size_t first = 0, own = 0, last = 0;
-    std::size_t brought = 0;               // by whoever brings anything
+    std::size_t brought = 0;               // by whoever brings most
     std::size_t element = 1;               // of the dtype
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
@@ -43,6 +45,10 @@ class ShortCalls {
     double divisor = 1;                    // of the average
     kernels::FoldFunction fold = nullptr;  // null: blocks are copied
     kernels::Scale multiply = nullptr;     // not null: the operator's first touch on what is brought
+
+    kernels::Range block_from(int index) const {  // in what this rank gets
+      return blocks.empty() ? kernels::Range{as_size(index) * block, block} : blocks[as_size(index)];
+    }
   };
   // Bytes that a rank may get from another. crowded: ranks outnumber their cores.
   static std::size_t most_of_block(Collective collective, int ranks, bool crowded);
@@ -63,10 +69,11 @@ class ShortCalls {
   static constexpr std::size_t kFew = 256;  // bytes: taken before the clock could be read
 
   bool goes_to_ring(const Call& call) const;
+  void lay_out(std::span<const std::size_t> counts, bool has_parts, Plan& plan) const;
   // Of what a rank brings.
   std::byte* place(int index, Arrival& arrival, const Plan& plan) const {
     if (plan.brought <= Arrival::kPayload) return arrival.payload.data();
-    return plan.in_ring ? flow_.at(index, in_ring_) : board_.body(index, bodies_);
+    return plan.in_ring ? flow_.at(index, in_ring_) : board_.body(index, body_);
   }
   // For this rank, of what another has brought.
   const std::byte* block_of(int index, const Plan& plan) const {
@@ -76,7 +83,7 @@ class ShortCalls {
   void bring(const Plan& plan, const Call& call);
   void take(const Plan& plan, const Call& call);
   void fold(const Plan& plan, const Call& call);
-  void copy_from(int index, const Plan& plan, const Call& call, std::byte* into);
+  void copy_from(int index, const Plan& plan, const Call& call, kernels::Range block);
 
   void write(const Plan& plan, std::byte* into, const std::byte* from, std::size_t bytes, double factor) const;
 
@@ -84,8 +91,8 @@ class ShortCalls {
   Flow& flow_;
   StoreChoice& stores_;
   int index_, size_;
-  std::uint64_t bodies_ = 0;  // calls that brought more than fits beside a flag, behind it
-  Flow::Place in_ring_;       // of the latest call that brought it there
+  std::uint64_t body_ = 0;  // of the latest call that brought more than fits beside a flag, behind it
+  Flow::Place in_ring_;     // of the latest that brought it there
   kernels::Copy copy_ = kernels::find_copy();
   std::vector<const void*> contributions_;  // by rank
 };

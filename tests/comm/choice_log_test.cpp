@@ -98,6 +98,28 @@ TEST_CASE("every way of a collective and size is told once, with the reason") {
               "not all of its buffers are within reach"});
 }
 
+TEST_CASE("blocks of different lengths are short calls where all know them, else their lengths come first") {
+  const Log log;
+  run_processes(log, {}, [](Communicator& comm) {
+    const std::vector<std::size_t> counts{3, 5};
+    std::vector<float> values(8), others(8);
+    const std::span<const float> own(values.data(), counts[static_cast<std::size_t>(comm.rank())]);
+    for (int i = 0; i < 2; ++i) {
+      comm.all_gather_v(own, std::span(others), counts);
+      comm.gather_v(own, std::span(others), counts, 1);
+      comm.scatter_v(std::span<const float>(values), std::span(others).first(own.size()), counts, 1);
+      const std::vector<std::size_t> alike{4, 4};
+      comm.all_to_all_v(values.data(), alike, others.data(), alike, DataType::f32);
+    }
+  });
+  for (const std::string name : {"all_gather_v", "gather_v", "scatter_v"}) {
+    CHECK(log.lines(name) == Lines{name + " of 32 bytes takes short_call: what a rank brings comes with its arrival"});
+  }
+  CHECK(log.lines("all_to_all_v") ==
+        Lines{"all_to_all_v of 32 bytes takes board: all ranks share memory, and counts come with the arrivals; not "
+              "straight: its blocks are short, or not within reach"});
+}
+
 TEST_CASE("what was asked for by name is told to have been asked for") {
   const Log log;
   run_processes(log, {{"RONDO_ALGORITHM", "ring"}}, [](Communicator& comm) { sum(comm, 1000, 2); });

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// all_to_all_v on the board. Each rank knows only its own counts: they go with the arrival, and with them as much of
+// every block as fits. Then all know how many chunks the longest block takes, both ends of a pair whether they agree,
+// and everybody whether the rest can be taken from where it lies.
+#include <algorithm>
+
+#include "comm/board/board_collectives.hpp"
+
+namespace rondo::comm {
+namespace {
+
+constexpr std::size_t kMostBrought = 32 << 10;  // bytes with an arrival, of more than two ranks
+constexpr std::size_t kRound = 64;              // bytes
+constexpr std::size_t kMostInstant = 1 << 10;   // to copy so much to oneself takes as long as to hold back
+constexpr int kHeldBack = 2;
+
+// Beside the flag.
+struct Sender {
+  Spot spot;                     // of its send buffer,
+  std::uint64_t bytes, longest;  // which is so long; elements of its longest block
+  std::uint64_t in_ring;         // what it brings lies there, not behind the arrival
+};
+static_assert(sizeof(Sender) <= Arrival::kPayload);
+
+// At the begin of what a rank brings, for each reader.
+struct Piece {
+  std::uint64_t sent, expected, before;  // elements to the reader, from it, to those before it
+  std::uint64_t at;                      // bytes to where the first of them lie
+};
+
+}  // namespace
+
+// Two ranks hand lines over; what more of them bring is short behind the arrival, or lies in the ring.
+BoardCollectives::Counted BoardCollectives::plan_counted(const Call& call) const {
+  const auto lay_out = [](std::span<const std::size_t> counts) {
+    std::vector<Range> blocks;
+    for (std::size_t at = 0; const std::size_t count : counts) {
+      blocks.push_back({at, count});
+      at += count;
+    }
+    return blocks;
+  };
+  const std::size_t element = size_of(call.dtype), others = as_size(std::max(size_ - 1, 1));
+  const std::size_t room =
+      size_ == 2 ? Arrival::kBody : std::min({kMostBrought, flow_.most_place_bytes(), flow_.most_call_bytes()});
+  Counted plan{.sent = lay_out(call.send_counts), .received = lay_out(call.recv_counts)};
+  plan.head = (as_size(size_) * sizeof(Piece) + kRound - 1) / kRound * kRound;
+  plan.room = std::max(room, plan.head);
+  plan.step = (plan.room - plan.head) / others / kRound * kRound / element;
+  std::size_t brought = plan.head;
+  for (int r = 0; r < size_; ++r) {
+    const std::size_t count = call.send_counts[as_size(r)];
+    plan.bytes += count * element;
+    plan.longest = std::max(plan.longest, count);
+    brought += r == rank_ ? 0 : std::min(count, plan.step) * element;
+  }
+  plan.in_ring = size_ != 2 && brought > Board::kMostBehind;
+  return plan;
+}
+
+bool BoardCollectives::run_counted(const Counted& plan, const Call& call, std::chrono::milliseconds timeout) {
+  begin(timeout);
+  call_ = call;
+  element_ = size_of(call.dtype);
+  blocks_ = plan.sent;
+  recv_blocks_ = plan.received;
+  scales_ = went_direct_ = false;
+  result_stores_ = kernels::Stores::plain;
+  direct_.guarded([&] {
+    exchange_lead(plan);
+    if (longest_ <= plan.step) return;
+    choose_stores();
+    went_direct_ = within_reach_ && longest_ * element_ >= tuning_.direct_bytes;
+    if (went_direct_) pull_blocks(plan.step);
+  });
+  if (!went_direct_ && longest_ > plan.step) exchange(longest_, plan.step);
+  return went_direct_;
+}
+
+void BoardCollectives::exchange_lead(const Counted& plan) {
+  const std::uint64_t meeting = board_.take_line(sizeof(Sender));
+  const Places places{.turn = board_.take_body(), .ring = size_ == 2 ? Place{} : flow_.reserve(plan.room, false)};
+  const Reach& reach = direct_.reach();
+  const Spot spot = reach.possible() ? reach.describe(call_.send, plan.bytes) : Spot{};
+  new (board_.payload(rank_, meeting))
+      Sender{.spot = spot, .bytes = plan.bytes, .longest = plan.longest, .in_ring = plan.in_ring};
+  bring_lead(plan, places);
+  board_.arrive();
+  board_.give_way();
+  const Range mine = block(rank_);
+  const std::size_t kept = std::min(mine.count, plan.step);
+  copy_result(recv(recv_block(rank_).offset), send(mine.offset), kept);
+  if (!board_.is_crowded() && kept * element_ < kMostInstant) board_.hold_back(kHeldBack);
+  board_.await_all();
+  longest_ = plan.longest;
+  within_reach_ = may_pull_ && reach.possible() && (plan.bytes == 0 || reach.find(rank_, spot, plan.bytes) != nullptr);
+  sources_[as_size(rank_)] = send(mine.offset);
+  for (int turn = 1; turn < size_; ++turn) {
+    const int r = (rank_ + turn) % size_;
+    take_lead(r, plan.step, places, board_.payload(r, meeting));
+  }
+}
+
+void BoardCollectives::bring_lead(const Counted& plan, const Places& places) {
+  std::byte* const into = plan.in_ring ? flow_.at(rank_, places.ring) : board_.body(rank_, places.turn);
+  std::size_t at = plan.head;
+  for (int turn = 1; turn < size_; ++turn) {
+    const int r = (rank_ + turn) % size_;
+    const Range theirs = block(r);
+    const std::size_t brought = std::min(theirs.count, plan.step) * element_;
+    new (into + as_size(r) * sizeof(Piece)) Piece{theirs.count, call_.recv_counts[as_size(r)], theirs.offset, at};
+    if (brought != 0)
+      kernels::copy(into + at, send(theirs.offset), brought,
+                    plan.in_ring ? ring_stores_.stores(brought, r) : kernels::Stores::plain);
+    at += (brought + kRound - 1) / kRound * kRound;
+  }
+  if (plan.in_ring) ring_stores_.wrote();
+}
+
+// Every rank draws the same conclusion about what is within reach. What has no bytes is.
+void BoardCollectives::take_lead(int from, std::size_t step, const Places& places, const std::byte* beside_flag) {
+  const auto& sender = *reinterpret_cast<const Sender*>(beside_flag);
+  const std::byte* const place = sender.in_ring != 0 ? flow_.at(from, places.ring) : board_.body(from, places.turn);
+  const Piece piece = reinterpret_cast<const Piece*>(place)[rank_];
+  if (sender.in_ring != 0) ring_stores_.read();
+  compare_counts(from, piece.sent, piece.expected);
+  longest_ = std::max<std::size_t>(longest_, sender.longest);
+  if (within_reach_) {
+    const std::byte* const buffer = direct_.reach().find(from, sender.spot, sender.bytes);
+    within_reach_ = sender.bytes == 0 || buffer != nullptr;
+    sources_[as_size(from)] = buffer == nullptr ? nullptr : buffer + piece.before * element_;
+  }
+  const Range theirs = recv_block(from);
+  copy_result(recv(theirs.offset), place + piece.at, std::min(theirs.count, step));
+}
+
+void BoardCollectives::compare_counts(int peer, std::size_t sent, std::size_t expected) const {
+  const auto check = [&](std::size_t mine, std::size_t theirs) {
+    if (mine == theirs) return;
+    Signature own = board_.signature(), other = own;
+    own.count = mine;
+    other.count = theirs;
+    throw Error(ErrorCode::mismatch, compare(team_.rank(), own, board_.rank_of(peer), other), board_.rank_of(peer));
+  };
+  check(call_.recv_counts[as_size(peer)], sent);
+  check(call_.send_counts[as_size(peer)], expected);
+}
+
+// All but the first elements of every block.
+void BoardCollectives::pull_blocks(std::size_t skipped) {
+  std::vector<DirectCollectives::Pull> pieces;
+  for (int turn = 0; turn < size_; ++turn) {
+    const int r = (rank_ + turn) % size_;
+    const Range theirs = recv_block(r);
+    if (theirs.count <= skipped) continue;
+    const std::byte* const from = sources_[as_size(r)] + skipped * element_;
+    pieces.push_back({recv(theirs.offset + skipped), from, (theirs.count - skipped) * element_});
+  }
+  direct_.pull(pieces, result_stores_);
+}
+
+}  // namespace rondo::comm
