@@ -200,7 +200,7 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
   prepared.chosen = comm::kBoard;
   if (call.collective == Collective::all_to_all_v) {
     prepared.way = PreparedCall::Way::counted;
-    prepared.counted = board_.plan_counted(call);
+    prepared.counted = comm::BoardCollectives::plan_counted(call);
     return;
   }
   prepared.way = PreparedCall::Way::board;

@@ -32,7 +32,9 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
       size_(board_.size()),
       contributions_(as_size(size_)),
       sources_(as_size(size_)),
-      may_pull_(config.algorithm.empty()) {}
+      may_pull_(config.algorithm.empty()) {
+  make_room(0);
+}
 
 bool BoardCollectives::takes(const Call& call) const {
   return spans_team() && fits(size_) && call.collective != Collective::send && call.collective != Collective::recv;
@@ -136,7 +138,7 @@ std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes, std::size_t most
 
 // Where ranks take turns on cores and the caches hold what all of them get, a single chunk: one more costs turns.
 std::size_t BoardCollectives::gathered_bytes(std::size_t block) const {
-  const bool fits = block * as_size(size_) * as_size(size_) <= tuning_.streaming_bytes;
+  const bool fits = larger_bytes() * as_size(size_) <= tuning_.streaming_bytes;
   return board_.is_crowded() && fits ? std::max(block, chunk_bytes_) : chunk_bytes_;
 }
 

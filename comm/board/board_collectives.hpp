@@ -42,15 +42,12 @@ class BoardCollectives {
     run(call);
     return went_direct_;
   }
-  // An all_to_all_v, of which each rank knows only its own blocks: where they lie, and what goes with the arrivals: so
-  // many elements of each at most, behind a head, in so many bytes.
+  // An all_to_all_v, of which each rank knows only its own blocks: where they lie.
   struct Counted {
     std::vector<Range> sent, received;   // by index
     std::size_t bytes = 0, longest = 0;  // of all that is sent; elements of the longest block of those
-    std::size_t head = 0, room = 0, step = 0;
-    bool in_ring = false;  // this rank's does not lie behind its arrival
   };
-  Counted plan_counted(const Call& call) const;
+  static Counted plan_counted(const Call& call);
   bool run_counted(const Counted& plan, const Call& call, std::chrono::milliseconds timeout);  // as run()
   // The parts of a larger collective, the one noted last: begin(), then any number of them. `blocks`: where each rank's
   // block of the larger buffer lies, for collectives that have such blocks; by default one after the other.
@@ -69,6 +66,11 @@ class BoardCollectives {
  private:
   using Place = Flow::Place;
 
+  // What goes with the arrivals of an all_to_all_v, in bytes: of every block at most a part, behind a head.
+  struct Lead {
+    std::size_t head = 0, room = 0, part = 0;
+    std::size_t made_for = 0;  // the longest block that was known
+  };
   struct Places {  // behind this call's arrivals, and in the rings
     std::uint64_t turn;
     Place ring;
@@ -90,8 +92,10 @@ class BoardCollectives {
   void reduce_scatter();
   void broadcast();
   void exchange(std::size_t longest, std::size_t skipped);
-  void exchange_lead(const Counted& plan);
-  void bring_lead(const Counted& plan, const Places& places);
+  void make_room(std::size_t longest_bytes);
+  bool brings_in_ring(std::size_t step) const;
+  void exchange_lead(const Counted& plan, std::size_t step);
+  void bring_lead(std::byte* into, bool in_ring, std::size_t step);
   void take_lead(int from, std::size_t step, const Places& places, const std::byte* beside_flag);
   void compare_counts(int peer, std::size_t sent, std::size_t expected) const;
   void pull_blocks(std::size_t skipped);
@@ -161,6 +165,7 @@ class BoardCollectives {
   std::vector<std::size_t> offsets_;        // of blocks of variable length
   std::vector<const std::byte*> sources_;   // by rank: the block for this rank, where that is within reach
   std::size_t longest_ = 0;                 // block of any two ranks
+  Lead lead_;
   bool may_pull_, within_reach_ = false, went_direct_ = false;
   std::span<const Range> blocks_, recv_blocks_;  // where they are told; those received, where they are others
 };

@@ -9,9 +9,10 @@
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kMostBrought = 32 << 10;  // bytes with an arrival, of more than two ranks
-constexpr std::size_t kRound = 64;              // bytes
-constexpr std::size_t kMostInstant = 1 << 10;   // to copy so much to oneself takes as long as to hold back
+// Bytes with an arrival, of more than two ranks: when nothing is known; when the latest call's would have fitted.
+constexpr std::size_t kLeastRoom = 32 << 10, kMostRoom = 512 << 10;
+constexpr std::size_t kRound = 64;             // bytes
+constexpr std::size_t kMostInstant = 1 << 10;  // to copy so much to oneself takes as long as to hold back
 constexpr int kHeldBack = 2;
 
 // Beside the flag.
@@ -30,8 +31,7 @@ struct Piece {
 
 }  // namespace
 
-// Two ranks hand lines over; what more of them bring is short behind the arrival, or lies in the ring.
-BoardCollectives::Counted BoardCollectives::plan_counted(const Call& call) const {
+BoardCollectives::Counted BoardCollectives::plan_counted(const Call& call) {
   const auto lay_out = [](std::span<const std::size_t> counts) {
     std::vector<Range> blocks;
     for (std::size_t at = 0; const std::size_t count : counts) {
@@ -40,22 +40,24 @@ BoardCollectives::Counted BoardCollectives::plan_counted(const Call& call) const
     }
     return blocks;
   };
-  const std::size_t element = size_of(call.dtype), others = as_size(std::max(size_ - 1, 1));
-  const std::size_t room =
-      size_ == 2 ? Arrival::kBody : std::min({kMostBrought, flow_.most_place_bytes(), flow_.most_call_bytes()});
   Counted plan{.sent = lay_out(call.send_counts), .received = lay_out(call.recv_counts)};
-  plan.head = (as_size(size_) * sizeof(Piece) + kRound - 1) / kRound * kRound;
-  plan.room = std::max(room, plan.head);
-  plan.step = (plan.room - plan.head) / others / kRound * kRound / element;
-  std::size_t brought = plan.head;
-  for (int r = 0; r < size_; ++r) {
-    const std::size_t count = call.send_counts[as_size(r)];
-    plan.bytes += count * element;
+  for (const std::size_t count : call.send_counts) {
+    plan.bytes += count * size_of(call.dtype);
     plan.longest = std::max(plan.longest, count);
-    brought += r == rank_ ? 0 : std::min(count, plan.step) * element;
   }
-  plan.in_ring = size_ != 2 && brought > Board::kMostBehind;
   return plan;
+}
+
+// Room for the longest block of the latest call, which all know, from everybody to everybody, if that is not too much.
+void BoardCollectives::make_room(std::size_t longest_bytes) {
+  const std::size_t others = as_size(std::max(size_ - 1, 1));
+  const std::size_t most = std::min(kMostRoom, flow_.most_call_bytes());
+  lead_.made_for = longest_bytes;
+  lead_.head = (as_size(size_) * sizeof(Piece) + kRound - 1) / kRound * kRound;
+  const std::size_t wanted = lead_.head + others * (longest_bytes + longest_bytes / 8 + kRound);
+  const std::size_t common = std::clamp(wanted <= most ? wanted : 0, std::min(kLeastRoom, most), most);
+  lead_.room = std::max(size_ == 2 ? Arrival::kBody : common, lead_.head);
+  lead_.part = (lead_.room - lead_.head) / others / kRound * kRound;
 }
 
 bool BoardCollectives::run_counted(const Counted& plan, const Call& call, std::chrono::milliseconds timeout) {
@@ -66,29 +68,40 @@ bool BoardCollectives::run_counted(const Counted& plan, const Call& call, std::c
   recv_blocks_ = plan.received;
   scales_ = went_direct_ = false;
   result_stores_ = kernels::Stores::plain;
+  const std::size_t step = lead_.part / element_;
   direct_.guarded([&] {
-    exchange_lead(plan);
-    if (longest_ <= plan.step) return;
+    exchange_lead(plan, step);
+    if (longest_ <= step) return;
     choose_stores();
     went_direct_ = within_reach_ && longest_ * element_ >= tuning_.direct_bytes;
-    if (went_direct_) pull_blocks(plan.step);
+    if (went_direct_) pull_blocks(step);
   });
-  if (!went_direct_ && longest_ > plan.step) exchange(longest_, plan.step);
+  if (!went_direct_ && longest_ > step) exchange(longest_, step);
+  if (longest_ * element_ != lead_.made_for) make_room(longest_ * element_);
   return went_direct_;
 }
 
-void BoardCollectives::exchange_lead(const Counted& plan) {
+// Two ranks hand lines over; what more of them bring is short behind the arrival, or lies in the ring.
+bool BoardCollectives::brings_in_ring(std::size_t step) const {
+  if (size_ == 2) return false;
+  std::size_t count = 0;
+  for (int r = 0; r < size_; ++r) count += r == rank_ ? 0 : std::min(block(r).count, step);
+  return lead_.head + count * element_ > Board::kMostBehind - as_size(size_) * kRound;
+}
+
+void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {
   const std::uint64_t meeting = board_.take_line(sizeof(Sender));
-  const Places places{.turn = board_.take_body(), .ring = size_ == 2 ? Place{} : flow_.reserve(plan.room, false)};
+  const Places places{.turn = board_.take_body(), .ring = size_ == 2 ? Place{} : flow_.reserve(lead_.room, false)};
   const Reach& reach = direct_.reach();
   const Spot spot = reach.possible() ? reach.describe(call_.send, plan.bytes) : Spot{};
+  const bool in_ring = brings_in_ring(step);
+  bring_lead(in_ring ? flow_.at(rank_, places.ring) : board_.body(rank_, places.turn), in_ring, step);
   new (board_.payload(rank_, meeting))
-      Sender{.spot = spot, .bytes = plan.bytes, .longest = plan.longest, .in_ring = plan.in_ring};
-  bring_lead(plan, places);
+      Sender{.spot = spot, .bytes = plan.bytes, .longest = plan.longest, .in_ring = in_ring};
   board_.arrive();
   board_.give_way();
   const Range mine = block(rank_);
-  const std::size_t kept = std::min(mine.count, plan.step);
+  const std::size_t kept = std::min(mine.count, step);
   copy_result(recv(recv_block(rank_).offset), send(mine.offset), kept);
   if (!board_.is_crowded() && kept * element_ < kMostInstant) board_.hold_back(kHeldBack);
   board_.await_all();
@@ -97,24 +110,23 @@ void BoardCollectives::exchange_lead(const Counted& plan) {
   sources_[as_size(rank_)] = send(mine.offset);
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
-    take_lead(r, plan.step, places, board_.payload(r, meeting));
+    take_lead(r, step, places, board_.payload(r, meeting));
   }
 }
 
-void BoardCollectives::bring_lead(const Counted& plan, const Places& places) {
-  std::byte* const into = plan.in_ring ? flow_.at(rank_, places.ring) : board_.body(rank_, places.turn);
-  std::size_t at = plan.head;
+void BoardCollectives::bring_lead(std::byte* into, bool in_ring, std::size_t step) {
+  std::size_t at = lead_.head;
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
     const Range theirs = block(r);
-    const std::size_t brought = std::min(theirs.count, plan.step) * element_;
+    const std::size_t brought = std::min(theirs.count, step) * element_;
     new (into + as_size(r) * sizeof(Piece)) Piece{theirs.count, call_.recv_counts[as_size(r)], theirs.offset, at};
     if (brought != 0)
       kernels::copy(into + at, send(theirs.offset), brought,
-                    plan.in_ring ? ring_stores_.stores(brought, r) : kernels::Stores::plain);
+                    in_ring ? ring_stores_.stores(brought, r) : kernels::Stores::plain);
     at += (brought + kRound - 1) / kRound * kRound;
   }
-  if (plan.in_ring) ring_stores_.wrote();
+  if (in_ring) ring_stores_.wrote();
 }
 
 // Every rank draws the same conclusion about what is within reach. What has no bytes is.
