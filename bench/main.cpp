@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// main() of every *_perf program; kProgram (program.cpp) names the row of the table of cases. Exit status: 0 all results
-// right, 1 a wrong value or a failure, 2 wrong flags.
+// main() of every *_perf program; kProgram (program.cpp) names the row of the table of cases. Exit status: 0 all
+// results right, 1 a wrong value or a failure, 2 wrong flags.
 #include <fmt/format.h>
 
 #include <cstdlib>
