@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every rank knows of the blocks in a call's larger buffer.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <span>
@@ -36,6 +37,12 @@ inline std::ptrdiff_t in_place_distance(const Call& call, int rank) {
                                                       : std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   if (row.send == row.recv || row.send == Extent::none || row.recv == Extent::none) return 0;
   return row.send == Extent::one ? -static_cast<std::ptrdiff_t>(before) : static_cast<std::ptrdiff_t>(before);
+}
+
+// Of two ranks' blocks. Who hands lines over writes what exceeds the other's on lines that the other has read last.
+inline bool are_even(std::size_t a, std::size_t b) {
+  constexpr std::size_t kPart = 8;
+  return std::max(a, b) - std::min(a, b) <= std::max(a, b) / kPart;
 }
 
 // How much of the caches a call wants, in the unit of `larger` (how long a rank's larger buffer is; so many ranks share

@@ -65,7 +65,8 @@ def make_parser():
         help="odd: odd worlds, counts and addresses against their even neighbours; types: element types and operators "
         "against sums of floats; both measure ours alone")
     add("--np", type=ranks, default="2,4,8", help="numbers of ranks")
-    add("--collectives", type=collectives, default=",".join(COLLECTIVES), help="also those in place, 'in_place'; those whose blocks differ, 'variable'; 'waiting': the CPU that a waiting rank uses")
+    add("--collectives", type=collectives, default=",".join(COLLECTIVES),
+        help="also 'in_place': results where inputs were; 'variable': blocks that differ; 'waiting': the CPU that a waiting rank uses")
     add("--sizes", type=sizes, default=SIZES, help="bytes of the larger buffer of a rank")
     add("--all-reduce-sizes", type=sizes, default=ALL_REDUCE_SIZES, help="the same for all_reduce")
     add("--pairs", type=int, default=5, help="pairs of near launches that end a cell; a gate needs 5, p99 20; with --cases "

@@ -11,12 +11,6 @@ constexpr std::size_t kLeastChunk = 16 << 10, kLeastHalf = 4 << 10;
 
 constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
 
-// What exceeds the other's would be written over lines that the other has read last.
-bool are_even(std::size_t a, std::size_t b) {
-  constexpr std::size_t kPart = 8;
-  return std::max(a, b) - std::min(a, b) <= std::max(a, b) / kPart;
-}
-
 }  // namespace
 
 BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& windows)

@@ -90,9 +90,14 @@ bool ShortCalls::takes(const Call& call) const {
 }
 
 bool ShortCalls::goes_to_ring(const Call& call) const {
-  const CollectiveRow& row = row_of(call.collective);
-  if (size_ == 2 ? exchanges(row) : !board_.is_crowded()) return false;
+  if (size_ == 2 ? hands_over(call) : !board_.is_crowded()) return false;
   return lengths_of(call, size_).brought > Board::kMostBehind / size_of(call.dtype);
+}
+
+// Each of two ranks writes where it was the last to read as much.
+bool ShortCalls::hands_over(const Call& call) const {
+  const auto counts = counts_of(call);
+  return size_ == 2 && exchanges(row_of(call.collective)) && (counts.empty() || are_even(counts[0], counts[1]));
 }
 
 ShortCalls::Plan ShortCalls::plan(const Call& call) const {
@@ -110,7 +115,7 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   plan.part = has_parts ? as_size(index_) * plan.block : 0;
   if (!counts.empty()) lay_out(counts, has_parts, plan);
   plan.in_ring = goes_to_ring(call);
-  plan.weighs = plan.brought > kMostUnweighed && !(size_ == 2 && exchanges(row));
+  plan.weighs = plan.brought > kMostUnweighed && !hands_over(call);
   plan.keeps = !is_empty && (plan.block != 0 || !has_parts) && (!row.recv_at_root || at_root);
   if (row.send_at_root) plan.source = call.root;
   plan.gathers = plan.keeps && !row.reduces && !row.send_at_root;

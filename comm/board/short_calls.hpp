@@ -69,6 +69,7 @@ class ShortCalls {
   static constexpr std::size_t kFew = 256;  // bytes: taken before the clock could be read
 
   bool goes_to_ring(const Call& call) const;
+  bool hands_over(const Call& call) const;
   void lay_out(std::span<const std::size_t> counts, bool has_parts, Plan& plan) const;
   // Of what a rank brings.
   std::byte* place(int index, Arrival& arrival, const Plan& plan) const {

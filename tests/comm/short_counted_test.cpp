@@ -28,9 +28,10 @@ void append(Values& to, int from, int reader, std::size_t count) {
 }
 std::size_t sum(const Counts& counts) { return std::accumulate(counts.begin(), counts.end(), std::size_t{0}); }
 
-// Some blocks are empty; no two ranks' are alike. `turned` tells two such sets of lengths apart.
+// Some blocks are empty. `turned` tells such sets of lengths apart; the first one is as long in all of them, so that a
+// rank has to look at those of others to know one from another.
 std::size_t length(int world, std::size_t unit, int at, int turned) {
-  return unit * static_cast<std::size_t>((2 * at + turned) % (world + 1));
+  return at == 0 ? unit : unit * static_cast<std::size_t>((2 * at + turned) % (world + 1));
 }
 
 void expect(const Values& got, const Values& wanted, const std::string& what) {
