@@ -106,7 +106,6 @@ class BoardCollectives {
   Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes, int source = Flow::kEverybody) const;
   Flow::Plan plan_parts() const;
   std::size_t most_at_once() const;
-  bool is_lopsided() const;
   std::size_t gathered_bytes(std::size_t block) const;
   std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;
   std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of which a rank reads, or folds, a piece

@@ -86,7 +86,7 @@ bool BoardCollectives::brings_in_ring(std::size_t step) const {
   if (size_ == 2) return false;
   std::size_t count = 0;
   for (int r = 0; r < size_; ++r) count += r == rank_ ? 0 : std::min(block(r).count, step);
-  return lead_.head + count * element_ > Board::kMostBehind - as_size(size_) * kRound;
+  return lead_.head + count * element_ + as_size(size_) * kRound > Board::kMostBehind;
 }
 
 void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {

@@ -82,3 +82,7 @@ TEST_CASE("blocks of different lengths come with the arrivals, or go another way
     for (const int turned : {0, 0, 1, 2, 1}) every_form(comm, unit, turned);
   });
 }
+
+TEST_CASE("what a rank of many brings for all of them lies in the ring") {
+  test::on_ranks(66, [](Communicator& comm) { every_form(comm, 12, 1); });
+}
