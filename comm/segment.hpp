@@ -64,7 +64,7 @@ struct Arrival {
   alignas(kLine) std::atomic<std::uint64_t> meeting;  // release, after all that follows: counted from 1
   std::uint64_t key;                                  // hash of all signatures up to this meeting
   std::array<std::byte, kPayload> payload;            // in the cache line of its flag
-  std::array<std::byte, kBody> body;                  // what exceeds the payload, whole: vectors stay within lines
+  alignas(kLine) std::array<std::byte, kBody> body;   // what exceeds the payload, whole: vectors stay within lines
 };
 
 // How far a rank is with the chunks that it exchanges on the board (board/flow.hpp). The rank writes.

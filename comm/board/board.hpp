@@ -52,6 +52,9 @@ class Board {
     if (meetings_ != 0 && seen_ < size_) await_all();
   }
 
+  // Of who goes on before a rank has come: settle() will look for it, and finds its line in this core's caches by then.
+  void fetch_for_settling(int index) const { __builtin_prefetch(&arrived(index)); }
+
   // The arrival line of the next meeting, as a place for a few bytes: its number, or 0 when they are too many or the
   // line is taken.
   std::uint64_t take_line(std::size_t bytes);

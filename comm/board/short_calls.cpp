@@ -39,8 +39,9 @@ constexpr std::size_t most_of_crowd(Collective collective) {
 }
 static_assert(std::max({kMostOfTwo, kMostOfMany, kMostOfParts, Board::kMostBehind}) <= Arrival::kBody);
 
-// Readings of the clock before the first look: commonly; where what is summed lies behind the arrivals.
-constexpr int kHeldBack = 2, kHeldBackBehind = 3;
+// Readings of the clock before the first look: commonly; where what is summed lies behind the arrivals; where the only
+// other rank writes there.
+constexpr int kHeldBack = 2, kHeldBackBehind = 3, kHeldBackFromOne = 4;
 
 // Looks at a broadcast's root on another core before a rank's own core is given away, which takes about as long.
 constexpr int kPollsForRoot = 100;
@@ -125,10 +126,14 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
   }
+  const bool two_cores = size_ == 2 && !board_.is_crowded();
+  plan.leaves_early = two_cores && plan.awaits == Board::kNobody;
   if (call.collective == Collective::broadcast && board_.is_crowded()) plan.polls = kPollsForRoot;
   const bool come_together = size_ > 1 && !row.rooted && !board_.is_crowded();
   if (come_together && (row.reduces || plan.block < kMostInstant)) {
     plan.holds_back = row.reduces && plan.brought > Arrival::kPayload ? kHeldBackBehind : kHeldBack;
+  } else if (two_cores && row.rooted && plan.awaits != Board::kNobody && lies_behind(plan)) {
+    plan.holds_back = kHeldBackFromOne;
   }
   if (row.reduces) {
     plan.fold = kernels::find_fold(call.dtype, call.op);
@@ -194,6 +199,7 @@ void ShortCalls::take(const Plan& plan, const Call& call) {
   board_.hold_back(plan.holds_back);
   if (plan.awaits == Board::kEverybody) board_.await_all();
   if (plan.awaits >= 0) board_.await(plan.awaits, plan.polls);
+  if (plan.leaves_early) board_.fetch_for_settling(1 - index_);
   if (!plan.keeps) return;
   if (plan.weighs && plan.awaits != Board::kNobody) stores_.read();
   if (plan.fold != nullptr) return fold(plan, call);

@@ -37,6 +37,7 @@ class ShortCalls {
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
     bool keeps = false;                    // this rank gets a result
     bool gathers = false;                  // of blocks from all
+    bool leaves_early = false;             // of two ranks with a core each: before the other has come
     bool yields = false;                   // once: see Board::give_way
     int holds_back = 0;                    // before it looks for others, who come at the same time: see Board
     int polls = 0;                         // for the rank that it awaits: see Board::await
@@ -71,6 +72,7 @@ class ShortCalls {
   bool goes_to_ring(const Call& call) const;
   bool hands_over(const Call& call) const;
   void lay_out(std::span<const std::size_t> counts, bool has_parts, Plan& plan) const;
+  static bool lies_behind(const Plan& plan) { return plan.brought > Arrival::kPayload && !plan.in_ring; }
   // Of what a rank brings.
   std::byte* place(int index, Arrival& arrival, const Plan& plan) const {
     if (plan.brought <= Arrival::kPayload) return arrival.payload.data();
