@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::size_t kSliceBytes = 256 << 10;  // between two looks at the communicator's failure
 constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
+constexpr std::size_t kStripBytes = 128 << 10;  // of what is summed: a cache of the core holds it
+constexpr std::size_t kMostSummed = 1 << 20;    // longer inputs leave these caches
 constexpr std::size_t kNone = 0, kQuarter = 1, kHalf = 2, kMost = 3, kAll = 4;
 
 }  // namespace
@@ -29,18 +31,24 @@ CopiedCollectives::CopiedCollectives(const Team& team, const Config& config, Boa
       index_(board.index()),
       size_(board.size()) {}
 
-// To meet, and once more at the end, costs ranks that share cores a turn each. A broadcast of which two copy a half
-// each is worth it sooner.
+// To meet, and once more at the end, costs ranks that share cores a turn each. What two copy together is worth
+// it sooner.
 bool CopiedCollectives::takes(const Call& call) const {
   constexpr std::uint64_t kCrowds = 8;
   const CollectiveRow& row = row_of(call.collective);
-  if (row.reduces || row.send == Extent::none) return false;
+  if (row.send == Extent::none || (row.reduces && !sums(call))) return false;
   if (!team_.copies_memory() || size_ == 1) return false;
   const std::uint64_t bytes = larger_count(call, size_) * size_of(call.dtype);
   const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
   if (board_.is_crowded()) return !is_for_all && bytes / kCrowds >= least_bytes_;
-  const bool halves = call.collective == Collective::broadcast && both_copy() && is_cheap();
+  const bool halves = (call.collective == Collective::broadcast || row.reduces) && both_copy() && is_cheap();
   return bytes * (halves ? 2 : 1) >= least_bytes_;
+}
+
+// A factor would come with the arrivals in the place of the times.
+bool CopiedCollectives::sums(const Call& call) const {
+  return call.collective == Collective::reduce && both_copy() && call.op != ReduceOp::premultiplied_sum &&
+         call.count <= kMostSummed / size_of(call.dtype);
 }
 
 // 0.1 us on a Xeon. On EPYCs it costs 0.3, and one copy is hardly ever faster than two.
@@ -76,6 +84,7 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
   element_ = size_of(call.dtype);
   buffers_ = buffers;
   own_stores_ = own_stores;
+  if (call.collective == Collective::reduce) return reduce_by_two();
   const auto block = [&](int of) { return blocks[as_size(of)]; };
   const bool both = both_copy();
   for (int step = 0; step < size_; ++step) {
@@ -105,6 +114,32 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
 void CopiedCollectives::finish() {
   if (as_size(size_) > Claims::kMost) return board_.meet();
   claims_.finish_own(size_ == 2 || !row_of(call_.collective).rooted || index_ == call_.root);
+}
+
+// Each fetches strips of the other's and adds them; who is not the root brings it the sums, and so has fewer to do.
+void CopiedCollectives::reduce_by_two() {
+  const int other = 1 - index_;
+  const bool at_root = index_ == call_.root;
+  const std::size_t bytes = call_.count * element_, of_root = bytes / 8 * 5 / kPageBytes * kPageBytes;
+  const std::size_t first = at_root ? 0 : of_root, end = at_root ? of_root : bytes;
+  const auto* const own = static_cast<const std::byte*>(call_.send);
+  strips_.resize(2 * kStripBytes);
+  std::byte *const theirs = strips_.data(), *const sums = theirs + kStripBytes;
+  for (const kernels::Range now : kernels::Rounds(end - first, kStripBytes)) {
+    const std::size_t at = first + now.offset;
+    copy_slices(other, true, theirs, buffers_.send[as_size(other)] + at, now.count);
+    const void* const in[] = {index_ == 0 ? own + at : theirs, index_ == 0 ? theirs : own + at};
+    void* const out = at_root ? static_cast<std::byte*>(call_.recv) + at : sums;
+    kernels::fold(call_.dtype, call_.op,
+                  {.out = &out,
+                   .outputs = 1,
+                   .in = in,
+                   .inputs = 2,
+                   .count = now.count / element_,
+                   .divisor = call_.op == ReduceOp::average ? 2.0 : 1.0,
+                   .stores = at_root ? own_stores_ : kernels::Stores::plain});
+    if (!at_root) copy_slices(other, false, sums, buffers_.recv[as_size(other)] + at, now.count);
+  }
 }
 
 // Quarters of it are fetched by `to`, the rest is brought by `from`; other ranks have nothing to do with it.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives without sums over ordinary memory of processes: all have met and said where their buffers lie, and the
-// kernel copies each block once, from where it is to where it belongs, for the rank that gets it or the one that has
-// it. A rank's buffers are used until the ranks that need them have said that they are done (Claims).
+// Collectives over ordinary memory of processes: all have met and said where their buffers lie, and the kernel copies
+// each block once, from where it is to where it belongs, for the rank that gets it or the one that has it. Of sums only
+// a reduce by two ranks, which add what they have fetched. A rank's buffers are used until the ranks that need them
+// have said that they are done (Claims).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,8 @@ class CopiedCollectives {
   struct Stretch {  // of two buffers, in elements
     std::size_t send_at = 0, recv_at = 0, count = 0;
   };
+  bool sums(const Call& call) const;  // and may do so here
+  void reduce_by_two();
   void move(int from, int to, Stretch stretch, std::size_t quarters);
   bool is_cheap() const;                                                 // to copy a page
   bool both_copy() const { return size_ == 2 && !board_.is_crowded(); }  // of two ranks with a core each
@@ -61,6 +64,7 @@ class CopiedCollectives {
   Call call_{};
   std::size_t element_ = 1;
   Buffers buffers_{};
+  std::vector<std::byte> strips_;  // of a peer's input, and of sums that are brought
   kernels::Stores own_stores_{};
 };
 

@@ -125,6 +125,15 @@ const std::vector<Kind>& kinds() {
        [](int rank, int, int call, std::size_t at) {
          return rank == kRoot ? value(static_cast<int>(at / kCount), call, at % kCount) : kUntouched;
        }},
+      {"reduce", 1, 1,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
+         comm.reduce(send, recv, ReduceOp::sum, kRoot);
+       },
+       [](int rank, int world, int call, std::size_t at) {
+         int sum = 0;
+         for (int from = 0; from < world; ++from) sum += value(from, call, at);
+         return rank == kRoot ? sum : kUntouched;
+       }},
       {"all_gather", 1, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.all_gather(send, recv); },
        [](int, int, int call, std::size_t at) { return value(static_cast<int>(at / kCount), call, at % kCount); }},
@@ -165,6 +174,7 @@ const std::vector<Kind>& kinds() {
 
 // What everybody reads from everybody, or from a root: not where ranks share cores.
 bool never_copied(const Kind& kind, int world) {
+  if (kind.name == "reduce") return world != 2 || comm::usable_cores() < 2;
   return world > comm::usable_cores() && (kind.name == "broadcast" || kind.name.starts_with("all_gather"));
 }
 
