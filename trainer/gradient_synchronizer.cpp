@@ -218,7 +218,7 @@ void GradientSynchronizer::Impl::start_full_buckets() {
   for (; started_ < start_order_.size() && missing_[start_order_[started_]] == 0; ++started_) {
     if (started_ + 1 == start_order_.size()) {
       std::vector<char> used(parameters_.size());
-      for (std::size_t i = 0; i < used.size(); ++i) used[i] = states_[i] == State::ready;
+      for (std::size_t i = 0; i < used.size(); ++i) used[i] = states_[i] == State::ready ? 1 : 0;
       reducer_->mark(used, joined_ ? RollCall::kAbsent : number());
     }
     reducer_->start(start_order_[started_]);

@@ -58,7 +58,7 @@ RollCall::Answer RollCall::read(std::span<const std::byte> from) const {
     return std::any_of(element.begin(), element.end(), [](std::byte b) { return b != std::byte{0}; });
   };
   Answer answer{.used = std::vector<char>(parameters_), .present = {}};
-  for (std::size_t i = 0; i < parameters_; ++i) answer.used[i] = is_set(i);
+  for (std::size_t i = 0; i < parameters_; ++i) answer.used[i] = is_set(i) ? 1 : 0;
   for (std::size_t rank = 0; rank < world_size_; ++rank) {
     const std::size_t marks = parameters_ + kMarksOfRank * rank;
     if (!is_set(marks)) continue;
