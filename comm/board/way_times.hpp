@@ -26,7 +26,10 @@ class WayTimes {
     return way_;
   }
   // Calls of such a kind meet. Of others, which go through the rings, most do not.
-  bool meets() const { return way_ == Way::copy || phase_ != Phase::chosen; }
+  bool meets() const { return way_ == Way::copy || phase_ == Phase::other || phase_ == Phase::again; }
+  // Of those, where copies promise nothing, as many as meet before these are tried: most are slower, and short runs had
+  // better not see them.
+  static constexpr std::size_t kFirstRings = 12;
 
   // The latest call that met.
   void took(float us) { times().add(us); }
@@ -54,7 +57,7 @@ class WayTimes {
     float us_ = 0;
   };
 
-  static constexpr std::size_t kFirst = 32;                         // of what promises more
+  static constexpr std::size_t kFirst = 32;                         // of copies that promise more
   static constexpr std::size_t kTriedCopies = 16, kTriedRings = 8;  // what rings left in the caches suits copies less
   static constexpr std::size_t kCopies = 2000, kRings = 32;         // until both are tried again; few of these meet
   static constexpr float kWorth = 0.95F;                            // a copy needs a meeting that rings may do without
@@ -70,7 +73,7 @@ class WayTimes {
     };
     switch (phase_) {
       case Phase::first:
-        return calls_ >= kFirst;
+        return calls_ >= (copies ? kFirst : kFirstRings);
       case Phase::other:
         return calls_ >= (copies ? kTriedCopies : kTriedRings) || is_slower(kLost);
       case Phase::again:
