@@ -27,8 +27,8 @@ class WayTimes {
   }
   // Calls of such a kind meet. Of others, which go through the rings, most do not.
   bool meets() const { return way_ == Way::copy || phase_ == Phase::other || phase_ == Phase::again; }
-  // Of those, where copies promise nothing, as many as meet before these are tried: most are slower, and short runs had
-  // better not see them.
+  // Where copies promise nothing, so many calls through the rings have met before these are tried: most are slower, and
+  // short runs had better not see them.
   static constexpr std::size_t kFirstRings = 12;
 
   // The latest call that met.

@@ -188,8 +188,9 @@ int call_often(Communicator& comm, const Kind& kind, int calls) {
   std::vector<int> send(blocks(kind.send_blocks) + shift), recv(blocks(kind.recv_blocks) + shift);
   const auto out = std::span(recv).subspan(shift);
   const auto run = [&] { kind.run(comm, std::span<const int>(send).subspan(shift), out); };
-  run();
-  for (int call = 0; call < kBefore && !single_copy(comm); ++call) run();
+  int before = 0;
+  do run();
+  while (++before < kBefore && !single_copy(comm));
   int copied = 0;
   for (int call = 0; call < calls; ++call) {
     for (std::size_t i = shift; i < send.size(); ++i) send[i] = value(comm.rank(), call, i - shift);
