@@ -7,7 +7,6 @@ namespace rondo::bench {
 namespace {
 
 constexpr std::size_t kGuardBytes = 64;
-constexpr std::size_t kAlignment = 4096;
 constexpr std::byte kPoison{0xA5};
 constexpr std::byte kOrdinary{0x40};
 
@@ -16,7 +15,7 @@ constexpr std::byte kOrdinary{0x40};
 GuardedBuffer::GuardedBuffer(Site& site, Communicator& communicator, std::size_t bytes, int sets, bool window)
     : site_(site),
       bytes_(bytes),
-      stride_((bytes + kGuardBytes + kAlignment - 1) / kAlignment * kAlignment),
+      stride_((bytes + kGuardBytes + Site::kAlignment - 1) / Site::kAlignment * Site::kAlignment),
       sets_(sets),
       memory_(nullptr, {&site}) {
   const std::size_t whole = stride_ * static_cast<std::size_t>(sets);

@@ -10,8 +10,6 @@
 namespace rondo::bench {
 namespace {
 
-constexpr std::size_t kAlignment = 4096;
-
 class HostBatch : public Batch {
  public:
   explicit HostBatch(std::function<void()> calls) : calls_(std::move(calls)) {}

@@ -29,6 +29,7 @@ class Site {
     void operator()(std::byte* memory) const { site->free(memory); }
   };
   using Memory = std::unique_ptr<std::byte, Free>;
+  static constexpr std::size_t kAlignment = 4096;
   Memory allocate(std::size_t bytes) { return Memory(allocate_bytes(bytes), Free{this}); }
 
   virtual Stream stream() const = 0;

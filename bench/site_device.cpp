@@ -15,7 +15,7 @@ namespace rondo::bench {
 namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{512} << 20;  // far more than any cache
-constexpr int kCopies = 11;
+constexpr int kDeviceCopies = 11;
 
 // The runtime, its failures as errors that say what was tried.
 struct Runtime {
@@ -202,7 +202,7 @@ double DeviceSite::copy_gbps() {
   const Memory from = allocate(bytes), to = allocate(bytes);
   fill(from.get(), std::byte{1}, bytes);
   std::vector<double> gbps;
-  for (int i = 0; i <= kCopies; ++i) {
+  for (int i = 0; i <= kDeviceCopies; ++i) {
     const double seconds = seconds_between(runtime_, stream_, [&] {
       runtime_.need(runtime_.api.MemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice, stream_),
                     "cannot copy in device memory");

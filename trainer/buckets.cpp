@@ -8,7 +8,7 @@
 namespace rondo::trainer {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // bytes: what windows have
+constexpr std::size_t kWindowAlignment = 64;  // bytes: what windows have
 
 class Packer {
  public:
@@ -53,7 +53,7 @@ class Packer {
   }
   // A bucket that goes on with a parameter begins where the one before ended, any other at an aligned place.
   void close(Open& open) {
-    const std::size_t grain = open.plan.pieces.front().first == 0 ? kAlignment / size_of(open.plan.dtype) : 1;
+    const std::size_t grain = open.plan.pieces.front().first == 0 ? kWindowAlignment / size_of(open.plan.dtype) : 1;
     open.plan.start = (open.end + grain - 1) / grain * grain;
     open.end = open.plan.start + open.plan.count;
     closed_.push_back(std::exchange(open.plan, {.dtype = open.plan.dtype}));

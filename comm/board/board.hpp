@@ -71,7 +71,9 @@ class Board {
   // That one alone. polls: looks at a rank of another core before this one's is given away.
   void await(int index, int polls = 0);
   // After arrive(), before a first look at those who come at the same time: for as long as it takes to read the clock
-  // so many times.
+  // so many times, commonly kHeldBack. To copy kMostInstant bytes to oneself takes as long.
+  static constexpr int kHeldBack = 2;
+  static constexpr std::size_t kMostInstant = 1 << 10;
   void hold_back(int readings) {
     for (int i = 0; i < readings; ++i) saw_ = read_ticks();
   }

@@ -9,8 +9,6 @@ namespace {
 
 constexpr std::size_t kLeastChunk = 16 << 10, kLeastHalf = 4 << 10;
 
-constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
-
 }  // namespace
 
 BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& windows)
@@ -172,7 +170,7 @@ void BoardCollectives::broadcast() {
         publish(place, send(chunk.offset), chunk.count);
         copy_result(recv(chunk.offset), send(chunk.offset), chunk.count);
       },
-      kNothing,
+      Flow::kNothing,
       [&](Range chunk, Place place) {
         if (roots) return;
         ring_stores_.read();
@@ -195,7 +193,7 @@ void BoardCollectives::gather_blocks(bool everywhere) {
         if (keeps) return copy_result(recv(mine.offset), send(chunk.offset), mine.count);
         publish(place, send(chunk.offset), mine.count);
       },
-      kNothing,
+      Flow::kNothing,
       [&](Range chunk, Place place) {
         ring_stores_.read();
         for (int step = 1; step < size_; ++step) {
@@ -221,7 +219,7 @@ void BoardCollectives::scatter_blocks() {
         const Range mine = kernels::clip(block(rank_), chunk);
         copy_result(recv(chunk.offset), send(mine.offset), mine.count);
       },
-      kNothing,
+      Flow::kNothing,
       [&](Range chunk, Place place) {
         const Range mine = kernels::clip(block(rank_), chunk);
         if (roots) return;
@@ -257,7 +255,7 @@ void BoardCollectives::exchange(std::size_t longest, std::size_t skipped) {
   chunks.even = size_ != 2 || are_even(block(1 - rank_).count, recv_block(1 - rank_).count);
   const auto after = [&](Range chunk) { return Range{chunk.offset + skipped, chunk.count}; };
   flow_.run(
-      chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, chunks.step); }, kNothing,
+      chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, chunks.step); }, Flow::kNothing,
       [&](Range chunk, Place place) { take_pieces(after(chunk), place, chunks.step); });
 }
 

@@ -11,9 +11,7 @@ namespace {
 
 // Bytes with an arrival, of more than two ranks: when nothing is known; when the latest call's would have fitted.
 constexpr std::size_t kLeastRoom = 32 << 10, kMostRoom = 512 << 10;
-constexpr std::size_t kRound = 64;             // bytes
-constexpr std::size_t kMostInstant = 1 << 10;  // to copy so much to oneself takes as long as to hold back
-constexpr int kHeldBack = 2;
+constexpr std::size_t kRound = 64;  // bytes
 
 // Beside the flag.
 struct Sender {
@@ -103,7 +101,7 @@ void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {
   const Range mine = block(rank_);
   const std::size_t kept = std::min(mine.count, step);
   copy_result(recv(recv_block(rank_).offset), send(mine.offset), kept);
-  if (!board_.is_crowded() && kept * element_ < kMostInstant) board_.hold_back(kHeldBack);
+  if (!board_.is_crowded() && kept * element_ < Board::kMostInstant) board_.hold_back(Board::kHeldBack);
   board_.await_all();
   longest_ = plan.longest;
   within_reach_ = may_pull_ && reach.possible() && (plan.bytes == 0 || reach.find(rank_, spot, plan.bytes) != nullptr);

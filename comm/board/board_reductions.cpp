@@ -12,7 +12,6 @@ namespace {
 // half a sum, the only other rank of the core.
 constexpr int kFewRanks = 4;
 constexpr std::size_t kMostOfFew = 64 << 10;
-constexpr auto kNothing = [](kernels::Range, Flow::Place) {};
 
 }  // namespace
 
@@ -58,7 +57,7 @@ void BoardCollectives::reduce_whole(bool everywhere) {
       [&](Range chunk, Place place) {
         if (everywhere || rank_ != call_.root) publish(place, send(chunk.offset), chunk.count);
       },
-      kNothing,
+      Flow::kNothing,
       [&](Range chunk, Place place) {
         gather_contributions(place, 0, send(chunk.offset));
         fold(std::array{recv(chunk.offset)}, chunk.count, result_stores_);
@@ -161,7 +160,7 @@ void BoardCollectives::reduce_scatter() {
           publish_for(r, place, send(theirs.offset), theirs.count, piece_of(r, chunks.step));
         }
       },
-      kNothing,
+      Flow::kNothing,
       [&](Range chunk, Place place) {
         const Range mine = kernels::clip(block(rank_), chunk);
         gather_contributions(place, piece_of(rank_, chunks.step), send(mine.offset));

@@ -37,6 +37,7 @@ class Flow {
   // It goes from hand to hand in registers. In memory it would be read as a vector while its words are being written
   // behind all those of the chunk before, and wait for these.
   static_assert(sizeof(Place) == 16);
+  static constexpr auto kNothing = [](kernels::Range, Place) {};  // for run()
 
   Flow(Team& team, Board& board, std::size_t ahead_bytes);
 

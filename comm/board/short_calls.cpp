@@ -12,7 +12,6 @@ constexpr std::size_t kMostOfTwo = 16 << 10, kMostOfMany = 1 << 10, kMostOfParts
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one,
 // and a barrier always.
 constexpr std::size_t kLeastInOrder = 4 << 10;
-constexpr std::size_t kMostInstant = 1 << 10;    // copying so much to oneself takes as long as to hold back
 constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
 
 // Bytes that a rank brings where ranks take turns on cores: every crossing more costs them a switch each.
@@ -39,9 +38,9 @@ constexpr std::size_t most_of_crowd(Collective collective) {
 }
 static_assert(std::max({kMostOfTwo, kMostOfMany, kMostOfParts, Board::kMostBehind}) <= Arrival::kBody);
 
-// Readings of the clock before the first look: commonly; where what is summed lies behind the arrivals; where the only
+// Readings of the clock before the first look: where what is summed lies behind the arrivals; where the only
 // other rank writes there.
-constexpr int kHeldBack = 2, kHeldBackBehind = 3, kHeldBackFromOne = 4;
+constexpr int kHeldBackBehind = 3, kHeldBackFromOne = 4;
 
 // Looks at a broadcast's root on another core before a rank's own core is given away, which takes about as long.
 constexpr int kPollsForRoot = 100;
@@ -130,8 +129,8 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   plan.leaves_early = two_cores && plan.awaits == Board::kNobody;
   if (call.collective == Collective::broadcast && board_.is_crowded()) plan.polls = kPollsForRoot;
   const bool come_together = size_ > 1 && !row.rooted && !board_.is_crowded();
-  if (come_together && (row.reduces || plan.block < kMostInstant)) {
-    plan.holds_back = row.reduces && plan.brought > Arrival::kPayload ? kHeldBackBehind : kHeldBack;
+  if (come_together && (row.reduces || plan.block < Board::kMostInstant)) {
+    plan.holds_back = row.reduces && plan.brought > Arrival::kPayload ? kHeldBackBehind : Board::kHeldBack;
   } else if (two_cores && row.rooted && plan.awaits != Board::kNobody && lies_behind(plan)) {
     plan.holds_back = kHeldBackFromOne;
   }

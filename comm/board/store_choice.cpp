@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kLeastBytes = 1 << 10;  // below, always through the caches
 constexpr std::uint32_t kFirstLooks = 16;     // one after the other
 constexpr std::uint32_t kRest = 16;           // chunks between later ones: a look takes as long as a few lines
-constexpr int kFarWeight = 2, kNearWeight = 1, kMost = 15;
+constexpr int kFarWeight = 2, kNearWeight = 1, kMostWeight = 15;
 
 }  // namespace
 
@@ -26,9 +26,9 @@ double DistanceEstimate::machine_far_ns() {
 }
 
 void DistanceEstimate::add(double ns) {
-  weight_ = std::clamp(weight_ + (ns > far_ns_ ? kFarWeight : -kNearWeight), 0, kMost);
+  weight_ = std::clamp(weight_ + (ns > far_ns_ ? kFarWeight : -kNearWeight), 0, kMostWeight);
   if (weight_ == 0) far_ = false;
-  if (weight_ >= kMost / 2) far_ = true;
+  if (weight_ >= kMostWeight / 2) far_ = true;
 }
 
 StoreChoice::StoreChoice(Segment segment, int own_index, bool crowded)

@@ -12,7 +12,6 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kPatience = 1000ms;  // with kernels that are nearly done
-constexpr std::chrono::milliseconds kDrain = 5000ms;     // with kernels that were told to end
 constexpr std::chrono::milliseconds kReportAfter = 2000ms;
 constexpr std::chrono::milliseconds kSuspicion = 1000ms;  // that a kernel waits for a rank that has left
 

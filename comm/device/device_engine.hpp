@@ -38,6 +38,8 @@ struct Status {
 
 class DeviceEngine {
  public:
+  // For kernels that were told to end; what holds a stream longer is not ours.
+  static constexpr std::chrono::seconds kDrain{5};
   struct Parts {
     const cuda::Api* api = nullptr;
     rondo::Device device;  // the index is this process's

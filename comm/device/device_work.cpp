@@ -4,9 +4,7 @@
 namespace rondo::comm::device {
 namespace {
 
-using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
-constexpr auto kDrain = 5s;  // of kernels that were told to end; what holds the stream longer is not ours
 
 }  // namespace
 
@@ -47,7 +45,7 @@ bool DeviceWork::wait_for(std::chrono::milliseconds duration) {
     if (!failure()) return false;
     const auto now = std::chrono::steady_clock::now();
     if (!failed) failed = now;
-    return now - *failed > kDrain;
+    return now - *failed > DeviceEngine::kDrain;
   });
   if (!passed) return false;
   if (const auto error = failure()) std::rethrow_exception(error);

@@ -31,7 +31,7 @@ constexpr Pace kPaces[] = {
     {std::chrono::seconds{1}, std::chrono::microseconds{500}},
     {std::chrono::microseconds::max(), std::chrono::microseconds{2000}},
 };
-constexpr std::chrono::milliseconds kFarewell{2000};
+constexpr std::chrono::milliseconds kLeaveWithin{2000};
 
 }  // namespace
 
@@ -102,7 +102,7 @@ struct Proxy::Impl {
   // Told to end: has everybody got everything, or is it too late for that?
   bool parted() {
     if (leave_by_ == Clock::time_point{}) {
-      leave_by_ = Clock::now() + kFarewell;
+      leave_by_ = Clock::now() + kLeaveWithin;
       for (ProxyLink& link : peer_links_) link.leave();
     }
     return Clock::now() > leave_by_ ||

@@ -24,7 +24,6 @@ using KernelTeam = kernels::device::Team;
 
 constexpr std::chrono::milliseconds kFarewell{2000};  // for importers to let go, then their memory is leaked
 constexpr std::size_t kPinnedBytes = sizeof(HostPage) + sizeof(KernelTeam);
-constexpr std::size_t kCudaBlock = 2 << 20;  // smaller allocations share one, all of which an importer would map
 
 constexpr const char* kHaveMemory = "have its device memory";
 

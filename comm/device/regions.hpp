@@ -49,6 +49,9 @@ struct Exported {
 
 class Regions {
  public:
+  // CUDA puts smaller allocations into one block, all of which an importer would map.
+  static constexpr std::size_t kCudaBlock = 2 << 20;
+
   // Collective. Errors are every rank's.
   Regions(const cuda::Api& api, int device, const HostWorld& world, const Cards& cards, const BlockShare& share);
   ~Regions();  // bounded: waits for importers a moment, else leaks and says so

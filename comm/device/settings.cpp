@@ -17,8 +17,6 @@ using kernels::device::FifoShape;
 using kernels::device::kMaxBlocks;
 using kernels::device::kMaxThreads;
 
-constexpr std::uint64_t kKiB = 1024;
-
 // Fibers are dear: few threads and little memory. A GPU's blocks need a whole warp scheduler's worth of threads, and
 // slots large enough that a flag's round trip is small beside them, yet in all small enough for the L2.
 Settings defaults(rondo::Device::Kind kind) {
@@ -32,10 +30,10 @@ Settings defaults(rondo::Device::Kind kind) {
   s.channels = 16;
   s.blocks = 32;
   s.threads = kMaxThreads;
-  s.fifo[0] = {.slots = 8, .slot_bytes = 32 * kKiB};
-  s.fifo[1] = {.slots = 4, .slot_bytes = 8 * kKiB};
-  s.fifo[2] = {.slots = 4, .slot_bytes = 8 * kKiB};
-  s.staging_bytes = 4096 * kKiB;
+  s.fifo[0] = {.slots = 8, .slot_bytes = 32 << 10};
+  s.fifo[1] = {.slots = 4, .slot_bytes = 8 << 10};
+  s.fifo[2] = {.slots = 4, .slot_bytes = 8 << 10};
+  s.staging_bytes = 4 << 20;
   return s;
 }
 

@@ -21,7 +21,6 @@ using kernels::device::kMaxWindows;
 static_assert(kMaxWindows <= 64 && kMaxRanks <= 64);  // bits of one word
 
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kCudaBlock = 2 << 20;  // smaller allocations share one, all of which an importer would map
 
 constexpr const char* kAllocate = "allocate a window";
 constexpr const char* kRegister = "register its memory";
@@ -193,7 +192,8 @@ Export Windows::prepare(Entry& entry, bool allocates) {
   const cuda::Api& api = regions_.api();
   const int device = regions_.device();
   if (allocates) {
-    const std::size_t unit = regions_.cards().own().kind == rondo::Device::Kind::cuda ? kCudaBlock : kAlignment;
+    const std::size_t unit =
+        regions_.cards().own().kind == rondo::Device::Kind::cuda ? Regions::kCudaBlock : kAlignment;
     entry.capacity = (std::max<std::size_t>(entry.bytes, 1) + unit - 1) / unit * unit;
     entry.memory = std::make_shared<DeviceMemory>(allocate_device(api, device, entry.capacity));
     entry.data = entry.memory->get();

@@ -56,6 +56,7 @@ Awaitable<void> pause(asio::io_context& io, std::chrono::milliseconds duration);
 // Accepts until the context stops; `handle` gets each connection. Out of descriptors: waits a little, goes on.
 class AcceptHandler {
  public:
+  static constexpr int kMaxStrangers = 1024;  // accepted, not yet examined
   virtual void accepted(Fd socket) = 0;
 
  protected:

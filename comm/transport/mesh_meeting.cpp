@@ -24,7 +24,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kNextAddressAfter{250};
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLongestPause{500};
-constexpr int kMaxStrangers = 1024;
 constexpr std::size_t kMaxNamed = 8;  // ranks described one by one in an error
 constexpr std::string_view kProven = "proven";
 constexpr std::array<std::byte, 1> kWelcome{std::byte{'W'}};

@@ -52,7 +52,7 @@ class MeshMeeting final : private Guard, private AcceptHandler {
   std::vector<MeshParty> parties_;
   std::vector<std::string> own_addresses_;
   std::size_t missing_;  // sockets
-  int strangers_ = 0;    // accepted, not yet examined
+  int strangers_ = 0;
   std::exception_ptr failure_;
   asio::io_context io_{1};  // last: destroys what is under way before what it refers to
 };

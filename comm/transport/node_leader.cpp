@@ -18,7 +18,6 @@
 namespace rondo {
 namespace {
 
-constexpr int kMaxStrangers = 1024;
 constexpr std::chrono::milliseconds kHandshakeLimit{5000};
 constexpr std::chrono::milliseconds kFullPause{5};
 

@@ -17,13 +17,13 @@
 namespace rondo {
 namespace {
 
-constexpr std::string_view kMagic = "rondo/n1";
+constexpr std::string_view kNodeMagic = "rondo/n1";
 
 MeetingId decode(std::span<const Store::Bytes> advertisements, int rank) {
   const auto index = static_cast<std::size_t>(rank);
   if (rank >= 0 && index < advertisements.size()) {
     WireReader reader(advertisements[index]);
-    const bool good = reader.expect(kMagic);
+    const bool good = reader.expect(kNodeMagic);
     const auto id = reader.raw<sizeof(MeetingId)>();
     if (good && reader.at_end()) return id;
   }
@@ -47,7 +47,7 @@ NodeMeeting::NodeMeeting(int rank, std::string name, std::shared_ptr<const Authe
   }
 }
 
-std::vector<std::byte> NodeMeeting::advertisement() const { return WireWriter().raw(kMagic).raw(id_).bytes(); }
+std::vector<std::byte> NodeMeeting::advertisement() const { return WireWriter().raw(kNodeMagic).raw(id_).bytes(); }
 
 NodeDescriptors NodeMeeting::meet(std::span<const int> ranks, std::span<const Store::Bytes> advertisements,
                                   std::size_t segment_bytes, Store::Deadline deadline) {

@@ -6,7 +6,7 @@
 namespace rondo::kernels {
 namespace {
 
-std::string describe(Place place, std::size_t count) {
+std::string name_of(Place place, std::size_t count) {
   static constexpr const char* kNames[] = {"nothing", "input", "output", "scratch"};
   return text(kNames[static_cast<int>(place.buffer)], "[", place.offset, ", ", place.offset + count, ")");
 }
@@ -36,17 +36,17 @@ std::string describe(const Move& move) {
   const bool reads = move.local.buffer != Buffer::none;
   const bool stores = move.store.buffer != Buffer::none;
   std::string line = receives ? text("receive from ", move.from) : "";
-  if (reads) line += text(receives ? ", reduce with " : stores ? "copy " : "", describe(move.local, move.count));
+  if (reads) line += text(receives ? ", reduce with " : stores ? "copy " : "", name_of(move.local, move.count));
   if (move.complete) line += ", complete";
-  if (stores) line += text(" -> ", describe(move.store, move.count));
+  if (stores) line += text(" -> ", name_of(move.store, move.count));
   if (move.to != kNobody) line += text(", send to ", move.to);
   return text(line, " (", move.count, ")");
 }
 
 std::string describe(const Step& step) {
   if (step.is_fold) {
-    return text("fold all ranks, own ", describe(step.fold.local, step.fold.count), " -> ",
-                describe(step.fold.store, step.fold.count), " (", step.fold.count, ")");
+    return text("fold all ranks, own ", name_of(step.fold.local, step.fold.count), " -> ",
+                name_of(step.fold.store, step.fold.count), " (", step.fold.count, ")");
   }
   std::string line;
   for (const Move& move : step.moves) line += text(line.empty() ? "" : " | ", describe(move));

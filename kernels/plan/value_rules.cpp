@@ -6,7 +6,7 @@
 namespace rondo::kernels {
 namespace {
 
-std::string describe(Place place) {
+std::string name_of(Place place) {
   static constexpr const char* kNames[] = {"nothing", "input", "output", "scratch"};
   return text(kNames[static_cast<int>(place.buffer)], "[", place.offset, "]");
 }
@@ -30,13 +30,12 @@ void Findings::add(Fault fault, Where where, const std::string& what) {
 Value ValueRules::read(SymbolicMemory& memory, Place place, Where where) {
   Value value = memory.at(place);
   if (!value.written) {
-    findings_.add(Fault::unwritten_read, where, text("reads ", describe(place), ", which nothing has written"));
+    findings_.add(Fault::unwritten_read, where, text("reads ", name_of(place), ", which nothing has written"));
     return value;
   }
   if (place.buffer != Buffer::input) return value;
   if (!memory.is_raw_input(place)) {
-    findings_.add(Fault::overwritten_input, where,
-                  text("reads ", describe(place), " after output was written over it"));
+    findings_.add(Fault::overwritten_input, where, text("reads ", name_of(place), " after output was written over it"));
     return {};
   }
   if (reduces()) value.first_touches = 1;

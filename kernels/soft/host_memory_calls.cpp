@@ -44,7 +44,7 @@ cudaError_t remove(Process& here, void* pointer, Allocation::Kind kind, cudaErro
   return cudaSuccess;
 }
 
-cudaError_t release(void* pointer) {
+cudaError_t release_host(void* pointer) {
   return device_call([&](Process& here) {
     if (pointer == nullptr) return cudaSuccess;
     return remove(here, pointer, Allocation::Kind::pinned, cudaErrorInvalidValue);
@@ -88,7 +88,7 @@ cudaError_t device_pointer(void** out, void* host, unsigned flags) {
 
 void add_host_memory_calls(cuda::Api& api) {
   api.HostAlloc = &allocate;
-  api.FreeHost = &release;
+  api.FreeHost = &release_host;
   api.HostRegister = &register_memory;
   api.HostUnregister = &unregister_memory;
   api.HostGetDevicePointer = &device_pointer;

@@ -6,13 +6,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/soft/pages.hpp"
 #include "kernels/soft/poison.hpp"
 
 namespace rondo::soft {
-namespace {
-constexpr std::size_t kPage = 4096;
-std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-}  // namespace
 
 std::optional<PinnedPages> PinnedPages::allocate(std::size_t bytes) {
   if (bytes > SIZE_MAX / 4) return std::nullopt;

@@ -16,15 +16,14 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/soft/pages.hpp"
 #include "kernels/soft/poison.hpp"
 
 namespace rondo::soft {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::string_view kMemoryName = "rondo-sim";
 
-std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 std::size_t mapped_bytes(std::size_t bytes) { return 2 * kPage + whole_pages(bytes); }
 
 // A process that was killed has no memory any more, even before its parent has waited for it; and before its sockets

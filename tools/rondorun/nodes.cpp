@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kVerdictLimit = 24h * 365 * 10;  // as long as the job takes
+constexpr auto kJobLimit = 24h * 365 * 10;  // as long as the job takes
 constexpr auto kReportLimit = 30s;
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
@@ -62,8 +62,7 @@ void Nodes::listen() {
     doing = "another node's launcher is gone: ";
     // One participant more than there are nodes: its value is the verdict. All nodes wait here while the job runs, so
     // each of them is told at once when another's launcher is gone.
-    const auto values =
-        client_->exchange("launcher/verdict", node_, options_.nodes + 1, {}, Clock::now() + kVerdictLimit);
+    const auto values = client_->exchange("launcher/verdict", node_, options_.nodes + 1, {}, Clock::now() + kJobLimit);
     loop_.post([this, verdict = verdict_from(text_of(values.back()))] { handlers_.verdict(verdict); });
   } catch (const std::exception& error) {
     loop_.post([this, sentence = doing + error.what()] { handlers_.lost(sentence); });
