@@ -10,12 +10,12 @@
 #include "bench/host_memory.hpp"
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 
 namespace {
 
 using namespace rondo::test;
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 std::size_t times(const std::string& text, const std::string& part) {
   std::size_t count = 0;
   for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;

@@ -8,10 +8,12 @@
 
 #include "examples/cifar/dataset.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 
 namespace {
 
 using cifar::kPixels;
+using rondo::test::contains;
 
 std::uint8_t pixel(std::size_t image, std::size_t i) { return static_cast<std::uint8_t>((image * 7 + i) % 251); }
 
@@ -49,7 +51,6 @@ std::string error_of(const Folder& folder) {
   }
   return "";
 }
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::vector<std::uint8_t> numbered() {
   std::vector<std::uint8_t> image(kPixels);

@@ -3,8 +3,11 @@
 
 #include "tests/examples/gzip_files.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 
 namespace {
+
+using rondo::test::contains;
 
 std::vector<std::uint8_t> images_of(std::uint32_t count, std::vector<std::uint32_t> header) {
   std::vector<std::uint8_t> bytes = idx_header(header);
@@ -25,7 +28,6 @@ std::string error_of(const DatasetFolder& folder) {
   }
   return "";
 }
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "tests/examples/gzip_files.hpp"
 #include "tests/process/running.hpp"
+#include "tests/support/expect.hpp"
 
 namespace rondo::test {
 
@@ -43,7 +44,5 @@ inline std::map<std::string, std::string> result_of(const std::string& out) {
   }
   return fields;
 }
-
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace rondo::test

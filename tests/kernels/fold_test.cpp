@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "kernels/reduce_table.hpp"
+#include "tests/kernels/tables.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/pairwise.hpp"
 
 using namespace rondo;
 using kernels::Stores;
 using test::rotating_seed;
+using test::tables;
 using Bytes = std::vector<unsigned char>;
 
 namespace {
@@ -20,14 +22,6 @@ namespace {
 constexpr unsigned char kPoison = 0xa5;
 constexpr std::size_t kMargin = 64;  // around what is written
 constexpr std::size_t kWidest = 64;  // bytes of a register
-
-std::vector<const kernels::ReduceTable*> tables() {
-  std::vector<const kernels::ReduceTable*> all;
-  for (const auto* table : kernels::reduce_tables().table) {
-    if (table != nullptr) all.push_back(table);
-  }
-  return all;
-}
 
 Bytes random_bytes(std::mt19937_64& random, std::size_t bytes) {
   Bytes values(bytes);

@@ -10,22 +10,16 @@
 #include <vector>
 
 #include "kernels/reduce_table.hpp"
+#include "tests/kernels/tables.hpp"
 #include "tests/support/catch.hpp"
 
 using rondo::DataType;
 using rondo::ReduceOp;
 using rondo::kernels::fold_into;
 using rondo::kernels::fold_pair;
+using rondo::test::tables;
 
 namespace {
-
-std::vector<const rondo::kernels::ReduceTable*> tables() {
-  std::vector<const rondo::kernels::ReduceTable*> all;
-  for (const auto* table : rondo::kernels::reduce_tables().table) {
-    if (table != nullptr) all.push_back(table);
-  }
-  return all;
-}
 
 template <class T>
 constexpr bool kFloatingValue = !std::is_integral_v<T>;

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "kernels/reduce_table.hpp"
+#include "tests/kernels/tables.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace rondo;
 using kernels::ReduceTable;
 using kernels::Stores;
+using test::tables;
 
 namespace {
 
@@ -85,14 +87,6 @@ double gigabytes_per_second(const ReduceTable& table, const Shape& shape, int th
   }
   std::nth_element(speeds.begin(), speeds.begin() + 3, speeds.end());
   return speeds[3];
-}
-
-std::vector<const ReduceTable*> tables() {
-  std::vector<const ReduceTable*> all;
-  for (const auto* table : kernels::reduce_tables().table) {
-    if (table != nullptr) all.push_back(table);
-  }
-  return all;
 }
 
 constexpr std::size_t kInL1 = 8 << 10, kInL2 = 192 << 10, kInMemory = 64 << 20;

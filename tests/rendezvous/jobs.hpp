@@ -12,9 +12,11 @@
 #include "rendezvous/client.hpp"
 #include "rendezvous/crypto.hpp"
 #include "rendezvous/server.hpp"
+#include "tests/support/expect.hpp"
 
 namespace rondo::rendezvous::test {
 
+using rondo::test::contains;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -36,7 +38,6 @@ std::string error_of(Action&& action) {
   }
   return "";
 }
-inline bool contains(const std::string& whole, std::string_view part) { return whole.find(part) != std::string::npos; }
 
 struct Job {
   Secret secret = Secret::generate();

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/expect.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/torch/torch.hpp"
 
@@ -80,6 +81,5 @@ std::vector<std::string> torch_nodes(int world_size, Body body) {
 inline std::vector<std::string> nothing(int world_size) {
   return std::vector<std::string>(static_cast<std::size_t>(world_size));
 }
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace rondo::test

@@ -7,6 +7,7 @@
 
 #include "tests/comm/device/worlds.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 
 using namespace rondo;
 using namespace rondo::test;
@@ -14,8 +15,6 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 struct Wrong {
   std::string field;

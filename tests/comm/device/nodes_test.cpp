@@ -10,6 +10,7 @@
 #include "tests/comm/device/worlds.hpp"
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/pairwise.hpp"
 
 using namespace rondo;
@@ -61,8 +62,6 @@ Options on_cpu() {
   options.determinism = Determinism::reproducible;
   return options;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

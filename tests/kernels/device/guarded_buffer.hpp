@@ -36,8 +36,9 @@ class GuardedBuffer {
   // misalignment: bytes past a multiple of 128.
   explicit GuardedBuffer(std::size_t bytes = 0, std::size_t misalignment = 0)
       : bytes_(bytes), before_(kGuardBytes + misalignment), memory_(allocate_aligned(before_ + bytes + kAfter)) {
-    std::fill_n(memory_.get(), before_ + bytes + kAfter, kGuard);
+    std::fill_n(memory_.get(), before_, kGuard);
     poison();
+    std::fill_n(data() + bytes_, kAfter, kGuard);
   }
   std::byte* data() const { return memory_.get() + before_; }
   std::size_t size() const { return bytes_; }
