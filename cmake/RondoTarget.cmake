@@ -2,6 +2,18 @@
 # One place for the standard, the warnings and the sanitizers; no global flags.
 
 find_program(RONDO_CCACHE ccache)
+find_program(RONDO_LLD ld.lld) # a third of the time; used with sanitizers
+
+# Where CMAKE_UNITY_BUILD is on, the sources of a folder are compiled together.
+function(rondo_group_sources target)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "\\$<")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    string(MAKE_C_IDENTIFIER "in_${folder}" group)
+    set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${group})
+  endforeach()
+endfunction()
 
 function(rondo_configure target)
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -15,14 +27,16 @@ function(rondo_configure target)
     ${target}
     PROPERTIES CXX_EXTENSIONS OFF
                CXX_VISIBILITY_PRESET hidden
-               VISIBILITY_INLINES_HIDDEN ON)
+               VISIBILITY_INLINES_HIDDEN ON
+             UNITY_BUILD_MODE GROUP)
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL rondo_group_sources ${target})") # when all of them are known
   if(RONDO_CCACHE)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${RONDO_CCACHE}")
   endif()
   if(RONDO_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${RONDO_SANITIZE} -fno-omit-frame-pointer
                                              -fno-sanitize-recover=all)
-    target_link_options(${target} PUBLIC -fsanitize=${RONDO_SANITIZE})
+    target_link_options(${target} PUBLIC -fsanitize=${RONDO_SANITIZE} $<$<BOOL:${RONDO_LLD}>:-fuse-ld=lld>)
     target_compile_definitions(${target} PRIVATE RONDO_SANITIZED)
   endif()
 endfunction()
