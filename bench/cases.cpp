@@ -15,19 +15,19 @@ std::size_t extent(Extent e, std::size_t count, int world_size) {
 
 bool has_blocks(const CollectiveRow& row) { return row.send == Extent::world || row.recv == Extent::world; }
 
-// Elements that an in-place call leaves where they are, counted once for each time they are not read or written.
-double elements_in_place(const Cell& c) {
+// Elements that an in-place call does not read, or does not write, because they are where they belong.
+Traffic elements_in_place(const Cell& c) {
   const auto count = static_cast<double>(c.count);
   switch (c.what->collective) {
     case Collective::broadcast:
-      return count;
+      return {.read = 0, .written = count};
     case Collective::all_gather:
-      return count * c.world_size;
+      return {.read = 0, .written = count * c.world_size};
     case Collective::gather:
     case Collective::scatter:
-      return 2 * count;
+      return {.read = count, .written = count};
     default:
-      return 0;
+      return {};
   }
 }
 
@@ -60,17 +60,18 @@ std::size_t count_for(const Case& what, std::size_t bytes, DataType dtype, int w
   return has_blocks(row_of(what.collective)) ? elements / static_cast<std::size_t>(world_size) : elements;
 }
 
-double traffic_bytes(const Cell& c, bool in_place, bool ring) {
+Traffic traffic_of(const Cell& c, bool in_place, bool ring) {
   const auto width = static_cast<double>(size_of(c.dtype));
-  // Per chunk: the first send reads and writes 2, n - 2 reducing hops 3 each, ... ; 6n - 4 in all.
+  // Per chunk: the first send reads and writes 2, n - 2 reducing hops read 2 and write 1, ... ; 6n - 4 in all.
   if (ring && c.what->collective == Collective::all_reduce) {
-    return (6.0 * c.world_size - 4) * static_cast<double>(c.count) * width;
+    const double bytes = (6.0 * c.world_size - 4) * static_cast<double>(c.count) * width;
+    return {.read = bytes / 2, .written = bytes / 2};
   }
   const double senders = c.row().send_at_root ? 1 : c.world_size;
   const double receivers = c.row().recv_at_root ? 1 : c.world_size;
-  const double elements =
-      senders * static_cast<double>(c.send_count()) + receivers * static_cast<double>(c.recv_count());
-  return (elements - (in_place ? elements_in_place(c) : 0)) * width;
+  const Traffic left = in_place ? elements_in_place(c) : Traffic{};
+  return {.read = (senders * static_cast<double>(c.send_count()) - left.read) * width,
+          .written = (receivers * static_cast<double>(c.recv_count()) - left.written) * width};
 }
 
 std::vector<Stretch> expected_output(const Cell& c, std::uint32_t seed) {

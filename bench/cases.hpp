@@ -66,6 +66,10 @@ void invoke(Communicator& communicator, const Cell& cell, const void* send, void
 
 // Bytes that all ranks together must read and write when they share one memory: every input once, every output once,
 // nothing for what already lies in its place. With `ring` (all_reduce alone), what the ring moves through its FIFOs.
-double traffic_bytes(const Cell& cell, bool in_place, bool ring);
+struct Traffic {
+  double read = 0, written = 0;
+  double bytes() const { return read + written; }
+};
+Traffic traffic_of(const Cell& cell, bool in_place, bool ring);
 
 }  // namespace rondo::bench

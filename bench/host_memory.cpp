@@ -5,11 +5,15 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <barrier>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <thread>
 
 #include "bench/flags.hpp"
@@ -21,7 +25,7 @@ namespace {
 
 constexpr std::size_t kArrayBytes = std::size_t{256} << 20;  // far more than any cache
 constexpr std::size_t kPage = 4096;
-constexpr int kCopies = 9;
+constexpr int kPasses = 9;
 
 struct Free {
   void operator()(std::byte* memory) const { std::free(memory); }
@@ -42,36 +46,78 @@ void pin(int cpu) {
   ::sched_setaffinity(0, sizeof set, &set);
 }
 
+// Each page once more, past the caches.
+void store(std::byte* out, std::size_t bytes) {
+  alignas(64) std::array<std::byte, kPage> page;
+  page.fill(std::byte{1});
+  for (std::size_t at = 0; at < bytes; at += kPage)
+    kernels::copy(out + at, page.data(), kPage, kernels::Stores::streaming);
+}
+
+void load(const std::byte* in, std::size_t bytes) {
+  std::array<std::uint64_t, 8> sums{};
+  for (std::size_t at = 0; at < bytes; at += sizeof sums) {
+    std::array<std::uint64_t, 8> words;
+    std::memcpy(words.data(), in + at, sizeof words);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += words[i];
+  }
+  static std::atomic<std::uint64_t> seen;
+  seen.store(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}), std::memory_order_relaxed);
+}
+
+// Passes over a part of both arrays by each CPU, all at the same time: their seconds, without the first one's.
+class Passes {
+ public:
+  explicit Passes(const std::vector<int>& cpus) : cpus_(cpus) {}
+  std::size_t bytes() const { return part_ * cpus_.size(); }
+
+  template <class Pass>
+  double median_seconds(Pass pass) {
+    std::vector<std::chrono::steady_clock::time_point> ends;
+    ends.reserve(kPasses + 1);
+    std::barrier meeting(static_cast<std::ptrdiff_t>(cpus_.size()),
+                         [&ends]() noexcept { ends.push_back(std::chrono::steady_clock::now()); });
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t index = 0; index < cpus_.size(); ++index) {
+        threads.emplace_back([&, index] {
+          pin(cpus_[index]);
+          meeting.arrive_and_wait();
+          for (int i = 0; i < kPasses; ++i) {
+            pass(to_.get() + index * part_, from_.get() + index * part_, part_);
+            meeting.arrive_and_wait();
+          }
+        });
+      }
+    }
+    std::vector<double> seconds;
+    for (std::size_t i = 1; i < ends.size(); ++i)
+      seconds.push_back(std::chrono::duration<double>(ends[i] - ends[i - 1]).count());
+    return statistics_of(seconds).median;
+  }
+
+ private:
+  const std::vector<int>& cpus_;
+  const Array from_ = make_array(), to_ = make_array();
+  const std::size_t part_ = kArrayBytes / cpus_.size() / kPage * kPage;
+};
+
 }  // namespace
 
-double copy_gbps_of_cpus(const std::vector<int>& cpus) {
-  const Array from = make_array(), to = make_array();
-  const std::size_t part = kArrayBytes / cpus.size() / kPage * kPage;
-  std::vector<std::chrono::steady_clock::time_point> ends;
-  std::barrier meeting(static_cast<std::ptrdiff_t>(cpus.size()),
-                       [&ends]() noexcept { ends.push_back(std::chrono::steady_clock::now()); });
-  ends.reserve(kCopies + 1);
-  const auto copy_part = [&](std::size_t index) {
-    pin(cpus[index]);
-    std::byte* const out = to.get() + index * part;
-    std::byte* const in = from.get() + index * part;
+MemoryRates memory_rates_of_cpus(const std::vector<int>& cpus) {
+  using kernels::Stores;
+  Passes passes(cpus);
+  const auto bytes = static_cast<double>(passes.bytes()) / 1e9;
+  passes.median_seconds([](std::byte* out, std::byte* in, std::size_t part) {
     for (std::byte* half : {in, out}) std::memset(half, 1, part);  // not zeros, which are written faster
-    meeting.arrive_and_wait();
-    for (int i = 0; i < kCopies; ++i) {
-      kernels::copy(out, in, part, kernels::Stores::streaming);
-      meeting.arrive_and_wait();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < cpus.size(); ++i) threads.emplace_back(copy_part, i);
-  }
-  std::vector<double> gbps;
-  for (std::size_t i = 1; i < ends.size(); ++i) {
-    const double seconds = std::chrono::duration<double>(ends[i] - ends[i - 1]).count();
-    gbps.push_back(2 * static_cast<double>(part * cpus.size()) / seconds / 1e9);
-  }
-  return statistics_of(gbps).median;
+  });
+  return {.copy = 2 * bytes / passes.median_seconds([](std::byte* out, const std::byte* in, std::size_t part) {
+            kernels::copy(out, in, part, Stores::streaming);
+          }),
+          .load = bytes / passes.median_seconds(
+                              [](const std::byte*, const std::byte* in, std::size_t part) { load(in, part); }),
+          .store = bytes /
+                   passes.median_seconds([](std::byte* out, const std::byte*, std::size_t part) { store(out, part); })};
 }
 
 // From the kernel: glibc's sysconf tells the sum over a socket on some machines.

@@ -6,9 +6,15 @@
 
 namespace rondo::bench {
 
-// Bytes read and written in a second, 1e9 of them, when these CPUs together copy arrays of 256 MiB past the caches: the
-// median of several copies. Takes 0.2 s and 512 MiB.
-double copy_gbps_of_cpus(const std::vector<int>& cpus);
+// In 1e9 bytes a second; 0: not measured.
+struct MemoryRates {
+  double copy = 0;   // read and written, as many of each
+  double load = 0;   // read alone; what is read alone, or almost, may be slower than copies, and so may
+  double store = 0;  // what is written: where cores reach their memory, there are two ways of unequal width
+};
+
+// Of these CPUs together, on arrays of 256 MiB past the caches: medians of several passes. Takes 0.3 s and 512 MiB.
+MemoryRates memory_rates_of_cpus(const std::vector<int>& cpus);
 
 // Of the largest cache that a core of this host has; 32 MiB where the system does not tell.
 std::size_t largest_cache_bytes();

@@ -71,12 +71,13 @@ std::string device_head(const Surroundings& surroundings, const Flags& flags) {
 
 std::string bound_head(const Surroundings& surroundings) {
   std::string head;
-  if (surroundings.host_copy_gbps > 0) {
-    head = fmt::format("#  Memory: the ranks' cores together copy {:.1f} GB/s read + written\n",
-                       surroundings.host_copy_gbps);
+  if (const MemoryRates& host = surroundings.host_memory; host.copy > 0) {
+    head = fmt::format(
+        "#  Memory: the ranks' cores together copy {:.1f} GB/s read + written, read {:.1f} alone, write {:.1f} alone\n",
+        host.copy, host.load, host.store);
   }
   return head +
-         "#  of bound: the time that copies of the bytes that must move would take, as a part of the time taken\n";
+         "#  of bound: the time that the bytes that must move would take at these rates, as a part of the time taken\n";
 }
 
 class Table : public Report {
@@ -90,7 +91,7 @@ class Table : public Report {
                         flags_.warmups, flags_.iterations, flags_.aggregate, flags_.checks);
     for (const nlohmann::json& rank : surroundings.ranks) head += rank_line(rank);
     if (!surroundings.devices.empty()) head += device_head(surroundings, flags_);
-    shares_ = surroundings.shared_copy_gbps() > 0;
+    shares_ = surroundings.shared_memory().copy > 0;
     if (shares_) head += bound_head(surroundings);
     print(head + "#\n" + table_header(shares_));
   }
@@ -169,7 +170,11 @@ class Json : public Report {
   void begin(const Surroundings& surroundings) override {
     result_["world_size"] = surroundings.ranks.size();
     result_["ranks"] = surroundings.ranks;
-    if (surroundings.host_copy_gbps > 0) result_["host_copy_gbps"] = surroundings.host_copy_gbps;
+    if (const MemoryRates& host = surroundings.host_memory; host.copy > 0) {
+      result_["host_copy_gbps"] = host.copy;
+      result_["host_load_gbps"] = host.load;
+      result_["host_store_gbps"] = host.store;
+    }
     for (const SharedDevice& device : surroundings.devices) {
       result_["devices"].push_back(device.what);
       result_["devices"].back()["ranks"] = device.ranks;

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "bench/gather.hpp"
-#include "bench/host_memory.hpp"
 #include "bench/machine.hpp"
 
 namespace rondo::bench {
@@ -47,9 +46,10 @@ bool Surroundings::shares_host() const {
                                         [this](const auto& rank) { return rank["host"] == ranks.front()["host"]; });
 }
 
-double Surroundings::shared_copy_gbps() const {
-  if (devices.empty()) return host_copy_gbps;
-  return devices.size() == 1 && devices[0].ranks.size() == ranks.size() ? devices[0].what.value("copy_gbps", 0.0) : 0;
+MemoryRates Surroundings::shared_memory() const {
+  if (devices.empty()) return host_memory;
+  if (devices.size() != 1 || devices[0].ranks.size() != ranks.size()) return {};
+  return {.copy = devices[0].what.value("copy_gbps", 0.0)};
 }
 
 Surroundings survey(Communicator& communicator, Site& site, bool host_memory) {
@@ -67,8 +67,8 @@ Surroundings survey(Communicator& communicator, Site& site, bool host_memory) {
     if (gbps > 0) device.what["copy_gbps"] = gbps;
   }
   if (host_memory && result.shares_host()) {
-    const double measured = communicator.rank() == 0 ? copy_gbps_of_cpus(cpus_of(result.ranks)) : 0;
-    result.host_copy_gbps = gather_value(communicator, measured).front();
+    const MemoryRates measured = communicator.rank() == 0 ? memory_rates_of_cpus(cpus_of(result.ranks)) : MemoryRates{};
+    result.host_memory = gather_value(communicator, measured).front();
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/flags.hpp"
+#include "bench/host_memory.hpp"
 #include "bench/site.hpp"
 
 namespace rondo::bench {
@@ -19,15 +20,14 @@ struct Surroundings {
   std::vector<nlohmann::json> ranks;  // host, pid, node, local rank, device
   std::vector<SharedDevice> devices;  // none on the CPU; matched by host and UUID
 
-  double host_copy_gbps = 0;  // of the host's memory, where that is what the ranks share; 0: not measured
+  MemoryRates host_memory{};  // where that is what the ranks share
 
-  // Bytes read and written per second in the memory that all ranks share, a GPU's or the host's; 0: they share none, or
-  // it was not measured.
-  double shared_copy_gbps() const;
+  // Of the memory that all ranks share, a GPU's or the host's; zeros: they share none, or it was not measured.
+  MemoryRates shared_memory() const;
   bool shares_host() const;  // no devices, and all ranks on one host
 };
 
-// Collective. Measures the copies of each GPU by its first rank, one GPU after the other; those of the host by rank 0,
+// Collective. Measures the copies of each GPU by its first rank, one GPU after the other; the host's memory by rank 0,
 // with all CPUs that the ranks may use, if `host_memory` asks for it.
 Surroundings survey(Communicator& communicator, Site& site, bool host_memory);
 

@@ -53,29 +53,32 @@ std::vector<Cell> kinds(const Communicator& communicator, const Case& what, cons
 
 // The memory that is the ranks' wire, as the measure of their time.
 struct Wire {
-  double copy_gbps = 0;    // 0: they share none
+  MemoryRates rates;       // zeros: they share none
   double least_bytes = 0;  // what moves less is in the host's caches, where copies of large arrays say nothing
   bool is_device = false;
 
-  // What part of the time copies of the same bytes would take; 0: not known.
+  // What part of the time the same bytes would take: copied, or those that are read, or written, alone; 0: not known.
   double share(const Measurement& m, const Cell& cell, bool in_place) const {
-    const double bytes = traffic_bytes(cell, in_place, is_device && m.algorithm == "ring");
-    if (copy_gbps <= 0 || m.time_us.median <= 0 || bytes < least_bytes) return 0;
-    return bytes / copy_gbps / 1e3 / m.time_us.median;
+    const Traffic traffic = traffic_of(cell, in_place, is_device && m.algorithm == "ring");
+    if (rates.copy <= 0 || m.time_us.median <= 0 || traffic.bytes() < least_bytes) return 0;
+    const auto us = [](double bytes, double gbps) { return gbps > 0 ? bytes / gbps / 1e3 : 0; };
+    const double least_us =
+        std::max({us(traffic.bytes(), rates.copy), us(traffic.read, rates.load), us(traffic.written, rates.store)});
+    return least_us / m.time_us.median;
   }
 };
 
 // So many times what the host's largest cache holds must move before caches do not matter.
-constexpr double kCaches = 4;
+constexpr double kPastCaches = 4;
 
 double least_bytes_of_bound(const Flags& flags) {
-  return flags.device.kind == Device::Kind::cpu ? kCaches * static_cast<double>(largest_cache_bytes()) : 0;
+  return flags.device.kind == Device::Kind::cpu ? kPastCaches * static_cast<double>(largest_cache_bytes()) : 0;
 }
 
 bool any_is_large(std::vector<Cell> cells, std::size_t bytes, double least_bytes) {
   return std::any_of(cells.begin(), cells.end(), [&](Cell& cell) {
     cell.count = count_for(*cell.what, bytes, cell.dtype, cell.world_size);
-    return traffic_bytes(cell, false, false) >= least_bytes;
+    return traffic_of(cell, false, false).bytes() >= least_bytes;
   });
 }
 
@@ -96,7 +99,7 @@ std::uint64_t sweep(Communicator& communicator, const Case& what, const Flags& f
   const double least_bytes = least_bytes_of_bound(flags);
   const Surroundings surroundings =
       survey(communicator, *site, sized && any_is_large(cells, sizes.back(), least_bytes));
-  const Wire wire{surroundings.shared_copy_gbps(), least_bytes, !surroundings.devices.empty()};
+  const Wire wire{surroundings.shared_memory(), least_bytes, !surroundings.devices.empty()};
   if (report != nullptr) report->begin(surroundings);
   std::uint64_t wrong = 0;
   const auto self = static_cast<std::size_t>(communicator.rank());

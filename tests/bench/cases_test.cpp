@@ -68,7 +68,7 @@ TEST_CASE("expected output names the right part of the right rank") {
 
 TEST_CASE("traffic on one memory is every input once and every output once") {
   const auto of = [](const char* program, bool in_place = false, bool ring = false) {
-    return rondo::bench::traffic_bytes(cell(program, 0, 1), in_place, ring);
+    return rondo::bench::traffic_of(cell(program, 0, 1), in_place, ring).bytes();
   };
   const double n = 4, block = 40;  // bytes; the larger buffer of what is gathered or scattered has n of them
   CHECK(of("all_reduce_perf") == 2 * n * block);
@@ -86,4 +86,14 @@ TEST_CASE("traffic on one memory is every input once and every output once") {
   CHECK(of("scatter_perf", true) == 2 * (n - 1) * block);
   CHECK(of("sendrecv_perf") == 2 * n * block);
   CHECK(of("barrier_perf") == 0);
+  const auto written = [](const char* program, bool in_place) {
+    return rondo::bench::traffic_of(cell(program, 0, 1), in_place, false).written;
+  };
+  CHECK(written("all_reduce_perf", false) == n * block);
+  CHECK(written("all_gather_perf", false) == n * n * block);
+  CHECK(written("all_gather_perf", true) == (n - 1) * n * block);
+  CHECK(written("reduce_scatter_perf", false) == n * block);
+  CHECK(written("broadcast_perf", false) == n * block);
+  CHECK(written("broadcast_perf", true) == (n - 1) * block);
+  CHECK(written("gather_perf", true) == (n - 1) * block);
 }

@@ -128,11 +128,11 @@ TEST_CASE("the share of the bound has columns of its own, and none where it is n
 TEST_CASE("a bandwidth of copies counts for ranks that share one device alone") {
   const nlohmann::json gpu = {{"copy_gbps", 4000.0}};
   rondo::bench::Surroundings s{.ranks = {{}, {}}, .devices = {{gpu, {0, 1}}}};
-  CHECK(s.shared_copy_gbps() == 4000);
+  CHECK(s.shared_memory().copy == 4000);
   s.devices = {{gpu, {0}}, {gpu, {1}}};
-  CHECK(s.shared_copy_gbps() == 0);
+  CHECK(s.shared_memory().copy == 0);
   s.devices = {{nlohmann::json::object(), {0, 1}}};
-  CHECK(s.shared_copy_gbps() == 0);
+  CHECK(s.shared_memory().copy == 0);
   s.devices.clear();
-  CHECK(s.shared_copy_gbps() == 0);
+  CHECK(s.shared_memory().copy == 0);
 }
