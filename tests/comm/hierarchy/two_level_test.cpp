@@ -94,7 +94,7 @@ TEST_CASE("two levels: every layout, collective, root and count") {
 TEST_CASE("two levels: messages of many chunks") {
   static const std::uint32_t seed = rotating_seed();
   const std::string layout = GENERATE("aabb", "abbb", "abcabc");
-  constexpr std::size_t kCounts[] = {150'001};
+  constexpr std::size_t kCounts[] = {60'001};
   const TuningFile tuning("two_level_chunk_bytes 16K\n");
   const Setting by_name("RONDO_ALGORITHM", "two_level");
   check_layout(layout, kCounts, seed);
