@@ -28,7 +28,7 @@ function(rondo_configure target)
     PROPERTIES CXX_EXTENSIONS OFF
                CXX_VISIBILITY_PRESET hidden
                VISIBILITY_INLINES_HIDDEN ON
-             UNITY_BUILD_MODE GROUP)
+               UNITY_BUILD_MODE GROUP)
   cmake_language(EVAL CODE "cmake_language(DEFER CALL rondo_group_sources ${target})") # when all of them are known
   if(RONDO_CCACHE)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${RONDO_CCACHE}")
