@@ -34,6 +34,12 @@ std::string congestion_control(const Fd& fd) {
   return name.data();
 }
 
+// Not under qemu, which hands a socket's options on as numbers of four bytes: "reno" passes, "bbr" does not.
+bool can_be(const std::string& name) {
+  return ::setsockopt(make_socket(AF_INET).get(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                      static_cast<socklen_t>(name.size())) == 0;
+}
+
 // A page on which whoever touches it waits, in the kernel, until provide().
 class AbsentPage {
  public:
@@ -92,6 +98,10 @@ TEST_CASE("sockets: Reno from the beginning; between hosts what they prefer, onc
   const bool host = GENERATE(true, false);
   if (!host && preferred == "reno") {
     WARN("skipped: this host prefers Reno between hosts, too");
+    return;
+  }
+  if (!host && !can_be(preferred)) {
+    WARN("skipped: what this host prefers cannot be asked for");
     return;
   }
   const TcpPair pair(host ? "127.0.0.1" : "127.0.0.2", prepare_for_data);
