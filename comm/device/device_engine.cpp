@@ -117,7 +117,7 @@ void DeviceEngine::check_buffer(const Call& call, const void* data, std::string_
 void DeviceEngine::run(std::span<const Call> calls, std::chrono::milliseconds timeout) {
   if (calls.empty()) return;
   const DeviceScope scope(api_, parts_.device.index);
-  const cudaStream_t stream = stream_of(calls.front().stream);
+  cudaStream_t stream = stream_of(calls.front().stream);
   timeout_ms_ = timeout.count();
   if (is_capturing(stream)) {
     hold_in_graph(stream);
@@ -205,14 +205,14 @@ void DeviceEngine::hold_in_graph(cudaStream_t stream) {
 std::shared_ptr<rondo::detail::WorkState> DeviceEngine::start(const Call& call, std::chrono::milliseconds timeout) {
   run(std::span(&call, 1), timeout);
   const DeviceScope scope(api_, parts_.device.index);
-  const cudaStream_t stream =
+  cudaStream_t stream =
       call.stream == nullptr && own_stream_ ? own_stream_.get() : static_cast<cudaStream_t>(call.stream);
   return std::make_shared<DeviceWork>(status_, api_, parts_.device.index, stream);
 }
 
 void DeviceEngine::synchronize(rondo::Stream stream, std::chrono::milliseconds patience) {
   const DeviceScope scope(api_, parts_.device.index);
-  const cudaStream_t on = stream == nullptr && own_stream_ ? own_stream_.get() : static_cast<cudaStream_t>(stream);
+  cudaStream_t on = stream == nullptr && own_stream_ ? own_stream_.get() : static_cast<cudaStream_t>(stream);
   std::optional<Clock::time_point> failed;
   const bool passed = poll_for(patience, [&] {
     const cudaError_t code = api_.StreamQuery(on);
