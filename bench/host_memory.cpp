@@ -65,16 +65,16 @@ void load(const std::byte* in, std::size_t bytes) {
   seen.store(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}), std::memory_order_relaxed);
 }
 
-// Passes over a part of both arrays by each CPU, all at the same time: their seconds, without the first one's.
+// Passes over a part of both arrays by each CPU, all at the same time: their seconds.
 class Passes {
  public:
   explicit Passes(const std::vector<int>& cpus) : cpus_(cpus) {}
   std::size_t bytes() const { return part_ * cpus_.size(); }
 
   template <class Pass>
-  double median_seconds(Pass pass) {
+  double median_seconds(int times, Pass pass) {
     std::vector<std::chrono::steady_clock::time_point> ends;
-    ends.reserve(kPasses + 1);
+    ends.reserve(static_cast<std::size_t>(times) + 1);
     std::barrier meeting(static_cast<std::ptrdiff_t>(cpus_.size()),
                          [&ends]() noexcept { ends.push_back(std::chrono::steady_clock::now()); });
     {
@@ -83,7 +83,7 @@ class Passes {
         threads.emplace_back([&, index] {
           pin(cpus_[index]);
           meeting.arrive_and_wait();
-          for (int i = 0; i < kPasses; ++i) {
+          for (int i = 0; i < times; ++i) {
             pass(to_.get() + index * part_, from_.get() + index * part_, part_);
             meeting.arrive_and_wait();
           }
@@ -107,17 +107,17 @@ class Passes {
 MemoryRates memory_rates_of_cpus(const std::vector<int>& cpus) {
   using kernels::Stores;
   Passes passes(cpus);
-  const auto bytes = static_cast<double>(passes.bytes()) / 1e9;
-  passes.median_seconds([](std::byte* out, std::byte* in, std::size_t part) {
+  passes.median_seconds(1, [](std::byte* out, std::byte* in, std::size_t part) {
     for (std::byte* half : {in, out}) std::memset(half, 1, part);  // not zeros, which are written faster
   });
-  return {.copy = 2 * bytes / passes.median_seconds([](std::byte* out, const std::byte* in, std::size_t part) {
-            kernels::copy(out, in, part, Stores::streaming);
-          }),
-          .load = bytes / passes.median_seconds(
-                              [](const std::byte*, const std::byte* in, std::size_t part) { load(in, part); }),
-          .store = bytes /
-                   passes.median_seconds([](std::byte* out, const std::byte*, std::size_t part) { store(out, part); })};
+  const auto gbps = [&](double bytes_per_byte, auto pass) {
+    return bytes_per_byte * static_cast<double>(passes.bytes()) / passes.median_seconds(kPasses, pass) / 1e9;
+  };
+  using Bytes = std::byte*;
+  return {
+      .copy = gbps(2, [](Bytes out, Bytes in, std::size_t part) { kernels::copy(out, in, part, Stores::streaming); }),
+      .load = gbps(1, [](Bytes, Bytes in, std::size_t part) { load(in, part); }),
+      .store = gbps(1, [](Bytes out, Bytes, std::size_t part) { store(out, part); })};
 }
 
 // From the kernel: glibc's sysconf tells the sum over a socket on some machines.

@@ -6,14 +6,14 @@
 
 namespace rondo::bench {
 
-// In 1e9 bytes a second; 0: not measured.
+// In 1e9 bytes a second; 0: not measured. What is only read, or only written, may move slower than what is copied.
 struct MemoryRates {
-  double copy = 0;   // read and written, as many of each
-  double load = 0;   // read alone; what is read alone, or almost, may be slower than copies, and so may
-  double store = 0;  // what is written: where cores reach their memory, there are two ways of unequal width
+  double copy = 0;  // read and written, as many of each
+  double load = 0;
+  double store = 0;
 };
 
-// Of these CPUs together, on arrays of 256 MiB past the caches: medians of several passes. Takes 0.3 s and 512 MiB.
+// Of these CPUs together, on arrays of 256 MiB past the caches: medians of several passes. Takes 512 MiB.
 MemoryRates memory_rates_of_cpus(const std::vector<int>& cpus);
 
 // Of the largest cache that a core of this host has; 32 MiB where the system does not tell.
