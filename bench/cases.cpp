@@ -74,6 +74,11 @@ Traffic traffic_of(const Cell& c, bool in_place, bool ring) {
           .written = (receivers * static_cast<double>(c.recv_count()) - left.written) * width};
 }
 
+double least_us(const Traffic& traffic, const MemoryRates& rates) {
+  const auto us = [](double bytes, double gbps) { return gbps > 0 ? bytes / gbps / 1e3 : 0; };
+  return std::max({us(traffic.bytes(), rates.copy), us(traffic.read, rates.load), us(traffic.written, rates.store)});
+}
+
 std::vector<Stretch> expected_output(const Cell& c, std::uint32_t seed) {
   if (!c.has_output()) return {};
   const std::size_t mine = static_cast<std::size_t>(c.rank) * c.count;

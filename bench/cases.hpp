@@ -8,6 +8,7 @@
 
 #include <rondo/communicator.hpp>
 
+#include "bench/host_memory.hpp"
 #include "bench/pattern.hpp"
 
 namespace rondo::bench {
@@ -71,5 +72,7 @@ struct Traffic {
   double bytes() const { return read + written; }
 };
 Traffic traffic_of(const Cell& cell, bool in_place, bool ring);
+// The longest of three times: all of it copied, what is read alone, what is written alone.
+double least_us(const Traffic& traffic, const MemoryRates& rates);
 
 }  // namespace rondo::bench

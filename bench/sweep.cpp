@@ -61,10 +61,7 @@ struct Wire {
   double share(const Measurement& m, const Cell& cell, bool in_place) const {
     const Traffic traffic = traffic_of(cell, in_place, is_device && m.algorithm == "ring");
     if (rates.copy <= 0 || m.time_us.median <= 0 || traffic.bytes() < least_bytes) return 0;
-    const auto us = [](double bytes, double gbps) { return gbps > 0 ? bytes / gbps / 1e3 : 0; };
-    const double least_us =
-        std::max({us(traffic.bytes(), rates.copy), us(traffic.read, rates.load), us(traffic.written, rates.store)});
-    return least_us / m.time_us.median;
+    return least_us(traffic, rates) / m.time_us.median;
   }
 };
 

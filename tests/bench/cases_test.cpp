@@ -97,3 +97,11 @@ TEST_CASE("traffic on one memory is every input once and every output once") {
   CHECK(written("broadcast_perf", true) == (n - 1) * block);
   CHECK(written("gather_perf", true) == (n - 1) * block);
 }
+
+TEST_CASE("traffic takes as long as what takes longest: all of it copied, or what is read, or written, alone") {
+  const rondo::bench::MemoryRates rates{.copy = 10, .load = 8, .store = 4};
+  CHECK(rondo::bench::least_us({.read = 40'000, .written = 40'000}, {.copy = 10}) == 8);
+  CHECK(rondo::bench::least_us({.read = 40'000, .written = 20'000}, rates) == 6);
+  CHECK(rondo::bench::least_us({.read = 80'000, .written = 0}, rates) == 10);
+  CHECK(rondo::bench::least_us({.read = 0, .written = 40'000}, rates) == 10);
+}
