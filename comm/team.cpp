@@ -249,7 +249,7 @@ std::string Team::find_earliest_difference(std::uint64_t latest, int peer) {
     if (!read_history(own_line(), sequence, mine)) continue;
     if (elsewhere) announce_waiting(mine);
     if (elsewhere || !signature_of(peer, sequence, theirs)) continue;
-    const std::string difference = compare(rank(), mine, peer, theirs);
+    std::string difference = compare(rank(), mine, peer, theirs);
     if (!difference.empty()) return difference;
   }
   if (elsewhere) await_verdict(peer);

@@ -24,25 +24,25 @@ struct Inputs {  // of a fold, from an element on
 };
 
 // kUnits registers of memory side by side, all inputs. kInputs 0: any number.
-template <class E, int kBytes, int kUnits>
+template <class E, std::size_t kBytes, std::size_t kUnits>
 struct Units {
   decltype(E::template read<kBytes>(nullptr)) unit[kUnits];
 };
-template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits>
+template <class E, class Op, bool kDivide, int kInputs, std::size_t kBytes, std::size_t kUnits>
 [[gnu::always_inline]] inline Units<E, kBytes, kUnits> sum_vectors(const Inputs& inputs, std::size_t at) {
   Units<E, kBytes, kUnits> sum;
   const Byte* from = inputs.at(0) + at;
-  for (int u = 0; u < kUnits; ++u) sum.unit[u] = E::template read<kBytes>(from + u * kBytes);
+  for (std::size_t u = 0; u < kUnits; ++u) sum.unit[u] = E::template read<kBytes>(from + u * kBytes);
   const int ranks = kInputs == 0 ? inputs.count : kInputs;
   for (int rank = 1; rank < ranks; ++rank) {
     from = inputs.at(rank) + at;
-    for (int u = 0; u < kUnits; ++u) {
+    for (std::size_t u = 0; u < kUnits; ++u) {
       const auto next = E::template read<kBytes>(from + u * kBytes);
       for (int k = 0; k < E::kParts; ++k) sum.unit[u].part[k] = Op::apply(sum.unit[u].part[k], next.part[k]);
     }
   }
   if constexpr (kDivide) {
-    for (int u = 0; u < kUnits; ++u) {
+    for (std::size_t u = 0; u < kUnits; ++u) {
       for (int k = 0; k < E::kParts; ++k) sum.unit[u].part[k] = inputs.divisor.divide(sum.unit[u].part[k]);
     }
   }
@@ -50,9 +50,9 @@ template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits>
 }
 
 // kReadBack: into a buffer that is read next.
-template <bool kReadBack, class E, int kBytes, int kUnits>
+template <bool kReadBack, class E, std::size_t kBytes, std::size_t kUnits>
 [[gnu::always_inline]] inline void write_units(Byte* to, const Units<E, kBytes, kUnits>& units) {
-  for (int u = 0; u < kUnits; ++u) {
+  for (std::size_t u = 0; u < kUnits; ++u) {
     if constexpr (kReadBack && requires { E::write_whole(to, units.unit[u]); }) {
       E::write_whole(to + u * kBytes, units.unit[u]);
     } else {
@@ -61,7 +61,7 @@ template <bool kReadBack, class E, int kBytes, int kUnits>
   }
 }
 
-template <class E, class Op, bool kDivide, int kInputs, int kBytes, int kUnits>
+template <class E, class Op, bool kDivide, int kInputs, std::size_t kBytes, std::size_t kUnits>
 [[gnu::always_inline]] inline void fold_vectors(Byte* to, const Inputs& inputs, std::size_t at) {
   write_units<false>(to + at, sum_vectors<E, Op, kDivide, kInputs, kBytes, kUnits>(inputs, at));
 }
@@ -80,7 +80,7 @@ template <class E, class Op, bool kDivide>
 // The first bytes, all those that fill registers; returns how many.
 template <class E, class Op, bool kDivide, int kInputs>
 [[gnu::always_inline]] inline std::size_t fold_registers(Byte* to, const Inputs& inputs, std::size_t bytes) {
-  constexpr int kUnits = 4 / E::kParts;
+  constexpr std::size_t kUnits = 4 / E::kParts;
   constexpr std::size_t kStep = kUnits * kVectorBytes;
   std::size_t at = 0;
   for (; at + kStep <= bytes; at += kStep) {
@@ -102,7 +102,7 @@ void fold_bytes(Byte* to, const Inputs& inputs, std::size_t bytes) {
 using FoldBytes = void (*)(Byte* to, const Inputs& inputs, std::size_t bytes);
 
 // What fills words of so many bytes, from `at` on; returns where it ended.
-template <int kBytes>
+template <std::size_t kBytes>
 [[gnu::always_inline]] inline std::size_t copy_words(Byte* to, const Byte* from, std::size_t at, std::size_t bytes) {
   for (; at + kBytes <= bytes; at += kBytes) {
     store(to + at, load<Vector<Byte, kBytes>>(from + at));
@@ -242,9 +242,9 @@ std::size_t unaligned_bytes(const FoldJob& job, std::size_t element) {
 
 // A few registers at a time: loads of inputs and stores are then in flight together, which a larger buffer keeps apart.
 // Returns where it ended.
-template <class E, class Op, bool kDivide, int kInputs, int kMostUnits = 4>
+template <class E, class Op, bool kDivide, int kInputs, std::size_t kMostUnits = 4>
 std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
-  constexpr int kUnits = 4 / E::kParts < kMostUnits ? 4 / E::kParts : kMostUnits;
+  constexpr std::size_t kUnits = 4 / E::kParts < kMostUnits ? 4 / E::kParts : kMostUnits;
   constexpr std::size_t kStep = kUnits * kVectorBytes;
   alignas(kVectorBytes) Byte sums[kStep];
   for (; at + kStep <= end; at += kStep) {
@@ -253,9 +253,10 @@ std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, st
     for (int k = 0; k < job.outputs; ++k) {
       Byte* to = static_cast<Byte*>(job.out[k]) + at;
       if (job.stores_of(k) == Stores::streaming) {
-        for (int u = 0; u < kUnits; ++u) stream_vector(to + u * kVectorBytes, sums + u * kVectorBytes);
+        for (std::size_t u = 0; u < kUnits; ++u) stream_vector(to + u * kVectorBytes, sums + u * kVectorBytes);
       } else {
-        for (int u = 0; u < kUnits; ++u) __builtin_memcpy(to + u * kVectorBytes, sums + u * kVectorBytes, kVectorBytes);
+        for (std::size_t u = 0; u < kUnits; ++u)
+          __builtin_memcpy(to + u * kVectorBytes, sums + u * kVectorBytes, kVectorBytes);
       }
     }
   }
@@ -266,7 +267,7 @@ std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, st
 // are not in the caches yet.
 template <class E, class Op, bool kDivide>
 std::size_t fold_pair_to_two(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
-  constexpr int kUnits = 4 / E::kParts;
+  constexpr std::size_t kUnits = 4 / E::kParts;
   constexpr std::size_t kStep = kUnits * kVectorBytes;
   Byte* const first = static_cast<Byte*>(job.out[0]);
   Byte* const second = static_cast<Byte*>(job.out[1]);

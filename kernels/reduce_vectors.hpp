@@ -22,18 +22,18 @@ namespace {
 using Byte = unsigned char;
 
 #if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
+constexpr std::size_t kVectorBytes = 64;
 #elif defined(__AVX2__)
-constexpr int kVectorBytes = 32;
+constexpr std::size_t kVectorBytes = 32;
 #else
-constexpr int kVectorBytes = 16;
+constexpr std::size_t kVectorBytes = 16;
 #endif
 
-template <class T, int kBytes>
+template <class T, std::size_t kBytes>
 struct VectorOf {
-  typedef T Type __attribute__((vector_size(kBytes)));
+  using Type [[gnu::vector_size(kBytes)]] = T;
 };
-template <class T, int kBytes>
+template <class T, std::size_t kBytes>
 using Vector = typename VectorOf<T, kBytes>::Type;
 
 template <class V>
@@ -54,13 +54,13 @@ struct BitsOf<V> {
 template <class Word>
 requires requires(Word word) { word[0]; }
 struct FloatOf<Word> {
-  typedef float Type __attribute__((vector_size(sizeof(Word))));
-  typedef std::int32_t Signed __attribute__((vector_size(sizeof(Word))));
+  using Type [[gnu::vector_size(sizeof(Word))]] = float;
+  using Signed [[gnu::vector_size(sizeof(Word))]] = std::int32_t;
 };
 template <class Float>
 requires requires(Float value) { value[0]; }
 struct WordOf<Float> {
-  typedef std::uint32_t Type __attribute__((vector_size(sizeof(Float))));
+  using Type [[gnu::vector_size(sizeof(Float))]] = std::uint32_t;
 };
 namespace {
 
@@ -87,11 +87,11 @@ struct Plain {  // computed in as it is
   using Stored = T;
   using Value = T;
   static constexpr int kParts = 1;
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static Parts<Vector<T, kBytes>, 1> read(const Byte* from) {
     return {{load<Vector<T, kBytes>>(from)}};
   }
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static void write(Byte* to, const Parts<Vector<T, kBytes>, 1>& values) {
     store(to, values.part[0]);
   }
@@ -107,14 +107,14 @@ struct Small {
   using Value = float;
   static constexpr int kParts = 4 / sizeof(Bits);
   static constexpr int kBits = 8 * sizeof(Bits);
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static Parts<Vector<float, kBytes>, kParts> read(const Byte* from) {
     const auto words = load<Vector<std::uint32_t, kBytes>>(from);
     Parts<Vector<float, kBytes>, kParts> values;
     for (int k = 0; k < kParts; ++k) values.part[k] = Format::widen(words >> (kBits * k));
     return values;
   }
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static void write(Byte* to, const Parts<Vector<float, kBytes>, kParts>& values) {
     auto words = Format::narrow_result(values.part[0]);
     for (int k = 1; k < kParts; ++k) words |= Format::narrow_result(values.part[k]) << (kBits * k);
@@ -135,11 +135,11 @@ struct F16 {
   using Value = float;
   static constexpr int kParts = 2;
   static constexpr int kToNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static Parts<Vector<float, kBytes>, 2> read(const Byte* from) {
     return {{widen_vector<kBytes>(from), widen_vector<kBytes>(from + kBytes / 2)}};
   }
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static void write(Byte* to, const Parts<Vector<float, kBytes>, 2>& values) {
     narrow_vector<kBytes>(to, values.part[0]);
     narrow_vector<kBytes>(to + kBytes / 2, values.part[1]);
@@ -155,7 +155,7 @@ struct F16 {
   [[gnu::always_inline]] static std::uint16_t narrow(float value) { return _cvtss_sh(value, kToNearest); }
 
  private:
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static Vector<float, kBytes> widen_vector(const Byte* from) {
     if constexpr (kBytes == 16) {
       return _mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i_u*>(from)));
@@ -167,7 +167,7 @@ struct F16 {
 #endif
     }
   }
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static void narrow_vector(Byte* to, Vector<float, kBytes> value) {
     if constexpr (kBytes == 16) {
       _mm_storel_epi64(reinterpret_cast<__m128i_u*>(to), _mm_cvtps_ph(value, kToNearest));
@@ -188,12 +188,12 @@ struct F16 {  // every processor of this kind converts
   using Stored = std::uint16_t;
   using Value = float;
   static constexpr int kParts = 2;
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static Parts<Vector<float, kBytes>, 2> read(const Byte* from) {
     const auto halves = __builtin_bit_cast(float16x8_t, load<Vector<std::uint16_t, kBytes>>(from));
     return {{vcvt_f32_f16(vget_low_f16(halves)), vcvt_high_f32_f16(halves)}};
   }
-  template <int kBytes>
+  template <std::size_t kBytes>
   [[gnu::always_inline]] static void write(Byte* to, const Parts<Vector<float, kBytes>, 2>& values) {
     store(to, vcvt_high_f16_f32(vcvt_f16_f32(values.part[0]), values.part[1]));
   }

@@ -144,10 +144,7 @@ std::vector<int> Cards::on_device_of(int rank) const {
 }
 
 bool Cards::time_sliced() const {
-  for (const int r : on_device_of(rank_)) {
-    if (of(r).process != own().process) return true;
-  }
-  return false;
+  return std::ranges::any_of(on_device_of(rank_), [this](int r) { return of(r).process != own().process; });
 }
 
 Cards::Access Cards::access(int rank, int peer) const {

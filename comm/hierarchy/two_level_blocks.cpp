@@ -155,13 +155,14 @@ void TwoLevel::gather() {
   find_gates();
   const bool with_root = nodes_.mine == root_node();
   with_root ? set_blocks(nodes_.mine, 0, {0, longest_block()}) : pack_blocks(nodes_.mine);
-  std::byte* const packed = is_gate() ? scratch(elements_to_cross()) : nullptr;
+  const bool crosses = is_gate();
+  std::byte* const packed = crosses ? scratch(elements_to_cross()) : nullptr;
   on_board({.collective = Collective::gather_v,
             .send = send(0),
             .recv = with_root ? recv(0) : packed,
             .root = gate_index(),
             .blocks = blocks_});
-  if (!is_gate()) return;
+  if (!crosses) return;
   turn_to(gates_, packed, packed);
   cross(!with_root);
   if (!with_root) return;
@@ -173,8 +174,9 @@ void TwoLevel::gather() {
 void TwoLevel::scatter() {
   find_gates();
   const bool with_root = nodes_.mine == root_node();
-  std::byte* const packed = is_gate() ? scratch(elements_to_cross()) : nullptr;
-  if (is_gate()) {
+  const bool crosses = is_gate();
+  std::byte* const packed = crosses ? scratch(elements_to_cross()) : nullptr;
+  if (crosses) {
     if (with_root) {
       for_each_packed([&](std::size_t at, Range block) {
         if (block.count != 0) std::memcpy(packed + at * element_, send(block.offset), block.count * element_);

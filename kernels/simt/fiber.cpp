@@ -45,7 +45,7 @@ char* map_stack(std::size_t bytes) {
   return static_cast<char*>(memory) + guard;
 }
 
-void unpoison(char* stack, std::size_t bytes) {
+void unpoison(const char* stack, std::size_t bytes) {
 #ifdef RONDO_SIMT_ASAN
   __asan_unpoison_memory_region(stack, bytes);
 #else

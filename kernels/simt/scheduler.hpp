@@ -32,21 +32,21 @@ const char* name_of(Status);
 struct Options {
   Policy policy = Policy::round_robin;
   std::uint64_t seed = 0;
-  bool explore = false;                 // every seam operation is a scheduling point
-  bool external = false;                // other OS threads or processes may change watched memory
-  bool weak = false;                    // explore: relaxed stores become visible late and out of order
-  unsigned switch_percent = 25;         // random: chance of a switch at a scheduling point
-  unsigned pct_changes = 8;             // pct: priorities drop so often ...
-  std::uint64_t pct_steps = 20000;      // ... within about so many scheduling points
-  std::uint64_t max_steps = 0;          // 0: no limit
-  std::uint64_t idle_clock_ns = 0;      // explore: when no lane can run, the clock jumps on, up to here, before it is a
-                                        // deadlock: waiting lanes look at their deadlines
-  unsigned resident_blocks = 0;         // at the same time, of all grids; 0: no limit. Later blocks wait for an end
-  bool incremental = false;             // run() also returns when a grid ends, when stuck, and by pause_per_10000
-  unsigned pause_per_10000 = 0;         // incremental: chance of that at a scheduling point
-  unsigned watchdog_s = 600;            // external
-  std::size_t stack_bytes = 64 * 1024;  // of a lane; doubled under AddressSanitizer
-  std::size_t shared_bytes = 16384;     // of a block's RONDO_SHARED variables
+  bool explore = false;                // every seam operation is a scheduling point
+  bool external = false;               // other OS threads or processes may change watched memory
+  bool weak = false;                   // explore: relaxed stores become visible late and out of order
+  unsigned switch_percent = 25;        // random: chance of a switch at a scheduling point
+  unsigned pct_changes = 8;            // pct: priorities drop so often ...
+  std::uint64_t pct_steps = 20000;     // ... within about so many scheduling points
+  std::uint64_t max_steps = 0;         // 0: no limit
+  std::uint64_t idle_clock_ns = 0;     // explore: when no lane can run, the clock jumps on, up to here, before it is a
+                                       // deadlock: waiting lanes look at their deadlines
+  unsigned resident_blocks = 0;        // at the same time, of all grids; 0: no limit. Later blocks wait for an end
+  bool incremental = false;            // run() also returns when a grid ends, when stuck, and by pause_per_10000
+  unsigned pause_per_10000 = 0;        // incremental: chance of that at a scheduling point
+  unsigned watchdog_s = 600;           // external
+  std::size_t stack_bytes = 64 << 10;  // of a lane; doubled under AddressSanitizer
+  std::size_t shared_bytes = 16384;    // of a block's RONDO_SHARED variables
   // external: once true, all lanes are given up.
   const std::atomic<bool>* cancel = nullptr;
 };

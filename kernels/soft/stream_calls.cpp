@@ -19,7 +19,7 @@ namespace {
 
 cudaError_t create(cudaStream_t* out, unsigned flags) {
   return device_call([&](Process& here) {
-    if (out == nullptr || (flags & ~cudaStreamNonBlocking) != 0) return cudaErrorInvalidValue;
+    if (out == nullptr || (flags & ~unsigned{cudaStreamNonBlocking}) != 0) return cudaErrorInvalidValue;
     here.join_retired();
     const std::lock_guard lock(here.mutex);
     const auto kind = flags == cudaStreamNonBlocking ? Stream::Kind::non_blocking : Stream::Kind::blocking;
