@@ -37,6 +37,7 @@ Board::Board(Team& team, const Config& config)
       size_(team.segment().local_size()),
       arrivals_(arrivals_by_turn(team.segment(), size_)),
       ranks_(ranks_by_index(team)),
+      readers_{size_ == 2 ? kEverybody : kNobody, size_ == 2 ? kEverybody : kNobody},
       crowded_(!team.spare_cores()) {}
 
 std::uint64_t Board::take_line(std::size_t bytes) {
@@ -61,6 +62,18 @@ void Board::let_others_go() {
 void Board::await_all() {
   int looks = 0;
   for (int index = absent(); index != kNobody; index = absent()) look_again(index, looks);
+  progressed();
+}
+
+// Of more than two, who is not awaited may be at a later meeting by now, and that one's key in its line.
+void Board::await_the_rest() {
+  compares_ = compares_ && size_ == 2;
+  await_all();
+}
+
+void Board::await_reader(int index) {
+  int looks = 0;
+  while (!has_come(index)) look_again(index, looks);
   progressed();
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the ranks of one node meet in shared memory: each puts what the others need into its own ring or arrival line,
 // all arrive, and each reads from all. What a rank has put there for one meeting may be overwritten after the next one,
-// since arriving there proves that it was read; so two arrival lines are enough. Two ranks change lines from meeting to
-// meeting, so that each writes the one that it was the last to read, which its caches hold: what a rank has put into
-// its own is the other's to overwrite as soon as that has gone on. Who needs nothing of some ranks may leave before
-// they have come, and sees that they have when the next meeting begins. Ranks are called by their index in the segment,
-// in the order of their ranks in the team, of which they may be a part. Used by the thread that runs the collective.
+// since its readers' arriving there proves that they have read it; so two arrival lines are enough. Two ranks change
+// lines from meeting to meeting, so that each writes the one that it was the last to read, which its caches hold: what
+// a rank has put into its own is the other's to overwrite as soon as that has gone on. Who needs nothing of some ranks
+// may leave before they have come, and sees that they have when the next meeting begins. Ranks are called by their
+// index in the segment, in the order of their ranks in the team, of which they may be a part. Used by the thread that
+// runs the collective.
 #pragma once
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <utility>
@@ -47,9 +49,20 @@ class Board {
     first_ = true;
     waiting_ = false;
   }
-  // Before anything is written for the next meeting: all have come to the last one, so the one before it was read.
+  static constexpr int kNobody = -1, kEverybody = -2;
+
+  // Before anything is written for the next meeting: all have come to the last one, so the one before it was read,
+  // whoever had put it wherever.
   void settle() {
-    if (meetings_ != 0 && seen_ < size_) await_all();
+    if (meetings_ != 0 && seen_ < size_) await_the_rest();
+  }
+  // Before anything is written beside or behind this rank's next arrival alone: those who read its last but one have
+  // come to the last one.
+  void settle_own() {
+    if (seen_ == size_) return;
+    const int reader = readers_[(meetings_ + 1) & 1];
+    if (reader == kEverybody) return settle();
+    if (reader != kNobody && !has_come(reader)) await_reader(reader);
   }
 
   // Of who goes on before a rank has come: settle() will look for it, and finds its line in this core's caches by then.
@@ -88,9 +101,10 @@ class Board {
 
   // The same in pieces, for those who have something else to do meanwhile: who has not arrived yet, or kNobody; a short
   // wait for a rank, after which the caller looks again; and that what was waited for has come.
-  static constexpr int kNobody = -1, kEverybody = -2;
+  // read_by: who may await this arrival; of two ranks the other one may always.
   std::uint64_t meeting() const { return meetings_; }  // the latest, counted from 1
-  void arrive() {
+  void arrive(int read_by = kEverybody) {
+    readers_[(meetings_ + 1) & 1] = read_by;
     post();
     wake();
   }
@@ -107,7 +121,8 @@ class Board {
   }
   int absent();
   bool is_here(int index);  // throws the mismatch too
-  bool has_come(int index) const { return arrived(index).meeting.load(std::memory_order_acquire) == meetings_; }
+  // Or is further, when this rank is none of those who read its arrival.
+  bool has_come(int index) const { return arrived(index).meeting.load(std::memory_order_acquire) >= meetings_; }
   void idle(int index);
   // idle() of those who have nothing else to do. is_behind(other): that rank has yet to do what this one waits for.
   // Who shares its core with such a rank gives it away at once; others are on their way elsewhere.
@@ -144,6 +159,8 @@ class Board {
     return *arrivals_[2 * static_cast<std::uint64_t>(index) + (turn & 1)];
   }
   void post();
+  void await_the_rest();
+  void await_reader(int index);
   template <class Behind>
   bool is_needed_here(Behind is_behind) const {
     for (int other = 0; other < size_; ++other) {
@@ -172,16 +189,18 @@ class Board {
   std::vector<Arrival*> arrivals_;  // of each rank two, in turn; two ranks have two in common
   std::vector<int> ranks_;          // in the team, by index
   std::uint64_t meetings_ = 0;
-  std::uint64_t bodies_ = 0;  // taken
-  std::uint64_t saw_ = 0;     // see saw()
-  std::uint64_t spun_ = 0;    // polls of this wait, up to when the core was given away
-  int seen_ = 1;              // steps round the ranks up to the first that has not arrived
-  bool line_taken_ = false;   // of the next meeting
-  bool first_ = false;        // the next meeting is the first of its collective: keys are compared
-  bool compares_ = false;     // the latest was
-  bool waiting_ = false;      // waiter_ has been told of this collective
+  std::uint64_t bodies_ = 0;    // taken
+  std::uint64_t saw_ = 0;       // see saw()
+  std::uint64_t spun_ = 0;      // polls of this wait, up to when the core was given away
+  std::array<int, 2> readers_;  // of this rank's two arrivals
+  int seen_ = 1;                // steps round the ranks up to the first that has not arrived
+  bool line_taken_ = false;     // of the next meeting
+  bool first_ = false;          // the next meeting is the first of its collective: keys are compared
+  bool compares_ = false;       // the latest was
+  bool waiting_ = false;        // waiter_ has been told of this collective
   bool crowded_;
-  bool fences_ = true;  // itself
+  bool has_met_ = false;  // everybody, once
+  bool fences_ = true;    // itself
   Signature signature_;
   // Of everything that the ranks must have agreed on, in that order: up to now, and up to the latest meeting.
   std::uint64_t key_ = 0, met_key_ = 0;
@@ -219,7 +238,10 @@ inline int Board::absent() {
     const int index = index_ + seen_ < size_ ? index_ + seen_ : index_ + seen_ - size_;
     if (!is_here(index)) return index;
   }
-  if (meetings_ == 1) fences_ = !team_.bells().sleepers_fence();
+  if (!has_met_) {
+    has_met_ = true;
+    fences_ = !team_.bells().sleepers_fence();
+  }
   return kNobody;
 }
 

@@ -59,6 +59,12 @@ Lengths lengths_of(const Call& call, int ranks) {
   return {longest, std::accumulate(counts.begin(), counts.end(), std::size_t{0}) - counts[as_size(call.root)]};
 }
 
+// Who awaits a rank's arrival.
+int reader_of(const CollectiveRow& row, int root, bool at_root) {
+  if (row.recv_at_root) return root;
+  return row.send_at_root && !at_root ? Board::kNobody : Board::kEverybody;
+}
+
 // Everybody brings, and everybody takes from everybody.
 bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && row.recv != Extent::none && !row.rooted; }
 
@@ -124,6 +130,7 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   if (!is_empty) {  // or they meet for the meeting's sake
     const bool reads = plan.keeps && !(row.send_at_root && at_root);
     plan.awaits = !reads ? Board::kNobody : row.send_at_root ? call.root : Board::kEverybody;
+    if (size_ > 2) plan.read_by = reader_of(row, call.root, at_root);
   }
   const bool two_cores = size_ == 2 && !board_.is_crowded();
   plan.leaves_early = two_cores && plan.awaits == Board::kNobody;
@@ -159,9 +166,9 @@ void ShortCalls::lay_out(std::span<const std::size_t> counts, bool has_parts, Pl
 
 void ShortCalls::publish(const Plan& plan, const Call& call, std::chrono::milliseconds timeout) {
   board_.begin(timeout);
-  board_.settle();
+  plan.in_ring ? board_.settle() : board_.settle_own();
   bring(plan, call);
-  board_.arrive();
+  board_.arrive(plan.read_by);
   if (plan.yields) board_.give_way();
 }
 

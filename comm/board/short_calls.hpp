@@ -35,6 +35,7 @@ class ShortCalls {
     std::size_t element = 1;               // of the dtype
     int source = -1;                       // the only rank that brings anything; -1: all do
     int awaits = Board::kEverybody;        // whose coming it needs: a rank's, or everybody's, or nobody's
+    int read_by = Board::kEverybody;       // who awaits this rank's: see Board::arrive
     bool keeps = false;                    // this rank gets a result
     bool gathers = false;                  // of blocks from all
     bool leaves_early = false;             // of two ranks with a core each: before the other has come

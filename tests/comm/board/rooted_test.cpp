@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rooted collectives among ranks that share memory: who needs nothing of the others does not wait for them, and what
 // they disagree on is found all the same.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -123,6 +124,53 @@ TEST_CASE("a root that only gives, and ranks that only give to the root, wait fo
         const int offset = collective == Collective::scatter ? comm.rank() * static_cast<int>(count) : 0;
         expect(recv[0] == first + offset, "the first element");
         comm.barrier();
+      },
+      kPatient);
+}
+
+TEST_CASE("who gives to a root waits, one call after the other, for the root alone") {
+  const auto collective = GENERATE(Collective::gather, Collective::reduce);
+  const auto count = GENERATE(std::size_t{1}, std::size_t{200});  // in the line, behind it
+  constexpr int kRounds = 100, kCalls = 3;
+  std::vector<Gate> second(kRounds);
+  on_ranks(
+      kRanks,
+      [&](Communicator& comm) {
+        std::vector<int> send(count), recv(kRanks * count);
+        for (int number = 0; number < kRounds * kCalls; ++number) {
+          Gate& gate = second[static_cast<std::size_t>(number / kCalls)];
+          if (comm.rank() == 2 && number % kCalls == 0) gate.pass();
+          std::fill(send.begin(), send.end(), number);
+          call(comm, collective, send, recv, count);
+          if (comm.rank() == 0 && number % kCalls == 1) gate.open();
+          const int expected = (collective == Collective::reduce ? kRanks : 1) * number;
+          if (comm.rank() == kRoot) expect(recv[0] == expected && recv[count - 1] == expected, "what rank 0 gave");
+        }
+      },
+      kPatient);
+}
+
+TEST_CASE("who settles its ring finds others there, or further") {
+  constexpr std::size_t kShort = 1, kInRings = 5000;
+  constexpr int kRounds = 50;
+  std::vector<Gate> gone_on(kRounds);
+  on_ranks(
+      kRanks,
+      [&](Communicator& comm) {
+        std::vector<int> send(kInRings), recv(kRanks * kInRings);
+        for (int round = 0; round < kRounds; ++round) {
+          Gate& gate = gone_on[static_cast<std::size_t>(round)];
+          const auto broadcast = [&](std::size_t count) {
+            std::fill(send.begin(), send.end(), round);
+            call(comm, Collective::broadcast, send, recv, count);
+            expect(recv[0] == round && recv[count - 1] == round, "broadcast");
+          };
+          broadcast(kShort);
+          if (comm.rank() == 2) gate.pass();
+          broadcast(kInRings);
+          call(comm, Collective::gather, send, recv, kShort);  // rank 0 arrives where it did at the first broadcast
+          if (comm.rank() == 0) gate.open();
+        }
       },
       kPatient);
 }
