@@ -163,7 +163,8 @@ void BoardCollectives::publish_and_keep(Place place, const std::byte* from, std:
 void BoardCollectives::broadcast() {
   const bool roots = rank_ == call_.root;
   const std::size_t bytes = lopsided_bytes(call_.count * element_, chunk_bytes_);
-  const Flow::Plan chunks = plan(call_.count, 1, bytes, call_.root);
+  Flow::Plan chunks = plan(call_.count, 1, bytes, call_.root);
+  chunks.apart = true;  // of a scatter the piece that a root has for itself is one
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {

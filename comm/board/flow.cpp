@@ -28,6 +28,8 @@ void Flow::begin(const Plan& plan) {
   board_.settle();
   plan_ = plan;
   plan_.place_bytes = (plan.place_bytes + kLine - 1) / kLine * kLine;
+  const std::size_t gap = plan.apart ? rings_.gap_behind(plan_.place_bytes) : 0;
+  if (plan_.place_bytes + gap <= most_place_bytes(plan.source)) plan_.place_bytes += gap;
   chunks_ = (plan.count + plan.step - 1) / plan.step;
   for (const Stage stage : {kPublish, kFold, kConsume}) todo_[stage] = takes_part(stage, index_) ? chunks_ : 0;
   done_ = {};

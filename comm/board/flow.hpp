@@ -26,6 +26,7 @@ class Flow {
     std::size_t step = 1;         // of them in a chunk
     std::size_t place_bytes = 0;  // of a chunk in the rings;
     bool folds = false;
+    bool apart = false;                          // places keep the rings' gap between each other
     bool even = true;                            // ranks bring about as much in every chunk
     int source = kEverybody, sink = kEverybody;  // or the index of the one that publishes, or consumes
   };

@@ -18,6 +18,7 @@ constexpr std::size_t kShortPlace = 2 << 10;
 Rings::Rings(Segment segment, int own_index, bool crowded)
     : segment_(segment),
       own_(own_index),
+      crowded_(crowded),
       window_{.start = 0, .bytes = whole_lines(segment.shape().ring_bytes / 3)},
       shared_{.start = window_.bytes,
               .bytes = segment.local_size() == 2 ? whole_lines(segment.shape().ring_bytes / 6) : 0},
@@ -25,7 +26,8 @@ Rings::Rings(Segment segment, int own_index, bool crowded)
       short_{.start = shared_.start + shared_.bytes,
              .bytes =
                  whole_lines(std::min<std::size_t>(crowded ? SIZE_MAX : kShortBytes, segment.shape().ring_bytes / 6))},
-      long_{.start = short_.start + short_.bytes, .bytes = segment.shape().ring_bytes - short_.start - short_.bytes},
+      long_{.start = short_.start + short_.bytes,
+            .bytes = whole_lines(segment.shape().ring_bytes - short_.start - short_.bytes)},
       short_place_(std::min(kShortPlace, short_.bytes / 16)),
       folded_place_(crowded ? short_.bytes / 4 : short_place_) {}
 
@@ -34,7 +36,13 @@ Rings::Rings(Segment segment, int own_index, bool crowded)
 // are on the writer's own, and what all of them read and write turns within the caches nearest to the cores.
 std::size_t Rings::reserve(std::size_t bytes, bool folds) {
   const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
-  return take(rounded <= (folds ? folded_place_ : short_place_) ? short_ : long_, rounded);
+  if (rounded <= (folds ? folded_place_ : short_place_)) return take(short_, rounded);
+  return take(long_, rounded, gap_behind(rounded));
+}
+
+std::size_t Rings::gap_behind(std::size_t bytes) const {
+  constexpr std::size_t kLeast = 1 << 10, kMost = 8 << 10;
+  return crowded_ ? 0 : whole_lines(std::clamp(bytes / 4, kLeast, kMost));
 }
 
 std::size_t Rings::reserve_window() { return take(window_, window_.bytes); }
@@ -48,10 +56,11 @@ std::size_t Rings::reserve_shared_in_turn(std::size_t bytes) {
   return bytes <= shared_turn_.bytes / kLeastTurns ? take(shared_turn_, bytes) : reserve_shared();
 }
 
-std::size_t Rings::take(Turn& turn, std::size_t bytes) {
+// At the end of the stretch the gap goes before it begins anew: what was reserved just before may lie there.
+std::size_t Rings::take(Turn& turn, std::size_t bytes, std::size_t gap) {
   if (!std::exchange(turn.populated, true)) populate(turn);
-  const std::size_t from = turn.head + bytes > turn.bytes ? 0 : turn.head;
-  turn.head = from + bytes;
+  const std::size_t from = turn.end + bytes > turn.bytes ? 0 : std::min(turn.end + gap, turn.bytes - bytes);
+  turn.end = from + bytes;
   return turn.start + from;
 }
 

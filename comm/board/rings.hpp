@@ -24,19 +24,23 @@ class Rings {
   std::size_t reserve_shared();
   std::size_t reserve_shared_in_turn(std::size_t bytes);  // a part of it, another one each time, if so many are short
   std::size_t shared_bytes() const { return shared_.bytes; }
+  // Bytes behind a place of so many where nobody writes: a core that reads the place fetches on beyond its end, and
+  // whoever wrote there next would wait for each of these lines. 0 in a crowd.
+  std::size_t gap_behind(std::size_t bytes) const;
   std::byte* at(int index, std::size_t offset) const { return segment_.ring(index) + offset; }
 
  private:
-  struct Turn {  // a stretch of every ring
-    std::size_t start, bytes, head = 0;
+  struct Turn {                         // a stretch of every ring
+    std::size_t start, bytes, end = 0;  // of the latest place
     bool populated = false;
   };
   static std::size_t whole_lines(std::size_t bytes) { return bytes / kLine * kLine; }
-  std::size_t take(Turn& turn, std::size_t bytes);
+  std::size_t take(Turn& turn, std::size_t bytes, std::size_t gap = 0);
   void populate(const Turn& turn);
 
   Segment segment_;
   int own_;
+  bool crowded_;
   Turn window_, shared_, shared_turn_, short_, long_;
   std::size_t short_place_, folded_place_;  // bytes of the longest that turns in the short stretch
 };

@@ -12,7 +12,8 @@ constexpr std::size_t kMostOfTwo = 16 << 10, kMostOfMany = 1 << 10, kMostOfParts
 // Where two ranks share a core, from here on an exchange keeps the order of their turns; with more of them every one,
 // and a barrier always.
 constexpr std::size_t kLeastInOrder = 4 << 10;
-constexpr std::size_t kMostUnweighed = 2 << 10;  // see StoreChoice; shorter ones are in time however far
+constexpr std::size_t kMostBehindOfTwo = 2 << 10;  // from or to a root; others: Board::kMostBehind
+constexpr std::size_t kMostUnweighed = 2 << 10;    // see StoreChoice; shorter ones are in time however far
 
 // Bytes that a rank brings where ranks take turns on cores: every crossing more costs them a switch each.
 constexpr std::size_t most_of_crowd(Collective collective) {
@@ -36,7 +37,8 @@ constexpr std::size_t most_of_crowd(Collective collective) {
       return 512 << 10;
   }
 }
-static_assert(std::max({kMostOfTwo, kMostOfMany, kMostOfParts, Board::kMostBehind}) <= Arrival::kBody);
+static_assert(std::max({kMostOfTwo, kMostOfMany, kMostOfParts, kMostBehindOfTwo, Board::kMostBehind}) <=
+              Arrival::kBody);
 
 // Readings of the clock before the first look: where what is summed lies behind the arrivals; where the only
 // other rank writes there.
@@ -97,7 +99,8 @@ bool ShortCalls::takes(const Call& call) const {
 
 bool ShortCalls::goes_to_ring(const Call& call) const {
   if (size_ == 2 ? hands_over(call) : !board_.is_crowded()) return false;
-  return lengths_of(call, size_).brought > Board::kMostBehind / size_of(call.dtype);
+  const std::size_t most = board_.is_crowded() ? Board::kMostBehind : kMostBehindOfTwo;
+  return lengths_of(call, size_).brought > most / size_of(call.dtype);
 }
 
 // Each of two ranks writes where it was the last to read as much.

@@ -40,3 +40,17 @@ TEST_CASE("places in turn never overlap their predecessor nor the window, nor le
     }
   }
 }
+
+TEST_CASE("behind a place of a rank with a core of its own nothing is written next") {
+  const FifoShape shape{.slots = 2, .slice_bytes = 4096, .ring_bytes = 6 << 20};
+  const rondo::Mapping memory = rondo::map_anonymous(Segment::bytes(2, shape));
+  for (const std::size_t bytes : {std::size_t{3} << 10, std::size_t{16} << 10, std::size_t{100'000}}) {
+    Rings rings(Segment(memory.data(), 2, shape), 0, false), crowd(Segment(memory.data(), 2, shape), 0, true);
+    const std::size_t first = rings.reserve(bytes), in_crowd = crowd.reserve(bytes);
+    const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
+    CHECK(rings.reserve(bytes) == first + rounded + rings.gap_behind(bytes));
+    CHECK(crowd.reserve(bytes) == in_crowd + rounded);
+    CHECK(rings.gap_behind(bytes) >= 1024);
+    CHECK(rings.gap_behind(bytes) <= bytes / 3);
+  }
+}
