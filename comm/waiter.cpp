@@ -106,10 +106,12 @@ void Waiter::look_for_mismatch() {
   }
 }
 
-// What a departed rank had sent is still on its way to us the first time we see it gone.
+// What a departed rank had sent is still on its way to us the first time we see it gone. From elsewhere it may take any
+// time; there the end of the connection tells, which comes after it.
 void Waiter::look_for_departures(std::span<const Blocked> blocked) {
-  const auto gone = std::find_if(blocked.begin(), blocked.end(),
-                                 [&](const Blocked& b) { return b.peer != team_.rank() && team_.departed(b.peer); });
+  const auto gone = std::find_if(blocked.begin(), blocked.end(), [&](const Blocked& b) {
+    return b.target.fd < 0 && b.peer != team_.rank() && team_.departed(b.peer);
+  });
   if (gone == blocked.end()) return;
   if (suspect_ == gone->peer) {
     fail(ErrorCode::peer_lost, gone->peer,
