@@ -342,11 +342,7 @@ void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
   }
   guarded([&] { run_messages(messages); });
   for (const auto& owned : calls) {
-    if (!is_message(owned.call().collective)) {
-      const Call call = owned.call();
-      const PreparedCall& prepared = prepare(call);
-      guarded([&] { run_collective(prepared, call); });
-    }
+    if (!is_message(owned.call().collective)) execute(owned.call());
   }
 }
 

@@ -79,8 +79,8 @@ class CommunicatorImpl {
   }
   const comm::PreparedCall& prepare(const Call& call, comm::PreparedCall& place) const;
   void choose_way(const Call& call, comm::PreparedCall& prepared) const;
-  void run_collective(const comm::PreparedCall& prepared, const Call& call);
-  void run_short(const comm::PreparedCall& prepared, const Call& call);
+  [[gnu::always_inline]] inline void run_collective(const comm::PreparedCall& prepared, const Call& call);
+  [[gnu::always_inline]] inline void run_short(const comm::PreparedCall& prepared, const Call& call);
   void run_long(const comm::PreparedCall& prepared, const Call& call, bool tries_direct);
   // True: straight between the ranks' buffers.
   bool run_way(const comm::PreparedCall& prepared, const Call& call, std::uint64_t past);

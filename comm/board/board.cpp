@@ -45,21 +45,7 @@ std::uint64_t Board::take_line(std::size_t bytes) {
   return bytes <= Arrival::kPayload && !std::exchange(line_taken_, true) ? meetings_ + 1 : 0;
 }
 
-void Board::idle(int index) {
-  if (!crowded_ && spun_++ < kPolls) return pause_cpu();
-  if (crowded_ ? waiting_ : spun_ == kPolls + 1) spread_.look();
-  if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
-  const Blocked blocked{.peer = rank_of(index), .target = {}};
-  waiter_.idle(std::span(&blocked, 1));
-}
-
-void Board::let_others_go() {
-  if (!is_needed_here([](int) { return true; })) return;
-  if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
-  waiter_.yield();
-}
-
-void Board::await_all() {
+void Board::look_for_all() {
   int looks = 0;
   for (int index = absent(); index != kNobody; index = absent()) look_again(index, looks);
   progressed();
@@ -77,12 +63,7 @@ void Board::await_reader(int index) {
   progressed();
 }
 
-void Board::await(int index, int polls) {
-  if (is_here(index)) return;
-  for (; polls > 0 && !spread_.is_beside(index); --polls) {
-    pause_cpu();
-    if (is_here(index)) return;
-  }
+void Board::look_for(int index) {
   int looks = 0;
   while (!is_here(index)) look_again(index, looks);
   progressed();

@@ -80,9 +80,9 @@ class Board {
     give_way();
     await_all();
   }
-  void await_all();
+  [[gnu::always_inline]] void await_all();
   // That one alone. polls: looks at a rank of another core before this one's is given away.
-  void await(int index, int polls = 0);
+  [[gnu::always_inline]] void await(int index, int polls = 0);
   // After arrive(), before a first look at those who come at the same time: for as long as it takes to read the clock
   // so many times, commonly kHeldBack. To copy kMostInstant bytes to oneself takes as long.
   static constexpr int kHeldBack = 2;
@@ -95,9 +95,7 @@ class Board {
   // After arrive(), where everybody waits for everybody and ranks take turns on cores: those who came before go on
   // before who came last. Else the last one would be the first in the next call, and some rank would wait a turn longer
   // in every call. In other calls it would only hold up whoever waits for this rank.
-  void give_way() {
-    if (crowded_) let_others_go();
-  }
+  [[gnu::always_inline]] void give_way();
 
   // The same in pieces, for those who have something else to do meanwhile: who has not arrived yet, or kNobody; a short
   // wait for a rank, after which the caller looks again; and that what was waited for has come.
@@ -123,11 +121,11 @@ class Board {
   bool is_here(int index);  // throws the mismatch too
   // Or is further, when this rank is none of those who read its arrival.
   bool has_come(int index) const { return arrived(index).meeting.load(std::memory_order_acquire) >= meetings_; }
-  void idle(int index);
+  [[gnu::always_inline]] void idle(int index);
   // idle() of those who have nothing else to do. is_behind(other): that rank has yet to do what this one waits for.
   // Who shares its core with such a rank gives it away at once; others are on their way elsewhere.
   template <class Behind>
-  void linger(int index, Behind is_behind) {
+  [[gnu::always_inline]] void linger(int index, Behind is_behind) {
     if (!crowded_ || spun_ >= kCrowdPolls || is_needed_here(is_behind)) return idle(index);
     ++spun_;
     pause_cpu();
@@ -168,6 +166,12 @@ class Board {
     }
     return false;
   }
+  // With a core of its own.
+  void look_for_all();
+  void look_for(int index);
+  [[gnu::always_inline]] void linger_for(int index) {
+    linger(index, [this](int other) { return !has_come(other); });
+  }
   // For a while it reads the clock between looks: that takes less than half a pause, and tells when they came.
   void look_again(int index, int& looks) {
     if (!crowded_ && looks < kLooks) {
@@ -176,9 +180,8 @@ class Board {
       return;
     }
     saw_ = 0;
-    linger(index, [this](int other) { return !has_come(other); });
+    linger_for(index);
   }
-  void let_others_go();
   [[noreturn]] void disagree(int index);
 
   Team& team_;
@@ -243,6 +246,34 @@ inline int Board::absent() {
     fences_ = !team_.bells().sleepers_fence();
   }
   return kNobody;
+}
+
+inline void Board::idle(int index) {
+  if (!crowded_ && spun_++ < kPolls) return pause_cpu();
+  if (crowded_ ? waiting_ : spun_ == kPolls + 1) spread_.look();
+  if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
+  const Blocked blocked{.peer = rank_of(index), .target = {}};
+  waiter_.idle(std::span(&blocked, 1));
+}
+
+inline void Board::give_way() {
+  if (!crowded_ || !is_needed_here([](int) { return true; })) return;
+  if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
+  waiter_.yield();
+}
+
+inline void Board::await_all() {
+  if (!crowded_) return look_for_all();
+  for (int index = absent(); index != kNobody; index = absent()) linger_for(index);
+  progressed();
+}
+
+inline void Board::await(int index, int polls) {
+  if (!crowded_) return look_for(index);
+  for (; !is_here(index); --polls) {
+    polls > 0 && !spread_.is_beside(index) ? pause_cpu() : linger_for(index);
+  }
+  progressed();
 }
 
 }  // namespace rondo::comm

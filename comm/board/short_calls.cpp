@@ -172,7 +172,6 @@ void ShortCalls::publish(const Plan& plan, const Call& call, std::chrono::millis
   plan.in_ring ? board_.settle() : board_.settle_own();
   bring(plan, call);
   board_.arrive(plan.read_by);
-  if (plan.yields) board_.give_way();
 }
 
 inline void ShortCalls::take_place(const Plan& plan) {
@@ -199,24 +198,6 @@ inline void ShortCalls::write(const Plan& plan, std::byte* into, const std::byte
   if (plan.multiply != nullptr) return plan.multiply(into, from, bytes / plan.element, factor);
   if (!plan.weighs) return copy_(into, from, bytes);
   kernels::copy(into, from, bytes, stores_.stores(bytes));
-}
-
-// What this rank gets from itself goes before it waits. Who looks at once takes the other's line away just when that
-// comes to write there, and both wait longer.
-void ShortCalls::take(const Plan& plan, const Call& call) {
-  if (plan.gathers) copy_from(index_, plan, call, plan.block_from(index_));
-  board_.hold_back(plan.holds_back);
-  if (plan.awaits == Board::kEverybody) board_.await_all();
-  if (plan.awaits >= 0) board_.await(plan.awaits, plan.polls);
-  if (plan.leaves_early) board_.fetch_for_settling(1 - index_);
-  if (!plan.keeps) return;
-  if (plan.weighs && plan.awaits != Board::kNobody) stores_.read();
-  if (plan.fold != nullptr) return fold(plan, call);
-  if (plan.source >= 0) return copy_from(plan.source, plan, call, {0, plan.block});
-  for (int step = 1; step < size_; ++step) {
-    const int index = index_ + step < size_ ? index_ + step : index_ + step - size_;
-    copy_from(index, plan, call, plan.block_from(index));
-  }
 }
 
 void ShortCalls::copy_from(int index, const Plan& plan, const Call& call, kernels::Range block) {

@@ -61,7 +61,8 @@ class ShortCalls {
   // What this rank brings; then the call may look after itself; then what the others brought.
   void publish(const Plan& plan, const Call& call, std::chrono::milliseconds timeout);
   // read_ticks() of when it was done; of a few bytes, when they were seen to have come.
-  std::uint64_t collect(const Plan& plan, const Call& call) {
+  [[gnu::always_inline]] std::uint64_t collect(const Plan& plan, const Call& call) {
+    if (plan.yields) board_.give_way();
     take(plan, call);
     const std::uint64_t saw = board_.saw();
     return saw != 0 && plan.block <= kFew ? saw : read_ticks();
@@ -85,7 +86,7 @@ class ShortCalls {
   }
   void take_place(const Plan& plan);
   void bring(const Plan& plan, const Call& call);
-  void take(const Plan& plan, const Call& call);
+  [[gnu::always_inline]] void take(const Plan& plan, const Call& call);
   void fold(const Plan& plan, const Call& call);
   void copy_from(int index, const Plan& plan, const Call& call, kernels::Range block);
 
@@ -100,5 +101,23 @@ class ShortCalls {
   kernels::Copy copy_ = kernels::find_copy();
   std::vector<const void*> contributions_;  // by rank
 };
+
+// What this rank gets from itself goes before it waits. Who looks at once takes the other's line away just when that
+// comes to write there, and both wait longer.
+inline void ShortCalls::take(const Plan& plan, const Call& call) {
+  if (plan.gathers) copy_from(index_, plan, call, plan.block_from(index_));
+  board_.hold_back(plan.holds_back);
+  if (plan.awaits == Board::kEverybody) board_.await_all();
+  if (plan.awaits >= 0) board_.await(plan.awaits, plan.polls);
+  if (plan.leaves_early) board_.fetch_for_settling(1 - index_);
+  if (!plan.keeps) return;
+  if (plan.weighs && plan.awaits != Board::kNobody) stores_.read();
+  if (plan.fold != nullptr) return fold(plan, call);
+  if (plan.source >= 0) return copy_from(plan.source, plan, call, {0, plan.block});
+  for (int step = 1; step < size_; ++step) {
+    const int index = index_ + step < size_ ? index_ + step : index_ + step - size_;
+    copy_from(index, plan, call, plan.block_from(index));
+  }
+}
 
 }  // namespace rondo::comm
