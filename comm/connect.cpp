@@ -330,10 +330,8 @@ class Connecting {
       advertisements.push_back(card(r).mesh);
     }
     if (peers.empty()) return;
-    for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_)) {
-      if (size() == 2 && stays_on_host(peer.data)) set_short_queue(peer.data);
+    for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_))
       team.add_socket_peer(peer.rank, std::move(peer.data), std::move(peer.control));
-    }
   }
 
   // A death shows in the sockets of the meeting and, where process ids mean the same, in a pidfd of every neighbour.

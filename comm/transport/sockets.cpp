@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/sockets.hpp"
 
+#include <linux/socket.h>  // SOCK_SNDBUF_LOCK
 #include <linux/sockios.h>
 #include <linux/tcp.h>  // tcpi_snd_wnd, which <netinet/tcp.h> lacks
 #include <netinet/in.h>
@@ -19,7 +20,7 @@
 namespace rondo {
 namespace {
 
-constexpr int kBufferBytes = 4 << 20, kShortQueueBytes = 384 << 10;
+constexpr int kBufferBytes = 4 << 20;
 constexpr int kUserTimeoutMs = 2000;
 constexpr int kKeepaliveIdleS = 1;
 constexpr int kKeepaliveIntervalS = 1;
@@ -105,6 +106,8 @@ void prepare_for_data(const Fd& socket) {
     if (grants(option, kBufferBytes))
       set_option(socket, SOL_SOCKET, option, kBufferBytes, "cannot set a socket's buffer");
   }
+  const int locked = SOCK_SNDBUF_LOCK;  // since Linux 5.15
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_BUF_LOCK, &locked, sizeof locked);
   set_congestion_control(socket, "reno");  // where it is not there, the host's own has to do
 }
 
@@ -112,11 +115,6 @@ void set_data_options(const Fd& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
   set_liveness(socket, 0);
   if (!stays_on_host(socket)) set_congestion_control(socket, preferred_congestion_control(socket));
-}
-
-void set_short_queue(const Fd& socket) {
-  if (grants(SO_RCVBUF, 2 * kShortQueueBytes))
-    set_option(socket, SOL_SOCKET, SO_RCVBUF, kShortQueueBytes, "cannot set a socket's buffer");
 }
 
 void set_control_options(const Fd& socket) {
