@@ -270,8 +270,13 @@ inline void Board::await_all() {
 
 inline void Board::await(int index, int polls) {
   if (!crowded_) return look_for(index);
-  for (; !is_here(index); --polls) {
-    polls > 0 && !spread_.is_beside(index) ? pause_cpu() : linger_for(index);
+  while (!is_here(index)) {
+    if (polls == 0 || spread_.is_beside(index)) {
+      linger_for(index);
+    } else {
+      --polls;
+      pause_cpu();
+    }
   }
   progressed();
 }
