@@ -15,6 +15,7 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -88,14 +89,13 @@ long counted(const std::string& name) {
 std::size_t overrun(const TcpPair& pair, std::size_t message, std::size_t total) {
   const std::vector<char> bytes(message);
   std::size_t sent = 0, received = 0;
-  const auto send = [&](int flags) {
-    const ssize_t n = ::send(pair.near.get(), bytes.data(), message, flags | MSG_NOSIGNAL);
-    sent += n > 0 ? static_cast<std::size_t>(n) : 0;
-    return n > 0;
+  const auto send_on = [&](int flags) {
+    for (ssize_t n = 1; n > 0 && sent < total; sent += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
+      n = ::send(pair.near.get(), bytes.data(), message, flags | MSG_NOSIGNAL);
   };
-  while (sent < total && send(MSG_DONTWAIT)) {}
+  send_on(MSG_DONTWAIT);
   std::thread rest([&] {
-    while (sent < total && send(0)) {}
+    send_on(0);
     ::shutdown(pair.near.get(), SHUT_WR);
   });
   std::vector<char> into(message);
