@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/sockets.hpp"
 
-#include <linux/socket.h>  // SOCK_SNDBUF_LOCK
+#include <linux/socket.h>  // SOCK_RCVBUF_LOCK
 #include <linux/sockios.h>
 #include <linux/tcp.h>  // tcpi_snd_wnd, which <netinet/tcp.h> lacks
 #include <netinet/in.h>
@@ -101,13 +101,20 @@ bool is_same_user(const Fd& socket) {
          credentials.uid == ::geteuid();
 }
 
+void let_receive_buffer_grow(const Fd& socket) {
+  int locks = 0;
+  socklen_t bytes = sizeof locks;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_BUF_LOCK, &locks, &bytes) != 0) return;
+  locks &= ~SOCK_RCVBUF_LOCK;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_BUF_LOCK, &locks, sizeof locks);
+}
+
 void prepare_for_data(const Fd& socket) {
   for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
     if (grants(option, kBufferBytes))
       set_option(socket, SOL_SOCKET, option, kBufferBytes, "cannot set a socket's buffer");
   }
-  const int locked = SOCK_SNDBUF_LOCK;  // since Linux 5.15
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_BUF_LOCK, &locked, sizeof locked);
+  let_receive_buffer_grow(socket);
   set_congestion_control(socket, "reno");  // where it is not there, the host's own has to do
 }
 

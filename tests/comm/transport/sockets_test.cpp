@@ -2,6 +2,7 @@
 #include "comm/transport/sockets.hpp"
 
 #include <arpa/inet.h>
+#include <linux/socket.h>
 #include <linux/userfaultfd.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -175,6 +176,21 @@ TEST_CASE("sockets: Reno from the beginning; between hosts what they prefer, onc
     set_data_options(*end);
     CHECK(congestion_control(*end) == (host ? "reno" : preferred));
   }
+}
+
+TEST_CASE("sockets: a receive buffer is let grow, and the send buffer is left as it was") {
+  const bool fixed = GENERATE(false, true);
+  const int few = 64 << 10;
+  const Fd socket = make_socket(AF_INET);
+  for (const int buffer : {SO_SNDBUF, SO_RCVBUF}) {
+    if (fixed) REQUIRE(::setsockopt(socket.get(), SOL_SOCKET, buffer, &few, sizeof few) == 0);
+  }
+  if (option(socket, SOL_SOCKET, SO_BUF_LOCK) < 0) {
+    WARN("skipped: this kernel does not tell");
+    return;
+  }
+  let_receive_buffer_grow(socket);
+  CHECK(option(socket, SOL_SOCKET, SO_BUF_LOCK) == (fixed ? SOCK_SNDBUF_LOCK : 0));
 }
 
 TEST_CASE("sockets: nothing that a late reader finds had to be sent twice") {
