@@ -9,11 +9,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "comm/base/system_error.hpp"
 
@@ -37,6 +40,13 @@ bool grants(int option, int with_its_own) {
   socklen_t bytes = sizeof(value);
   ::setsockopt(probe.get(), SOL_SOCKET, option, &value, sizeof(value));
   return ::getsockopt(probe.get(), SOL_SOCKET, option, &value, &bytes) == 0 && value >= with_its_own;
+}
+
+// To ask for: the kernel takes twice as much, and is to be free to double that.
+int receive_buffer_bytes() {
+  int least = 0, usual = 0, most = 0;
+  if (!(std::ifstream("/proc/sys/net/ipv4/tcp_rmem") >> least >> usual >> most)) return kBufferBytes;
+  return std::min(kBufferBytes, most / 4);
 }
 
 // When the kernel gives up a peer that is silent. Within a host never: a process that ends closes its sockets, and one
@@ -110,9 +120,8 @@ void let_receive_buffer_grow(const Fd& socket) {
 }
 
 void prepare_for_data(const Fd& socket) {
-  for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
-    if (grants(option, kBufferBytes))
-      set_option(socket, SOL_SOCKET, option, kBufferBytes, "cannot set a socket's buffer");
+  for (const auto& [option, bytes] : {std::pair{SO_SNDBUF, kBufferBytes}, {SO_RCVBUF, receive_buffer_bytes()}}) {
+    if (grants(option, bytes)) set_option(socket, SOL_SOCKET, option, bytes, "cannot set a socket's buffer");
   }
   let_receive_buffer_grow(socket);
   set_congestion_control(socket, "reno");  // where it is not there, the host's own has to do
