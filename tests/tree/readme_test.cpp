@@ -91,3 +91,24 @@ TEST_CASE("every folder that README.md lists has a page, and what its map names 
   }
   CHECK(named > 60);
 }
+
+TEST_CASE("every test that trainer/TUTORIALS.md names exists, with the part of its name that is quoted") {
+  std::istringstream lines(slurp(kRoot / "trainer/TUTORIALS.md"));
+  const std::regex named(R"re(`([A-Za-z0-9_/]+\.(?:cpp|txt))`|"([^"]+)")re");
+  int quoted = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("| ", 0) != 0) continue;
+    std::string path, text;
+    for (auto at = std::sregex_iterator(line.begin(), line.end(), named); at != std::sregex_iterator(); ++at) {
+      if ((*at)[1].matched) {
+        path = (*at)[1];
+        text = slurp(kRoot / "tests" / path);
+        continue;
+      }
+      INFO(path << " is said to have \"" << (*at)[2] << '"');
+      CHECK(text.find((*at)[2]) != std::string::npos);
+      ++quoted;
+    }
+  }
+  CHECK(quoted > 40);
+}
