@@ -172,12 +172,10 @@ def judge_cell(mine, cell, distances, targets, least_pairs=LEAST_PAIRS):
 
 
 def bounding(configurations, mine, needed):
-    """The first bound that ours does not beat, of those measured up to there, else the last of them: its name, its Ratio
-    to the best peer, that of its time to ours."""
+    """The first measured bound that ours does not beat, else the last of them: its name, its Ratio to the best peer, that
+    of its time to ours."""
     found = ("", None, None)
-    for name in bounds_of(mine):
-        if name not in configurations:
-            break
+    for name in filter(configurations.__contains__, bounds_of(mine)):
         of_bound = pairing.compare(configurations[mine], configurations[name])
         found = (name, against_peers(configurations, name, needed), of_bound)
         if not is_beaten(of_bound):
