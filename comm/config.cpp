@@ -18,6 +18,11 @@ Config Config::from_environment() {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("RONDO_TRANSPORT={} is not a transport: shm, tcp, or unset", config.transport));
   }
+  const std::string rseq = env("RONDO_RSEQ").value_or("leave");
+  if (rseq != "leave" && rseq != "keep") {
+    throw Error(ErrorCode::invalid_argument, fmt::format("RONDO_RSEQ={} is not leave (the default) or keep", rseq));
+  }
+  config.leaves_rseq = rseq == "leave";
   config.algorithm = env("RONDO_ALGORITHM").value_or("");
   if (!config.algorithm.empty()) check_algorithm_name(config.algorithm);
   config.protocol = env("RONDO_PROTOCOL").value_or("");

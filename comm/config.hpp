@@ -18,6 +18,7 @@ struct Config {
   std::uint64_t segment_bytes = 64 << 20;  // RONDO_SEGMENT_BYTES: bound of a node's FIFOs; slots shrink to fit
   std::uint32_t spin = 600;                // RONDO_SPIN: polls before yielding, when every rank has a core
   std::uint32_t yields = 50;               // RONDO_YIELDS: yields before sleeping
+  bool leaves_rseq = true;                 // RONDO_RSEQ=keep: not even where ranks outnumber cores, see board/rseq.hpp
   std::string flight_recorder;             // RONDO_FLIGHT_RECORDER: directory for rank<r>.json on failure
   Tuning tuning;                           // RONDO_TUNING: a file that rondo-tune wrote
 

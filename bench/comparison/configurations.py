@@ -105,7 +105,8 @@ def bounds(wanted, into, say):
         flags[gates.BOUND_WINDOWS] = ["--windows", "1"]
     if wanted.transport == "shm":
         flags[gates.BOUND_AHEAD] = ["--ahead", "1"]
-    return [Configuration(name, direct(program, "--transport", wanted.transport, *more), lacks=lacks)
+    without_rseq = {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}  # switches of its ranks are cheaper, and ours do without too
+    return [Configuration(name, direct(program, "--transport", wanted.transport, *more), without_rseq, lacks=lacks)
             for name, more in flags.items()]
 
 

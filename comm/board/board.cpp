@@ -38,11 +38,18 @@ Board::Board(Team& team, const Config& config)
       arrivals_(arrivals_by_turn(team.segment(), size_)),
       ranks_(ranks_by_index(team)),
       readers_{size_ == 2 ? kEverybody : kNobody, size_ == 2 ? kEverybody : kNobody},
-      crowded_(!team.spare_cores()) {}
+      crowded_(!team.spare_cores()),
+      leaves_rseq_(crowded_ && config.leaves_rseq) {}
 
 std::uint64_t Board::take_line(std::size_t bytes) {
   settle();
   return bytes <= Arrival::kPayload && !std::exchange(line_taken_, true) ? meetings_ + 1 : 0;
+}
+
+// The thread that makes the calls need not be the one that made the board.
+void Board::look_around() {
+  if (leaves_rseq_) leave_rseq();
+  spread_.look();
 }
 
 void Board::look_for_all() {

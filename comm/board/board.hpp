@@ -16,6 +16,7 @@
 
 #include "comm/base/machine.hpp"
 #include "comm/base/ticks.hpp"
+#include "comm/board/rseq.hpp"
 #include "comm/board/spread.hpp"
 #include "comm/team.hpp"
 #include "comm/waiter.hpp"
@@ -25,6 +26,8 @@ namespace rondo::comm {
 class Board {
  public:
   Board(Team& team, const Config& config);
+  ~Board() { rejoin_rseq(); }
+  Board(const Board&) = delete;
 
   int index() const { return index_; }
   bool is_crowded() const { return crowded_; }  // more ranks than cores
@@ -166,6 +169,7 @@ class Board {
     }
     return false;
   }
+  void look_around();
   // With a core of its own.
   void look_for_all();
   void look_for(int index);
@@ -201,7 +205,7 @@ class Board {
   bool first_ = false;          // the next meeting is the first of its collective: keys are compared
   bool compares_ = false;       // the latest was
   bool waiting_ = false;        // waiter_ has been told of this collective
-  bool crowded_;
+  bool crowded_, leaves_rseq_;
   bool has_met_ = false;  // everybody, once
   bool fences_ = true;    // itself
   Signature signature_;
@@ -212,7 +216,7 @@ class Board {
 
 // What every call passes through is here, so that a call is one stretch of code.
 inline void Board::post() {
-  if (crowded_ && meetings_ % kMeetingsPerLook == 0) spread_.look();
+  if (crowded_ && meetings_ % kMeetingsPerLook == 0) look_around();
   ++meetings_;
   line_taken_ = false;
   seen_ = 1;
@@ -250,7 +254,7 @@ inline int Board::absent() {
 
 inline void Board::idle(int index) {
   if (!crowded_ && spun_++ < kPolls) return pause_cpu();
-  if (crowded_ ? waiting_ : spun_ == kPolls + 1) spread_.look();
+  if (crowded_ ? waiting_ : spun_ == kPolls + 1) look_around();
   if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
   const Blocked blocked{.peer = rank_of(index), .target = {}};
   waiter_.idle(std::span(&blocked, 1));

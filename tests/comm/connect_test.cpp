@@ -20,24 +20,15 @@
 #include "comm/local_store.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/setting.hpp"
 
 using namespace rondo;
 using namespace std::chrono_literals;
 using test::code_of;
 using test::sentence_of;
+using test::Setting;
 
 namespace {
-
-class Setting {  // of the environment, for one test
- public:
-  Setting(const char* name, const std::string& value) : name_(name) {
-    if (!value.empty()) setenv(name, value.c_str(), 1);
-  }
-  ~Setting() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 // `before`: in each rank's thread, before it meets the others.
 template <class Body>
@@ -115,6 +106,7 @@ TEST_CASE("shm alone refuses ranks of several nodes") {
 TEST_CASE("settings that are none are refused by name") {
   const auto [name, value] = GENERATE(table<const char*, std::string>({{"RONDO_TRANSPORT", "pigeon"},
                                                                        {"RONDO_ALGORITHM", "magic"},
+                                                                       {"RONDO_RSEQ", "maybe"},
                                                                        {"RONDO_FIFO_SLOTS", "1"},
                                                                        {"RONDO_SLICE_BYTES", "many"}}));
   const Setting setting(name, value);
