@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <poll.h>
-#include <sched.h>
 
 #include "comm/base/machine.hpp"
 #include "comm/base/ticks.hpp"
@@ -35,8 +34,7 @@ class Waiter {
   // Nothing moved: waits a little. The caller tries again after every return. Throws the communicator's failure.
   [[gnu::always_inline]] void idle(std::span<const Blocked> blocked);
   // Nothing is waited for: gives the core away once. Who shares it with a program that computes sleeps when it waits
-  // next. After a switch the processor has forgotten where calls return to, which costs some 6 ns each: what leads here
-  // from a short call is inlined.
+  // next. What leads here from a short call is inlined, see yield_cpu().
   [[gnu::always_inline]] void yield();
 
  private:
@@ -85,7 +83,7 @@ inline void Waiter::idle(std::span<const Blocked> blocked) {
 // is woken in its place.
 inline void Waiter::yield() {
   const std::uint64_t before = read_ticks();
-  sched_yield();
+  yield_cpu();
   if (read_ticks() - before > kLeastTicksOfSlice && took_a_slice(before)) round_ = spins_ + yields_;
 }
 
