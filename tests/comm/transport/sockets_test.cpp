@@ -66,11 +66,11 @@ class OwnNetwork {
   OwnNetwork& operator=(const OwnNetwork&) = delete;
   ~OwnNetwork() { ::setns(before_.get(), CLONE_NEWNET); }
   bool possible() const { return possible_; }
-  // What receive buffers of sockets made from now on may grow to.
-  void limit_receive_buffers(int bytes) const {
+  // What receive buffers of sockets made from now on may grow to. False where /proc/sys is read-only.
+  bool limit_receive_buffers(int bytes) const {
     std::ofstream file("/proc/sys/net/ipv4/tcp_rmem");
     file << "4096 131072 " << bytes << std::flush;
-    REQUIRE(file);
+    return file.good();
   }
 
  private:
@@ -211,7 +211,10 @@ TEST_CASE("sockets: nothing that a late reader finds had to be sent twice") {
   const int limit = GENERATE(6 << 20, 32 << 20);  // the default of older kernels, of newer ones
   const std::size_t message = GENERATE(100, 500, 1056, 2056, 5056, 20'056, 60'056, 100'056);
   CAPTURE(limit, message);
-  network.limit_receive_buffers(limit);
+  if (!network.limit_receive_buffers(limit)) {
+    WARN("skipped: tcp_rmem cannot be set in a network namespace here");
+    return;
+  }
   const TcpPair pair("127.0.0.1", prepare_for_data);
   for (const Fd* end : {&pair.near, &pair.far}) set_data_options(*end);
   CHECK(overrun(pair, message, 64 << 20) == 0);
