@@ -11,6 +11,7 @@
 #include <poll.h>
 
 #include "comm/base/machine.hpp"
+#include "comm/base/system_call.hpp"
 #include "comm/base/ticks.hpp"
 #include "comm/config.hpp"
 #include "comm/team.hpp"
@@ -34,7 +35,7 @@ class Waiter {
   // Nothing moved: waits a little. The caller tries again after every return. Throws the communicator's failure.
   [[gnu::always_inline]] void idle(std::span<const Blocked> blocked);
   // Nothing is waited for: gives the core away once. Who shares it with a program that computes sleeps when it waits
-  // next. What leads here from a short call is inlined, see yield_cpu().
+  // next. What leads here from a short call is inlined, see system_call.hpp.
   [[gnu::always_inline]] void yield();
 
  private:

@@ -6,7 +6,9 @@ import pathlib
 import shutil
 import subprocess
 
-SOURCES = pathlib.Path(__file__).resolve().parent.parent / "peers"
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SOURCES = ROOT / "bench" / "peers"
+SYSTEM_CALLS = ROOT / "comm" / "base" / "system_call.hpp"
 FLAGS = ["-O3", "-march=native", "-std=c++20"]  # most of a long cell's time goes into filling and checking its buffers
 
 
@@ -68,7 +70,7 @@ def build_ours(folder, into):
 
 
 def build_bound(into):
-    return build("bound_peer", into, compiler(), ["-pthread"])
+    return build("bound_peer", into, compiler() + ["-I%s" % ROOT], ["-pthread"], [SYSTEM_CALLS])
 
 
 def build_mpi(name, into):

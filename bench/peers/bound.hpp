@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the bounds of both transports share. A bound is a library that does only what any library with these processes
 // on these cores must do: no signatures, no failures, no choice of algorithm, nothing beyond the cells measured here.
+// Its system calls are ours.
 // What it reaches can be reached; that nothing is faster it does not prove.
 #pragma once
 #include <sched.h>
 #include <sys/mman.h>
 
 #include "collective.hpp"
+#include "comm/base/system_call.hpp"
 
 namespace rondo::peers {
 
@@ -48,7 +50,7 @@ class Cores {
       if (has_core_ || (look % kLooks != 0 && all_beside(is_done))) {
         pause();
       } else {
-        ::sched_yield();
+        yield_cpu();
       }
     }
   }
@@ -58,7 +60,7 @@ class Cores {
   // write there.
   void give_way() const {
     if (has_core_) return pause();
-    if (!ahead_) ::sched_yield();
+    if (!ahead_) yield_cpu();
   }
   template <class Ready>
   void until(Ready is_ready) const {

@@ -142,7 +142,7 @@ class BoundSockets : public Library {
       one.to_receive += stage.left;
       one.place = into, one.bytes = bytes;
     } else if (stage.left > 0) {
-      check(::recv(one.end, stage.received, stage.left, MSG_WAITALL));
+      check(system_call(SYS_recvfrom, ::recv, one.end, stage.received, stage.left, MSG_WAITALL));
     }
     stage.left = has_tail ? tail(stage.receives++) : 0;
   }
@@ -159,19 +159,21 @@ class BoundSockets : public Library {
   }
   static bool advance(Transfer& one) {
     if (one.to_send > 0) {
-      const ssize_t sent = ::send(one.end, one.from, one.to_send, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const long sent = system_call(SYS_sendto, ::send, one.end, one.from, one.to_send, MSG_DONTWAIT | MSG_NOSIGNAL);
       check(sent);
       if (sent > 0) one.from += sent, one.to_send -= static_cast<std::size_t>(sent);
     }
     if (one.to_receive > 0) {
-      const ssize_t received = ::recv(one.end, one.into, one.to_receive, MSG_DONTWAIT);
+      const long received = system_call(SYS_recvfrom, ::recv, one.end, one.into, one.to_receive, MSG_DONTWAIT);
       check(received);
       if (received > 0) one.into += received, one.to_receive -= static_cast<std::size_t>(received);
     }
     return one.to_send + one.to_receive == 0;
   }
-  static void check(ssize_t moved) {
-    if (moved == 0 || (moved < 0 && errno != EAGAIN)) std::perror("socket"), std::_Exit(3);
+  static void check(long moved) {
+    if (moved > 0 || moved == -EAGAIN) return;
+    std::fprintf(stderr, "socket: %s\n", moved == 0 ? "closed" : std::strerror(static_cast<int>(-moved)));
+    std::_Exit(3);
   }
 
   void swap(const float* from, float* into, std::size_t count) {

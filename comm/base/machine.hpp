@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which machine this is, as far as processes can tell.
 #pragma once
-#include <sched.h>
-#include <sys/syscall.h>
-
 #include <string>
 
 namespace rondo {
@@ -22,17 +19,6 @@ inline void pause_cpu() {
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   asm volatile("yield");
-#endif
-}
-
-// sched_yield(), without a function of the C library to return from: after a switch the processor has forgotten where
-// calls return to, which costs some 6 ns each.
-[[gnu::always_inline]] inline void yield_cpu() {
-#if defined(__x86_64__)
-  long result = SYS_sched_yield;
-  asm volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
-#else
-  ::sched_yield();
 #endif
 }
 

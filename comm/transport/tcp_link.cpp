@@ -18,6 +18,7 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/system_call.hpp"
 #include "comm/transport/sockets.hpp"
 
 namespace rondo::comm {
@@ -59,7 +60,8 @@ std::size_t steps_of_a_write(FifoShape shape) {
   return std::clamp<std::size_t>(kWriteBytes / shape.slice_bytes, shape.slots, kMostSteps);
 }
 
-bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+// Of a system call.
+bool would_block(long result) { return result == -EAGAIN || result == -EWOULDBLOCK || result == -EINTR; }
 
 // What the two links to a peer share.
 struct Connection {
@@ -138,28 +140,26 @@ class TcpSendLink final : public SendLink {
   void pump() {
     while (queued() != 0) {
       const bool alone = queued() == 1 && offset_ == 0 && front().bytes <= kShortBytes;
-      const ssize_t sent = alone ? send_packed(front()) : send_parts();
-      if (sent < 0) {
-        if (would_block()) return;
-        throw_lost(peer_, errno);
-      }
+      const long sent = alone ? send_packed(front()) : send_parts();
+      if (would_block(sent)) return;
+      if (sent < 0) throw_lost(peer_, static_cast<int>(-sent));
       advance(static_cast<std::size_t>(sent));
     }
   }
-  ssize_t send_packed(const Entry& entry) {
+  long send_packed(const Entry& entry) {
     Packed packed;
     *(packed.begin() - 1) = packed.bytes()[entry.bytes] = std::byte{};  // lead and tail
     packed.header() = entry.header;
     if (entry.bytes != 0) std::memcpy(packed.bytes(), entry.data, entry.bytes);
-    return ::send(connection_->socket.get(), packed.begin() - lead_of(entry.header.step), entry.length(),
-                  MSG_NOSIGNAL | MSG_DONTWAIT);
+    return system_call(SYS_sendto, ::send, connection_->socket.get(), packed.begin() - lead_of(entry.header.step),
+                       entry.length(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
-  ssize_t send_parts() {
+  long send_parts() {
     std::array<iovec, 2 * kMostSteps + 1> parts;
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = gather(parts);
-    return ::sendmsg(connection_->socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return system_call(SYS_sendmsg, ::sendmsg, connection_->socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   std::size_t gather(std::span<iovec> parts) {
     std::size_t used = 0, skip = offset_;
@@ -208,7 +208,7 @@ class TcpRecvLink final : public RecvLink {
   TcpRecvLink& operator=(const TcpRecvLink&) = delete;
   // To close a socket with something in it resets the connection.
   ~TcpRecvLink() override {
-    if (std::byte tail{}; tail_waits()) (void)::recv(socket(), &tail, 1, MSG_DONTWAIT);
+    if (std::byte tail{}; tail_waits()) read(&tail, 1);
   }
 
   const StepHeader* try_step(std::byte* direct, std::size_t bytes) override {
@@ -262,12 +262,11 @@ class TcpRecvLink final : public RecvLink {
   // The first step's header is read alone: it may be a step to be skipped.
   bool open() {
     while (!has_header()) {
-      if (!moved(::recv(socket(), packed_.begin() + at_, static_cast<std::size_t>(kHeader - at_), MSG_DONTWAIT)))
-        return false;
+      if (!moved(read(packed_.begin() + at_, static_cast<std::size_t>(kHeader - at_)))) return false;
     }
     if ((packed_.header().bytes & kToBeSkipped) != 0) {
       while (const std::ptrdiff_t rest = missing(kFirstBytes)) {
-        if (!moved(::recv(socket(), nullptr, static_cast<std::size_t>(rest), MSG_DONTWAIT | MSG_TRUNC))) return false;
+        if (!moved(read(nullptr, static_cast<std::size_t>(rest), MSG_TRUNC))) return false;
       }
       next_step();
     } else {
@@ -276,9 +275,9 @@ class TcpRecvLink final : public RecvLink {
     return opened_ = true;
   }
   // What a read has returned; false: nothing is here.
-  bool moved(ssize_t received) {
+  bool moved(long received) {
     if (received == 0) throw_lost(peer_, 0);
-    if (received < 0 && !would_block()) throw_lost(peer_, errno);
+    if (received < 0 && !would_block(received)) throw_lost(peer_, static_cast<int>(-received));
     if (received > 0) at_ += received;
     return received > 0;
   }
@@ -289,11 +288,11 @@ class TcpRecvLink final : public RecvLink {
   bool may_owe() { return owed_steps_ < kOwedSteps && owed_bytes_ < kOwedBytes && looks_++ < kLooks; }
   bool more_than_tail() const {
     int here = 0;
-    return ::ioctl(socket(), FIONREAD, &here) != 0 || here > 1;
+    return system_call(SYS_ioctl, ::ioctl, socket(), FIONREAD, &here) != 0 || here > 1;
   }
   void acknowledge() {
     const int now = 1;
-    ::setsockopt(socket(), IPPROTO_TCP, TCP_QUICKACK, &now, sizeof now);
+    system_call(SYS_setsockopt, ::setsockopt, socket(), IPPROTO_TCP, TCP_QUICKACK, &now, sizeof now);
     owed_steps_ = owed_bytes_ = 0;
   }
   std::byte* place(std::byte* direct, std::size_t bytes) {
@@ -302,16 +301,19 @@ class TcpRecvLink final : public RecvLink {
     if (staging_.size() < bytes) staging_.resize(bytes);
     return staging_.data();
   }
-  ssize_t receive(std::size_t missing) {
+  long receive(std::size_t missing) {
     std::byte* const next = packed_.begin() + at_;
-    if (data_ == packed_.bytes()) return ::recv(socket(), next, missing, MSG_DONTWAIT);
-    if (has_header()) return ::recv(socket(), data_ + (at_ - kHeader), missing, MSG_DONTWAIT);
+    if (data_ == packed_.bytes()) return read(next, missing);
+    if (has_header()) return read(data_ + (at_ - kHeader), missing);
     const auto before = static_cast<std::size_t>(kHeader - at_);
     std::array<iovec, 2> parts{{{next, before}, {data_, missing - before}}};
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();
-    return ::recvmsg(socket(), &message, MSG_DONTWAIT);
+    return system_call(SYS_recvmsg, ::recvmsg, socket(), &message, MSG_DONTWAIT);
+  }
+  long read(std::byte* into, std::size_t bytes, int flags = 0) const {
+    return system_call(SYS_recvfrom, ::recv, socket(), into, bytes, MSG_DONTWAIT | flags);
   }
 
   std::shared_ptr<Connection> connection_;
