@@ -150,12 +150,14 @@ void HostPrimitives::run_messages(std::span<const Message> messages, std::chrono
 }
 
 void HostPrimitives::send_empty(std::span<const int> peers) {
+  if (peers.empty()) return;
   active_.clear();
   for (const int peer : peers) active_.push_back(activate({.to = peer}));
   run_active();
 }
 
 void HostPrimitives::receive_empty(std::span<const int> peers) {
+  if (peers.empty()) return;
   active_.clear();
   for (const int peer : peers) active_.push_back(activate({.from = peer}));
   run_active();
@@ -169,18 +171,19 @@ void HostPrimitives::run_active() {
   if (!holds_) flush_held();
   while (!active_.empty()) {
     blocked_.clear();
-    std::fill(sending_.begin(), sending_.end(), 0);
-    std::fill(receiving_.begin(), receiving_.end(), 0);
-    bool moved = false;
-    std::size_t kept = 0;
-    for (Active& active : active_) {
-      if (claim(active)) moved = advance(active) || moved;
-      if (!active.finished) active_[kept++] = active;
+    const bool alone = active_.size() == 1;
+    if (!alone) {
+      std::fill(sending_.begin(), sending_.end(), 0);
+      std::fill(receiving_.begin(), receiving_.end(), 0);
     }
-    active_.resize(kept);
+    bool moved = false;
+    for (Active& active : active_) {
+      if (alone || claim(active)) moved = advance(active) || moved;
+    }
+    std::erase_if(active_, [](const Active& active) { return active.finished; });
     if (moved) {
       waiter_.progressed();
-    } else if (kept != 0) {
+    } else if (!active_.empty()) {
       wait();
     }
   }
