@@ -92,7 +92,11 @@ std::vector<Communicator> Communicator::local(int world_size, Options options) {
 }
 
 // Symmetric by agreement: ranks that ask for different sizes learn of it here.
-std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t bytes) {
+std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t count, std::size_t element) {
+  constexpr std::size_t kMost = std::size_t{1} << 48;  // what is added for all ranks is far from overflowing
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element, &bytes) || bytes > kMost)
+    throw Error(ErrorCode::invalid_argument, "allocate: the count is beyond all memory");
   const auto sizes = all_gather_bytes(std::as_bytes(std::span(&bytes, 1)));
   for (std::size_t peer = 0; peer < sizes.size(); ++peer) {
     std::size_t theirs = 0;

@@ -184,9 +184,10 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
 
   // Collective. Aligned to 64 bytes, zeroed, present; device memory where the communicator is on a device. A collective
   // on the CPU goes without copies when all of the buffers it reads from peers, or writes to them, lie in windows.
+  // invalid_argument: a count beyond all memory, on the rank that asks for it; mismatch: counts differ.
   template <class T>
   Window<T> allocate(std::size_t count) {
-    auto state = allocate_bytes(count * sizeof(T));
+    auto state = allocate_bytes(count, sizeof(T));
     T* data = static_cast<T*>(window_data(*state));
     return Window<T>(std::move(state), data, count);
   }
@@ -213,7 +214,7 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
 
  private:
   friend detail::CommunicatorImpl& detail::impl_of(Communicator& communicator);
-  std::shared_ptr<detail::WindowState> allocate_bytes(std::size_t bytes);
+  std::shared_ptr<detail::WindowState> allocate_bytes(std::size_t count, std::size_t element);
   static void* window_data(const detail::WindowState& state);
   std::unique_ptr<detail::CommunicatorImpl> impl_;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -388,6 +389,17 @@ TEST_CASE("sizes that differ are a mismatch, and the communicator goes on") {
            "rank 2 asked for more");
     const auto window = comm.allocate<float>(10);
     expect(window.size() == 10 && window.data() != nullptr, "a window");
+  });
+}
+
+TEST_CASE("a window beyond all memory is refused, not a shorter one given") {
+  const Kind kind = GENERATE(Kind::shm, Kind::local);
+  check_all(kind, 2, {}, [](Communicator& comm) {
+    constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+    for (const std::size_t count : {kMost, kMost / sizeof(float) + 2, kMost / 1024}) {
+      expect(code_of(thrown_by([&] { comm.allocate<float>(count); })) == ErrorCode::invalid_argument, "it is refused");
+    }
+    expect(comm.allocate<float>(10).size() == 10, "the communicator goes on");
   });
 }
 
