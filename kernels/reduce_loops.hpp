@@ -134,6 +134,15 @@ void copy(void* out, const void* in, std::size_t bytes) {
   copy_bytes(static_cast<Byte*>(out), static_cast<const Byte*>(in), bytes);
 }
 
+// What is stored past the caches is aligned.
+template <Stores kStores, class E, std::size_t kUnits>
+[[gnu::always_inline]] inline void store_units(Byte* to, const Units<E, kVectorBytes, kUnits>& units) {
+  if constexpr (kStores == Stores::plain) return write_units<false>(to, units);
+  alignas(kVectorBytes) Byte wholes[kUnits * kVectorBytes];  // of which the compiler makes registers
+  write_units<true>(wholes, units);
+  for (std::size_t u = 0; u < kUnits; ++u) stream_vector(to + u * kVectorBytes, wholes + u * kVectorBytes);
+}
+
 // `to` may lie anywhere: single bytes until it is aligned, and after the last vector.
 void stream_bytes(Byte* to, const Byte* from, std::size_t bytes) {
   std::size_t at = (0 - reinterpret_cast<std::uintptr_t>(to)) % kVectorBytes;
@@ -241,18 +250,17 @@ std::size_t unaligned_bytes(const FoldJob& job, std::size_t element) {
 }
 
 // A few registers at a time: loads of inputs and stores are then in flight together, which a larger buffer keeps apart.
-// Returns where it ended.
-template <class E, class Op, bool kDivide, int kInputs, std::size_t kMostUnits = 4>
+// kStreams: all outputs, several, past the caches. Returns where it ended.
+template <class E, class Op, bool kDivide, bool kStreams>
 std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
-  constexpr std::size_t kUnits = 4 / E::kParts < kMostUnits ? 4 / E::kParts : kMostUnits;
+  constexpr std::size_t kUnits = kStreams ? E::kParts == 1 ? 2 : 1 : 4 / E::kParts;
   constexpr std::size_t kStep = kUnits * kVectorBytes;
   alignas(kVectorBytes) Byte sums[kStep];
   for (; at + kStep <= end; at += kStep) {
-    write_units<true>(sums,
-                      sum_vectors<E, Op, kDivide, kInputs, kVectorBytes, kUnits>({job.in, job.inputs, at, divisor}, 0));
+    write_units<true>(sums, sum_vectors<E, Op, kDivide, 0, kVectorBytes, kUnits>({job.in, job.inputs, at, divisor}, 0));
     for (int k = 0; k < job.outputs; ++k) {
       Byte* to = static_cast<Byte*>(job.out[k]) + at;
-      if (job.stores_of(k) == Stores::streaming) {
+      if (kStreams || job.stores_of(k) == Stores::streaming) {
         for (std::size_t u = 0; u < kUnits; ++u) stream_vector(to + u * kVectorBytes, sums + u * kVectorBytes);
       } else {
         for (std::size_t u = 0; u < kUnits; ++u)
@@ -263,20 +271,38 @@ std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, st
   return at;
 }
 
-// Two inputs and two outputs, through the caches, without a buffer: its stores would wait behind those of lines that
-// are not in the caches yet.
-template <class E, class Op, bool kDivide>
-std::size_t fold_pair_to_two(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
-  constexpr std::size_t kUnits = 4 / E::kParts;
+// Two inputs, and one output or two: the fewer instructions a vector takes, the more of them are under way. Through
+// the caches without a buffer, whose stores would wait behind those of lines that are not in the caches yet; past them
+// a vector of each at a time.
+template <class E, class Op, bool kDivide, int kOutputs, Stores kFirst, Stores kSecond = kFirst>
+std::size_t fold_pair(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
+  constexpr bool kStreams = kFirst == Stores::streaming || kSecond == Stores::streaming;
+  constexpr std::size_t kUnits = kStreams ? 1 : 4 / E::kParts;
   constexpr std::size_t kStep = kUnits * kVectorBytes;
+  const void* const in[] = {job.in[0], job.in[1]};
   Byte* const first = static_cast<Byte*>(job.out[0]);
-  Byte* const second = static_cast<Byte*>(job.out[1]);
+  Byte* const second = static_cast<Byte*>(job.out[kOutputs - 1]);
   for (; at + kStep <= end; at += kStep) {
-    const auto sums = sum_vectors<E, Op, kDivide, 2, kVectorBytes, kUnits>({job.in, job.inputs, at, divisor}, 0);
-    write_units<false>(first + at, sums);
-    write_units<false>(second + at, sums);
+    const auto sums = sum_vectors<E, Op, kDivide, 2, kVectorBytes, kUnits>({in, 2, at, divisor}, 0);
+    store_units<kFirst>(first + at, sums);
+    if constexpr (kOutputs == 2) store_units<kSecond>(second + at, sums);
   }
   return at;
+}
+
+template <class E, class Op, bool kDivide>
+[[gnu::always_inline]] inline auto find_fold_to_all(const FoldJob& job) {
+  constexpr Stores kPlain = Stores::plain, kStreaming = Stores::streaming;
+  if (job.inputs != 2 || job.outputs > 2) {
+    const bool streams = job.outputs > 1 && job.first_stores == kStreaming && job.stores == kStreaming;
+    return streams ? fold_registers_to_all<E, Op, kDivide, true> : fold_registers_to_all<E, Op, kDivide, false>;
+  }
+  if (job.outputs == 1) return fold_pair<E, Op, kDivide, 1, kStreaming>;
+  if (job.first_stores == kPlain)
+    return job.stores == kPlain ? fold_pair<E, Op, kDivide, 2, kPlain>
+                                : fold_pair<E, Op, kDivide, 2, kPlain, kStreaming>;
+  return job.stores == kPlain ? fold_pair<E, Op, kDivide, 2, kStreaming, kPlain>
+                              : fold_pair<E, Op, kDivide, 2, kStreaming>;
 }
 
 // Apart, or every short fold would save the registers that this one needs.
@@ -285,10 +311,7 @@ template <class E, class Op, bool kDivide>
   constexpr std::size_t kElement = sizeof(typename E::Stored);
   const std::size_t end = job.count * kElement, head = unaligned_bytes(job, kElement);
   fold_staged(job, divisor, 0, head, fold_bytes<E, Op, kDivide>);
-  constexpr int kFew = 2;  // past the caches, shorter stretches of each output are faster; in them, slower
-  const auto to_all = job.inputs != 2 || job.outputs > 2 ? fold_registers_to_all<E, Op, kDivide, 0>
-                      : job.streams_anything()           ? fold_registers_to_all<E, Op, kDivide, 2, kFew>
-                                                         : fold_pair_to_two<E, Op, kDivide>;
+  const auto to_all = find_fold_to_all<E, Op, kDivide>(job);
   fold_staged(job, divisor, to_all(job, divisor, head, end), end, fold_bytes<E, Op, kDivide>);
   end_streaming();
 }
