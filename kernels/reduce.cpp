@@ -125,12 +125,11 @@ void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* i
   }
 }
 
-// Places that begin alike in terms of pages share sets of the caches. In turns this short, what a loop has the
-// processor fetch ahead of it is still there when its next turn comes.
+// In turns this short, what a loop has the processor fetch ahead of it is still there when its next turn comes.
 void copy_to_all(std::span<void* const> out, const void* in, std::size_t bytes, Stores stores) {
-  constexpr std::size_t kTurn = 512;
+  constexpr std::size_t kTurn = 512, kTurnOfTwo = 1024;
   const bool takes_turns = out.size() > 1 && stores == Stores::plain && !copies_as_strings();
-  const std::size_t turn = takes_turns ? kTurn : bytes;
+  const std::size_t turn = !takes_turns ? bytes : out.size() == 2 ? kTurnOfTwo : kTurn;
   for (std::size_t at = 0; at < bytes; at += turn) {
     const std::size_t now = std::min(turn, bytes - at);
     for (void* to : out)

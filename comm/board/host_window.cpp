@@ -24,18 +24,17 @@ using Bytes = std::vector<std::byte>;
 // Everybody is here already: what has not met by then will not.
 constexpr std::chrono::seconds kPatience{10};
 
-HostWindow make_private(std::size_t bytes) {
-  const std::size_t rounded = std::max<std::size_t>(bytes, 1);
-  Mapping memory = map_anonymous(rounded, NodeWindow::alignment(bytes));
+HostWindow make_private(int rank, std::size_t bytes) {
+  Mapping memory = map_anonymous(NodeWindow::pages_for(bytes), NodeWindow::alignment(bytes));
 #if defined(MADV_HUGEPAGE)
-  static_cast<void>(::madvise(memory.data(), rounded, MADV_HUGEPAGE));  // only advice
+  static_cast<void>(::madvise(memory.data(), memory.bytes(), MADV_HUGEPAGE));  // only advice
 #endif
 #if defined(MADV_POPULATE_WRITE)
-  if (::madvise(memory.data(), rounded, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+  if (::madvise(memory.data(), memory.bytes(), MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
     throw_errno(fmt::format("cannot allocate {} bytes", bytes));
   }
 #endif
-  return HostWindow(std::move(memory));
+  return {std::move(memory), NodeWindow::lead(rank)};
 }
 
 // The node's ranks meet once per window, as they did for their segment: descriptors pass over an authenticated Unix
@@ -58,9 +57,9 @@ class Allocation {
         log::warn("rank {} cannot share a window of {} bytes with its node, whose ranks go on copying: {}", *rank,
                   bytes_, std::string_view(reinterpret_cast<const char*>(theirs.data()), theirs.size()));
       }
-      return make_private(bytes_);
+      return make_private(impl_.rank(), bytes_);
     }
-    if (!window_) return make_private(bytes_);  // alone on its node
+    if (!window_) return make_private(impl_.rank(), bytes_);  // alone on its node
     for (std::size_t i = 0; i < ranks_.size(); ++i) static_cast<void>(window_->populate(static_cast<int>(i)));
     std::byte* const data = window_->own();
     const std::uint32_t id = impl_.windows()->add(std::move(window_));
@@ -123,7 +122,7 @@ class Allocation {
 
 HostWindow allocate_on_host(detail::CommunicatorImpl& impl, std::size_t bytes) {
   // Threads reach one another's memory anyway.
-  if (!impl.team().monitor() || impl.world_size() == 1) return make_private(bytes);
+  if (!impl.team().monitor() || impl.world_size() == 1) return make_private(impl.rank(), bytes);
   return Allocation(impl, bytes).run();
 }
 

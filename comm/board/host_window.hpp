@@ -19,7 +19,7 @@ namespace rondo::comm {
 class HostWindow {
  public:
   HostWindow() = default;
-  explicit HostWindow(Mapping memory) : private_(std::move(memory)), data_(private_.data()) {}
+  HostWindow(Mapping memory, std::size_t lead) : private_(std::move(memory)), data_(private_.data() + lead) {}
   HostWindow(std::shared_ptr<Windows> windows, std::uint32_t id, std::byte* data)
       : windows_(std::move(windows)), id_(id), data_(data) {}
   HostWindow(HostWindow&& other) noexcept

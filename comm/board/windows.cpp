@@ -14,17 +14,16 @@ namespace rondo::comm {
 namespace {
 
 constexpr std::size_t kHugePage = 2 << 20;
+// Eight blocks are 8 lines or more apart: what a loop has stored in one is then out of the way of what it loads from
+// the next, though a processor takes them for the same place while it knows the lower bits of addresses alone.
+constexpr std::size_t kLeads = 8, kLead = 24 * 64;
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
-std::size_t stride_of(std::size_t bytes) {
-  return round_up(std::max<std::size_t>(bytes, 1), NodeWindow::alignment(bytes));
-}
-
 }  // namespace
 
 NodeWindow::NodeWindow(Mapping memory, int blocks, int own, std::size_t bytes)
-    : memory_(std::move(memory)), blocks_(blocks), own_(own), bytes_(bytes), stride_(stride_of(bytes)) {
+    : memory_(std::move(memory)), blocks_(blocks), own_(own), bytes_(bytes), stride_(pages_for(bytes)) {
 #if defined(MADV_HUGEPAGE)
   if (alignment(bytes) == kHugePage) {  // only advice
     static_cast<void>(::madvise(memory_.data(), static_cast<std::size_t>(blocks_) * stride_, MADV_HUGEPAGE));
@@ -34,20 +33,26 @@ NodeWindow::NodeWindow(Mapping memory, int blocks, int own, std::size_t bytes)
 
 std::size_t NodeWindow::alignment(std::size_t bytes) { return bytes >= kHugePage ? kHugePage : page_bytes(); }
 
+std::size_t NodeWindow::lead(int index) { return static_cast<std::size_t>(index) % kLeads * kLead; }
+
+std::size_t NodeWindow::pages_for(std::size_t bytes) {
+  return round_up(std::max<std::size_t>(bytes, 1) + (kLeads - 1) * kLead, page_bytes());
+}
+
 std::size_t NodeWindow::total_bytes(int blocks, std::size_t bytes) {
-  return static_cast<std::size_t>(blocks) * stride_of(bytes) + kLine;
+  return static_cast<std::size_t>(blocks) * pages_for(bytes) + kLine;
 }
 
 bool NodeWindow::populate(int index) const {
 #if defined(MADV_POPULATE_WRITE)
-  if (::madvise(block(index), stride_, index == own_ ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) return true;
+  if (::madvise(pages(index), stride_, index == own_ ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) return true;
   if (errno != EINVAL) return false;
 #endif
   if (index == own_) std::memset(block(index), 0, bytes_);  // a kernel without it: touched one by one
   return true;
 }
 
-std::atomic<int>& NodeWindow::released() const { return *reinterpret_cast<std::atomic<int>*>(block(blocks_)); }
+std::atomic<int>& NodeWindow::released() const { return *reinterpret_cast<std::atomic<int>*>(pages(blocks_)); }
 
 // Mappings go one by one, as ranks come round to it; the pages go now.
 void NodeWindow::release() {

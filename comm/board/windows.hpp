@@ -21,9 +21,13 @@ class NodeWindow {
   // `memory`: zeroed, of total_bytes(blocks, bytes), shared by the ranks that hold a block.
   NodeWindow(Mapping memory, int blocks, int own, std::size_t bytes);
   static std::size_t total_bytes(int blocks, std::size_t bytes);
-  static std::size_t alignment(std::size_t bytes);  // of a block: huge pages where they fit
+  static std::size_t alignment(std::size_t bytes);  // of the memory: huge pages where they fit
+  // Bytes between the start of its pages and that of a block. Loops go through the blocks of all ranks side by side,
+  // and those that begin alike in terms of pages share sets of the caches.
+  static std::size_t lead(int index);
+  static std::size_t pages_for(std::size_t bytes);  // in bytes: of a block, wherever in its pages it begins
 
-  std::byte* block(int index) const { return memory_.data() + static_cast<std::size_t>(index) * stride_; }
+  std::byte* block(int index) const { return pages(index) + lead(index); }
   std::byte* own() const { return block(own_); }
   std::size_t bytes() const { return bytes_; }
   // Makes the pages of a block present here, so that no call pays for it. False: there is no memory for them.
@@ -33,6 +37,7 @@ class NodeWindow {
   bool released_by_all() const { return released().load(std::memory_order_acquire) == blocks_; }
 
  private:
+  std::byte* pages(int index) const { return memory_.data() + static_cast<std::size_t>(index) * stride_; }
   std::atomic<int>& released() const;  // every rank of the node counts itself
 
   Mapping memory_;

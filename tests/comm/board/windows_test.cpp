@@ -4,6 +4,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -27,8 +29,9 @@ struct Pair {
 };
 
 std::size_t pages_present(const NodeWindow& window, int index) {
-  std::vector<unsigned char> present((kBytes + 4095) / 4096);
-  REQUIRE(::mincore(window.block(index), kBytes, present.data()) == 0);
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(window.block(index)) % 4096, bytes = before + kBytes;
+  std::vector<unsigned char> present((bytes + 4095) / 4096);
+  REQUIRE(::mincore(window.block(index) - before, bytes, present.data()) == 0);
   std::size_t count = 0;
   for (const unsigned char page : present) count += page & 1U;
   return count;
@@ -62,13 +65,33 @@ TEST_CASE("a buffer is found in its own rank's block alone, and nothing is found
   CHECK(windows.at(1, {id + 1, 0}, 1) == nullptr);
 }
 
-TEST_CASE("blocks are zeroed pages of their own that both ranks see") {
+TEST_CASE("blocks are zeroed memory of their own that both ranks see") {
   const Pair pair;
   for (int index = 0; index < 2; ++index) {
-    CHECK(reinterpret_cast<std::uintptr_t>(pair.windows[0]->block(index)) % 4096 == 0);
-    CHECK(*pair.windows[0]->block(index) == std::byte{0});
-    *pair.windows[0]->block(index) = std::byte{7};
-    CHECK(*pair.windows[1]->block(index) == std::byte{7});
+    CHECK(std::all_of(pair.windows[0]->block(index), pair.windows[0]->block(index) + kBytes,
+                      [](std::byte byte) { return byte == std::byte{0}; }));
+    std::memset(pair.windows[0]->block(index), index + 1, kBytes);
+  }
+  for (int index = 0; index < 2; ++index) {
+    CHECK(std::all_of(pair.windows[1]->block(index), pair.windows[1]->block(index) + kBytes,
+                      [index](std::byte byte) { return byte == static_cast<std::byte>(index + 1); }));
+  }
+}
+
+TEST_CASE("blocks of up to eight ranks begin 8 lines apart or more, wherever in their pages, aligned to lines") {
+  constexpr int kRanks = 9;
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{64} << 10, std::size_t{2} << 20}) {
+    const NodeWindow window(map_anonymous(NodeWindow::total_bytes(kRanks, bytes)), kRanks, 0, bytes);
+    const auto start = [&](int index) { return reinterpret_cast<std::uintptr_t>(window.block(index)); };
+    for (int a = 0; a < kRanks; ++a) {
+      CHECK(start(a) % 64 == 0);
+      std::memset(window.block(a), 1, bytes);
+      if (a > 0) CHECK(start(a) >= start(a - 1) + bytes);
+      for (int b = std::max(0, a - 7); b < a; ++b) {
+        const std::uintptr_t apart = (start(a) - start(b)) % 4096;
+        CHECK(std::min(apart, 4096 - apart) >= 8 * 64);
+      }
+    }
   }
 }
 
