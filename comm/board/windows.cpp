@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kHugePage = 2 << 20;
 // Eight blocks are 8 lines or more apart: what a loop has stored in one is then out of the way of what it loads from
 // the next, though a processor takes them for the same place while it knows the lower bits of addresses alone.
-constexpr std::size_t kLeads = 8, kLead = 24 * 64;
+constexpr std::size_t kLeads = 8, kLead = 1536;
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
