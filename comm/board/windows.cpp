@@ -20,6 +20,7 @@ constexpr std::size_t kLeads = 8, kLead = 1536;
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
 }  // namespace
 
 NodeWindow::NodeWindow(Mapping memory, int blocks, int own, std::size_t bytes)
