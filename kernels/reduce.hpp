@@ -28,9 +28,6 @@ struct FoldJob {
   Stores stores = Stores::plain;
   Stores first_stores = stores;  // of the first output
   Stores stores_of(int output) const { return output == 0 ? first_stores : stores; }
-  bool streams_anything() const {
-    return first_stores == Stores::streaming || (outputs > 1 && stores == Stores::streaming);
-  }
 };
 using FoldFunction = void (*)(const FoldJob& job);
 FoldFunction find_fold(DataType dtype, ReduceOp::Kind op);  // null where !is_supported; worth keeping: a call costs ns

@@ -275,7 +275,7 @@ std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, st
 // the caches without a buffer, whose stores would wait behind those of lines that are not in the caches yet; past them
 // a vector of each at a time.
 template <class E, class Op, bool kDivide, int kOutputs, Stores kFirst, Stores kSecond = kFirst>
-std::size_t fold_pair(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
+std::size_t fold_pair_to_all(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
   constexpr bool kStreams = kFirst == Stores::streaming || kSecond == Stores::streaming;
   constexpr std::size_t kUnits = kStreams ? 1 : 4 / E::kParts;
   constexpr std::size_t kStep = kUnits * kVectorBytes;
@@ -297,12 +297,12 @@ template <class E, class Op, bool kDivide>
     const bool streams = job.outputs > 1 && job.first_stores == kStreaming && job.stores == kStreaming;
     return streams ? fold_registers_to_all<E, Op, kDivide, true> : fold_registers_to_all<E, Op, kDivide, false>;
   }
-  if (job.outputs == 1) return fold_pair<E, Op, kDivide, 1, kStreaming>;
+  if (job.outputs == 1) return fold_pair_to_all<E, Op, kDivide, 1, kStreaming>;
   if (job.first_stores == kPlain)
-    return job.stores == kPlain ? fold_pair<E, Op, kDivide, 2, kPlain>
-                                : fold_pair<E, Op, kDivide, 2, kPlain, kStreaming>;
-  return job.stores == kPlain ? fold_pair<E, Op, kDivide, 2, kStreaming, kPlain>
-                              : fold_pair<E, Op, kDivide, 2, kStreaming>;
+    return job.stores == kPlain ? fold_pair_to_all<E, Op, kDivide, 2, kPlain>
+                                : fold_pair_to_all<E, Op, kDivide, 2, kPlain, kStreaming>;
+  return job.stores == kPlain ? fold_pair_to_all<E, Op, kDivide, 2, kStreaming, kPlain>
+                              : fold_pair_to_all<E, Op, kDivide, 2, kStreaming>;
 }
 
 // Apart, or every short fold would save the registers that this one needs.
