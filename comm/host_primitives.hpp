@@ -97,7 +97,7 @@ class HostPrimitives {
 
   Team& team_;
   Waiter waiter_;
-  std::size_t slice_bytes_, streaming_bytes_;
+  std::size_t slice_bytes_, cached_bytes_;
   Job job_{};
   std::size_t element_ = 1;
   kernels::FoldFunction fold_ = nullptr;

@@ -2,6 +2,7 @@
 #include "comm/tuning.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -55,6 +56,13 @@ constexpr TuningField kFields[] = {
      1024 * M,
      "that a rank may have published and others not yet read",
      {.values = kMiddle, .collectives = kBoth, .sizes = kLong}},
+    {"cached_bytes",
+     &Tuning::cached_bytes,
+     0,
+     kNever,
+     "that the caches are taken to hold: up to half of it one of two ranks pours a reduce into the root and chunks of "
+     "their sums are longer, up to all of it an all_gather by ranks that share cores is one chunk",
+     {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
     {"streaming_bytes",
      &Tuning::streaming_bytes,
      0,
@@ -73,8 +81,9 @@ constexpr TuningField kFields[] = {
      &Tuning::single_copy_bytes,
      0,
      kNever,
-     "from here on, by ranks that share cores from 8 times as much, a broadcast by two where pages are cheap from half "
-     "of it, the kernel also tries to copy ordinary memory of processes at once, and goes on where that was faster",
+     "from here on, by ranks that share cores from 8 times as much, blocks from or to a root by two where pages are "
+     "cheap from a quarter of it, the kernel also tries to copy ordinary memory of processes at once, and goes on "
+     "where that was faster",
      {.values = kSingleCopy, .collectives = kCopies, .sizes = kLong}},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},
@@ -141,6 +150,17 @@ std::string parse_field(const std::string& name, std::istringstream& words, Tuni
 }
 
 }  // namespace
+
+std::uint64_t machine_streaming_bytes() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("intel") != 0) {
+    constexpr long kLeast = 1 << 20, kMost = 4 << 20;
+    static const long of_core = std::clamp(sysconf(_SC_LEVEL2_CACHE_SIZE), kLeast, kMost);
+    return static_cast<std::uint64_t>(of_core);
+  }
+#endif
+  return 16 << 20;
+}
 
 std::span<const TuningField> tuning_fields() { return kFields; }
 

@@ -14,6 +14,10 @@
 
 namespace rondo::comm {
 
+// Of the processor that this runs on. AMD: what a group of cores has in its last cache was still worth keeping results
+// in. Intel's is slow beyond the cache that a core has to itself.
+std::uint64_t machine_streaming_bytes();
+
 // Bytes are those of a rank's larger buffer unless said otherwise. To add one: a member and its row in tuning.cpp.
 struct Tuning {
   // Ranks that share memory.
@@ -21,7 +25,8 @@ struct Tuning {
   std::uint64_t flat_bytes = 4 << 10;
   std::uint64_t chunk_bytes = 512 << 10;
   std::uint64_t ahead_bytes = 1 << 20;
-  std::uint64_t streaming_bytes = 16 << 20;  // see cache_demand()
+  std::uint64_t cached_bytes = 16 << 20;                      // see cache_demand()
+  std::uint64_t streaming_bytes = machine_streaming_bytes();  // the same
   std::uint64_t direct_bytes = 4 << 10;
   std::uint64_t single_copy_bytes = 32 << 10;
   // Ranks on several nodes.

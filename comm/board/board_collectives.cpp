@@ -100,7 +100,7 @@ bool BoardCollectives::sums_in_place() const {
 // The caches still hold a chunk when its result comes: where ranks take turns on cores, only of shorter calls.
 bool BoardCollectives::stays_warm(std::size_t demand) const {
   constexpr std::size_t kCrowds = 16;
-  return !board_.is_crowded() || demand / kCrowds < tuning_.streaming_bytes;
+  return !board_.is_crowded() || demand / kCrowds < tuning_.cached_bytes;
 }
 
 std::size_t BoardCollectives::larger_bytes() const {
@@ -130,7 +130,7 @@ std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes, std::size_t most
 
 // Where ranks take turns on cores and the caches hold what all of them get, a single chunk: one more costs turns.
 std::size_t BoardCollectives::gathered_bytes(std::size_t block) const {
-  const bool fits = larger_bytes() * as_size(size_) <= tuning_.streaming_bytes;
+  const bool fits = larger_bytes() * as_size(size_) <= tuning_.cached_bytes;
   return board_.is_crowded() && fits ? std::max(block, chunk_bytes_) : chunk_bytes_;
 }
 

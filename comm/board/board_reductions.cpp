@@ -17,7 +17,7 @@ constexpr std::size_t kMostOfFew = 64 << 10;
 
 std::pair<const char*, std::uint64_t> BoardCollectives::whole_limit(Collective collective) const {
   if (collective != Collective::all_reduce && collective != Collective::reduce) return {};
-  if (pours_to_root(collective)) return {"half of streaming_bytes", tuning_.streaming_bytes / 2};
+  if (pours_to_root(collective)) return {"half of cached_bytes", tuning_.cached_bytes / 2};
   if (size_ <= 2) return {"flat_bytes_of_two", tuning_.flat_bytes_of_two};
   if (shares_sums()) return {};
   return {"flat_bytes", tuning_.flat_bytes};
@@ -70,7 +70,7 @@ void BoardCollectives::reduce_whole(bool everywhere) {
 Flow::Plan BoardCollectives::plan_parts() const {
   const std::size_t bytes = call_.count * element_;
   if (!board_.is_crowded()) {
-    const bool one_place = size_ == 2 && 2 * bytes < tuning_.streaming_bytes;
+    const bool one_place = size_ == 2 && 2 * bytes < tuning_.cached_bytes;
     return plan(call_.count, 1, one_place ? 2 * pieces_bytes() : pieces_bytes());
   }
   if (bytes > most_at_once()) return plan(call_.count, 1, tuning_.chunk_bytes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <rondo/error.hpp>
 
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::size_t kSliceBytes = 256 << 10;  // between two looks at the communicator's failure
 constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
+constexpr std::size_t kMostAlone = 16 << 10;    // of a block: two who copy at once hold each other up in the kernel
 constexpr std::size_t kStripBytes = 128 << 10;  // of what is summed: a cache of the core holds it
 constexpr std::size_t kMostSummed = 1 << 20;    // longer inputs leave these caches
 constexpr std::size_t kNone = 0, kQuarter = 1, kHalf = 2, kMost = 3, kAll = 4;
@@ -31,18 +33,19 @@ CopiedCollectives::CopiedCollectives(const Team& team, const Config& config, Boa
       index_(board.index()),
       size_(board.size()) {}
 
-// To meet, and once more at the end, costs ranks that share cores a turn each. What two copy together is worth
-// it sooner.
+// To meet, and once more at the end, costs ranks that share cores a turn each. Where two have a core each, one of them
+// alone copies a short block from or to a root.
 bool CopiedCollectives::takes(const Call& call) const {
-  constexpr std::uint64_t kCrowds = 8;
+  constexpr std::uint64_t kCrowds = 8, kAlone = 4;
   const CollectiveRow& row = row_of(call.collective);
   if (row.send == Extent::none || (row.reduces && !sums(call))) return false;
   if (!team_.copies_memory() || size_ == 1) return false;
   const std::uint64_t bytes = larger_count(call, size_) * size_of(call.dtype);
   const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
   if (board_.is_crowded()) return !is_for_all && bytes / kCrowds >= least_bytes_;
-  const bool halves = (call.collective == Collective::broadcast || row.reduces) && both_copy() && is_cheap();
-  return bytes * (halves ? 2 : 1) >= least_bytes_;
+  if (!row.rooted || !both_copy() || !is_cheap()) return bytes >= least_bytes_;
+  const std::uint64_t block = row.send == row.recv ? bytes : bytes / 2;
+  return block * kAlone >= least_bytes_;
 }
 
 // A factor would come with the arrivals in the place of the times.
@@ -77,7 +80,8 @@ bool CopiedCollectives::promises(const Call& call) const {
 }
 
 // Of two ranks with a core each both copy: of a broadcast a half each, of blocks from or to a root, which has one of
-// its own to copy, the root a quarter. Else whoever has the block to itself, so that all cores have something to do.
+// its own to copy, the root a quarter, of short ones nothing. Else whoever has the block to itself, so that all cores
+// have something to do.
 void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers,
                             kernels::Stores own_stores) {
   call_ = call;
@@ -86,20 +90,23 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
   own_stores_ = own_stores;
   if (call.collective == Collective::reduce) return reduce_by_two();
   const auto block = [&](int of) { return blocks[as_size(of)]; };
-  const bool both = both_copy();
+  const auto quarters = [&](std::size_t count, std::size_t of_both, std::size_t of_one) {
+    return both_copy() && !is_short(count) ? of_both : of_one;
+  };
   for (int step = 0; step < size_; ++step) {
     const int other = index_ + step < size_ ? index_ + step : index_ + step - size_;
     switch (call.collective) {
       case Collective::broadcast:
-        move(call.root, other, {0, 0, call.count}, both ? kHalf : kAll);
+        move(call.root, other, {0, 0, call.count}, quarters(call.count, kHalf, kAll));
         break;
       case Collective::scatter:
       case Collective::scatter_v:
-        move(call.root, other, {block(other).offset, 0, block(other).count}, both ? kMost : kAll);
+        move(call.root, other, {block(other).offset, 0, block(other).count}, quarters(block(other).count, kMost, kAll));
         break;
       case Collective::gather:
       case Collective::gather_v:
-        move(other, call.root, {0, block(other).offset, block(other).count}, both ? kQuarter : kNone);
+        move(other, call.root, {0, block(other).offset, block(other).count},
+             quarters(block(other).count, kQuarter, kNone));
         break;
       case Collective::all_to_all:
         move(other, index_, {block(index_).offset, block(other).offset, block(other).count}, kAll);
@@ -114,32 +121,47 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
 void CopiedCollectives::finish() {
   if (as_size(size_) > Claims::kMost) return board_.meet();
   claims_.finish_own(size_ == 2 || !row_of(call_.collective).rooted || index_ == call_.root);
+  if (fetched_ != nullptr) fold(std::exchange(fetched_, nullptr), call_.recv, {0, call_.count * element_});
 }
 
+bool CopiedCollectives::is_short(std::size_t count) const { return count * element_ <= kMostAlone; }
+
 // Each fetches strips of the other's and adds them; who is not the root brings it the sums, and so has fewer to do.
+// Of a short one the root fetches all, and adds when it has told the other so.
 void CopiedCollectives::reduce_by_two() {
   const int other = 1 - index_;
   const bool at_root = index_ == call_.root;
   const std::size_t bytes = call_.count * element_, of_root = bytes / 8 * 5 / kPageBytes * kPageBytes;
-  const std::size_t first = at_root ? 0 : of_root, end = at_root ? of_root : bytes;
-  const auto* const own = static_cast<const std::byte*>(call_.send);
   strips_.resize(2 * kStripBytes);
-  std::byte *const theirs = strips_.data(), *const sums = theirs + kStripBytes;
+  std::byte *const strip = strips_.data(), *const sums = strip + kStripBytes;
+  if (is_short(call_.count)) {
+    if (!at_root) return;
+    std::byte* const into = call_.recv == call_.send ? strip : static_cast<std::byte*>(call_.recv);
+    copy_slices(other, true, into, buffers_.send[as_size(other)], bytes);
+    fetched_ = into;
+    return;
+  }
+  const std::size_t first = at_root ? 0 : of_root, end = at_root ? of_root : bytes;
   for (const kernels::Range now : kernels::Rounds(end - first, kStripBytes)) {
     const std::size_t at = first + now.offset;
-    copy_slices(other, true, theirs, buffers_.send[as_size(other)] + at, now.count);
-    const void* const in[] = {index_ == 0 ? own + at : theirs, index_ == 0 ? theirs : own + at};
-    void* const out = at_root ? static_cast<std::byte*>(call_.recv) + at : sums;
-    kernels::fold(call_.dtype, call_.op,
-                  {.out = &out,
-                   .outputs = 1,
-                   .in = in,
-                   .inputs = 2,
-                   .count = now.count / element_,
-                   .divisor = call_.op == ReduceOp::average ? 2.0 : 1.0,
-                   .stores = at_root ? own_stores_ : kernels::Stores::plain});
+    copy_slices(other, true, strip, buffers_.send[as_size(other)] + at, now.count);
+    fold(strip, at_root ? static_cast<std::byte*>(call_.recv) + at : sums, {at, now.count});
     if (!at_root) copy_slices(other, false, sums, buffers_.recv[as_size(other)] + at, now.count);
   }
+}
+
+// bytes: of this rank's input; theirs: the other's.
+void CopiedCollectives::fold(const std::byte* theirs, void* into, kernels::Range bytes) const {
+  const std::byte* const own = static_cast<const std::byte*>(call_.send) + bytes.offset;
+  const void* const in[] = {index_ == 0 ? own : theirs, index_ == 0 ? theirs : own};
+  kernels::fold(call_.dtype, call_.op,
+                {.out = &into,
+                 .outputs = 1,
+                 .in = in,
+                 .inputs = 2,
+                 .count = bytes.count / element_,
+                 .divisor = call_.op == ReduceOp::average ? 2.0 : 1.0,
+                 .stores = index_ == call_.root ? own_stores_ : kernels::Stores::plain});
 }
 
 // Quarters of it are fetched by `to`, the rest is brought by `from`; other ranks have nothing to do with it.

@@ -49,8 +49,10 @@ class CopiedCollectives {
   };
   bool sums(const Call& call) const;  // and may do so here
   void reduce_by_two();
+  void fold(const std::byte* theirs, void* into, kernels::Range bytes) const;
   void move(int from, int to, Stretch stretch, std::size_t quarters);
-  bool is_cheap() const;                                                 // to copy a page
+  bool is_cheap() const;  // to copy a page
+  bool is_short(std::size_t count) const;
   bool both_copy() const { return size_ == 2 && !board_.is_crowded(); }  // of two ranks with a core each
   void keep(Stretch stretch) const;
   void copy_slices(int peer, bool pulls, std::byte* here, std::uint64_t there, std::size_t bytes) const;
@@ -64,7 +66,8 @@ class CopiedCollectives {
   Call call_{};
   std::size_t element_ = 1;
   Buffers buffers_{};
-  std::vector<std::byte> strips_;  // of a peer's input, and of sums that are brought
+  std::vector<std::byte> strips_;       // of a peer's input, and of sums that are brought
+  const std::byte* fetched_ = nullptr;  // a peer's input, to be added at the end
   kernels::Stores own_stores_{};
 };
 

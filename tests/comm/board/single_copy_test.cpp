@@ -32,6 +32,8 @@ namespace {
 
 constexpr auto kLimit = 60s;
 constexpr std::size_t kCount = 10'003;  // of a block, so that a broadcast is long enough
+constexpr std::size_t kShort = 3'001;   // of one that a rank copies alone
+std::size_t block_count = kCount;       // in this process
 constexpr int kCalls = 40;              // from the first that is copied: both ways are tried
 constexpr int kBefore = 600;            // where copies promise nothing, the first one is among so many
 
@@ -80,11 +82,11 @@ struct Kind {
 
 constexpr int kRoot = 1, kUntouched = -1;
 
-// Of different lengths, one after the other; none is longer than kCount.
+// Of different lengths, one after the other; none is longer than block_count.
 class Blocks {
  public:
   explicit Blocks(int world) {
-    for (int rank = 0; rank < world; ++rank) counts_.push_back(kCount - 777 * static_cast<std::size_t>(rank));
+    for (int rank = 0; rank < world; ++rank) counts_.push_back(block_count - 77 * static_cast<std::size_t>(rank));
   }
   std::span<const std::size_t> span() const { return counts_; }
   std::size_t of(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
@@ -119,12 +121,12 @@ const std::vector<Kind>& kinds() {
       {"scatter", 0, 1,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.scatter(send, recv, kRoot); },
        [](int rank, int, int call, std::size_t at) {
-         return value(kRoot, call, static_cast<std::size_t>(rank) * kCount + at);
+         return value(kRoot, call, static_cast<std::size_t>(rank) * block_count + at);
        }},
       {"gather", 1, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.gather(send, recv, kRoot); },
        [](int rank, int, int call, std::size_t at) {
-         return rank == kRoot ? value(static_cast<int>(at / kCount), call, at % kCount) : kUntouched;
+         return rank == kRoot ? value(static_cast<int>(at / block_count), call, at % block_count) : kUntouched;
        }},
       {"reduce", 1, 1,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
@@ -137,7 +139,9 @@ const std::vector<Kind>& kinds() {
        }},
       {"all_gather", 1, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.all_gather(send, recv); },
-       [](int, int, int call, std::size_t at) { return value(static_cast<int>(at / kCount), call, at % kCount); }},
+       [](int, int, int call, std::size_t at) {
+         return value(static_cast<int>(at / block_count), call, at % block_count);
+       }},
       {"all_gather_v", 1, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
          const Blocks& blocks = blocks_of(comm.world_size());
@@ -168,14 +172,31 @@ const std::vector<Kind>& kinds() {
       {"all_to_all", 0, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.all_to_all(send, recv); },
        [](int rank, int, int call, std::size_t at) {
-         return value(static_cast<int>(at / kCount), call, static_cast<std::size_t>(rank) * kCount + at % kCount);
+         return value(static_cast<int>(at / block_count), call,
+                      static_cast<std::size_t>(rank) * block_count + at % block_count);
        }}};
   return all;
 }
 
+// Apart, since it is of the kind of calls that a reduce is, of which the ways' times are known.
+const Kind& reduce_in_place() {
+  static const Kind kind = {"reduce in place", 1, 1,
+                            [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
+                              std::copy(send.begin(), send.end(), recv.begin());
+                              comm.reduce(recv, recv, ReduceOp::sum, kRoot);
+                            },
+                            [](int rank, int world, int call, std::size_t at) {
+                              if (rank != kRoot) return value(rank, call, at);
+                              int sum = 0;
+                              for (int from = 0; from < world; ++from) sum += value(from, call, at);
+                              return sum;
+                            }};
+  return kind;
+}
+
 // What everybody reads from everybody, or from a root: not where ranks share cores.
 bool never_copied(const Kind& kind, int world) {
-  if (kind.name == "reduce") return world != 2 || comm::usable_cores() < 2;
+  if (kind.name.starts_with("reduce")) return world != 2 || comm::usable_cores() < 2;
   return world > comm::usable_cores() && (kind.name == "broadcast" || kind.name.starts_with("all_gather"));
 }
 
@@ -183,7 +204,7 @@ bool never_copied(const Kind& kind, int world) {
 // after as many as go another way before copies are tried.
 int call_often(Communicator& comm, const Kind& kind, int calls) {
   const auto world = static_cast<std::size_t>(comm.world_size());
-  const auto blocks = [&](std::size_t n) { return (n == 0 ? world : n) * kCount; };
+  const auto blocks = [&](std::size_t n) { return (n == 0 ? world : n) * block_count; };
   const std::size_t shift = 3 + static_cast<std::size_t>(comm.rank());
   std::vector<int> send(blocks(kind.send_blocks) + shift), recv(blocks(kind.recv_blocks) + shift);
   const auto out = std::span(recv).subspan(shift);
@@ -216,13 +237,24 @@ void drop_privileges(bool dumpable) {
 
 TEST_CASE("calls that the kernel copies, and the same ones through rings, give what they must") {
   const int world = GENERATE(2, 3, 5);
-  test::check_ended_well(run_processes(world, [](Communicator& comm) {
+  const std::size_t count = GENERATE(kShort, kCount);
+  test::check_ended_well(run_processes(world, [count](Communicator& comm) {
+    block_count = count;
     for (const Kind& kind : kinds()) {
       const int copied = call_often(comm, kind, kCalls);
       const bool right = never_copied(kind, comm.world_size()) ? copied == 0 : copied >= 3;
       expect(right, fmt::format("{}: {} of {} calls were copied", kind.name, copied, kCalls));
       expect(copied < kCalls, fmt::format("{}: all calls were copied", kind.name));
     }
+  }));
+}
+
+TEST_CASE("a reduce in place that is copied gives what it must") {
+  const std::size_t count = GENERATE(kShort, kCount);
+  test::check_ended_well(run_processes(2, [count](Communicator& comm) {
+    block_count = count;
+    const int copied = call_often(comm, reduce_in_place(), kCalls);
+    expect(copied < kCalls && (copied >= 3 || comm::usable_cores() < 2), fmt::format("{} were copied", copied));
   }));
 }
 
