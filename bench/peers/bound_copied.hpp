@@ -28,12 +28,13 @@ class BoundCopied : public Library {
   // Whether that is faster than two copies here (2 to 8 ranks on two cores of a Xeon, Emerald Rapids). Where pages cost
   // more than kMostPerPageUs, on EPYCs, it nowhere is.
   static bool is_faster(const Cell& cell, bool has_cores) {
-    constexpr std::size_t kRooted = 64 << 10, kExchange = 128 << 10, kOfMany = 256 << 10;
+    constexpr std::size_t kBlock = 8 << 10, kExchange = 128 << 10, kOfMany = 256 << 10;
     constexpr std::size_t kTooLong = 32 << 20, kTooLongGathered = 2 << 20;
     const std::size_t bytes = cell.count * sizeof(float);
     const bool to_all = cell.is(Collective::broadcast) || cell.is(Collective::all_gather);
     if (cell.reduces() || (to_all && !has_cores)) return false;
-    if (bytes < (!has_cores ? kOfMany : cell.rooted() ? kRooted : kExchange)) return false;
+    if (has_cores && cell.rooted() ? block_bytes(cell) < kBlock : bytes < (has_cores ? kExchange : kOfMany))
+      return false;
     if (cell.is(Collective::all_gather) && bytes >= kTooLongGathered) return false;
     if (!(cell.rooted() && cell.has_blocks()) && bytes >= kTooLong) return false;
     return cheap();
@@ -45,7 +46,8 @@ class BoundCopied : public Library {
   void prepare(const Cell& cell, float* in, float* out) override {
     cell_ = cell, out_ = out;
     in_ = cell.is(Collective::broadcast) ? out : in;
-    bytes_ = (cell.has_blocks() ? cell.block() : cell.count) * sizeof(float);
+    bytes_ = block_bytes(cell);
+    kept_ = kept(cell, false);
     Place& mine = place(rank_);
     mine.pid = ::getpid(), mine.in = in_, mine.out = out_;
   }
@@ -54,12 +56,17 @@ class BoundCopied : public Library {
     ++call_;
     meet(kArrived);
     for (int turn = 0; turn < np_; ++turn) copy_with((rank_ + turn) % np_);
+    if (kept_ == Stores::streamed) fence();
     meet(kDone);
   }
   const float* result() override { return out_; }
 
  private:
   static constexpr double kMostPerPageUs = 0.2;
+  static constexpr std::size_t kMostAlone = 16 << 10;  // of two ranks one copies it; two hold each other up
+  static std::size_t block_bytes(const Cell& cell) {
+    return (cell.has_blocks() ? cell.block() : cell.count) * sizeof(float);
+  }
   static bool& cheap() {
     static bool found = false;
     return found;
@@ -114,7 +121,7 @@ class BoundCopied : public Library {
 
   // What this rank does of what goes between it and that one.
   void copy_with(int other) {
-    const bool both = np_ == 2 && cores_.has_core();
+    const bool both = np_ == 2 && cores_.has_core() && bytes_ > kMostAlone;
     const std::size_t theirs = static_cast<std::size_t>(other) * bytes_,
                       mine = static_cast<std::size_t>(rank_) * bytes_;
     if (cell_.is(Collective::broadcast)) return move(0, other, {0, 0}, both ? kHalf : kAll);
@@ -132,8 +139,7 @@ class BoundCopied : public Library {
     auto* target = reinterpret_cast<std::byte*>(place(to).out) + at.out;
     if (from == to) {
       if (from == rank_ && source != target)
-        copy(reinterpret_cast<float*>(target), reinterpret_cast<const float*>(source), bytes_ / sizeof(float),
-             Stores::cached);
+        copy(reinterpret_cast<float*>(target), reinterpret_cast<const float*>(source), bytes_ / sizeof(float), kept_);
       return;
     }
     const std::size_t fetched = quarters == kAll ? bytes_ : bytes_ / kAll * quarters / kPage * kPage;
@@ -157,6 +163,7 @@ class BoundCopied : public Library {
   const float* in_ = nullptr;
   float* out_ = nullptr;
   std::size_t bytes_ = 0;
+  Stores kept_ = Stores::cached;
   std::uint64_t call_ = 0;
 };
 

@@ -5,6 +5,9 @@
 #include <immintrin.h>
 #endif
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,16 +27,26 @@ inline bool copies_as_strings() {
 #endif
 }
 
+// What calls may take for the caches to be worth using: of Intel what a core has to itself.
+inline std::size_t least_streamed() {
+  constexpr long kLeast = 1 << 20, kMost = 4 << 20;
+#if defined(__x86_64__)
+  static const bool intel = __builtin_cpu_is("intel") != 0;
+  if (intel) return static_cast<std::size_t>(std::clamp(::sysconf(_SC_LEVEL2_CACHE_SIZE), kLeast, kMost));
+#endif
+  return 16 << 20;
+}
+
 // How results of a call are stored: where all ranks' inputs, and a third of what they are to get, take so many bytes
 // (half as many again where everybody copies most of what it gets, as strings; twice as many where nothing is staged),
 // they are better not kept in the caches.
 inline Stores kept(Cell each, bool staged) {
-  constexpr std::size_t kStreamed = 16 << 20;
+  const std::size_t streamed = least_streamed();
   std::size_t inputs = 0, outputs = 0;
   for (each.rank = 0; each.rank < each.np; ++each.rank) inputs += each.input(), outputs += each.output();
   const std::size_t bytes = (inputs + outputs / 3) * 4;
   const bool copies = !each.rooted() && !each.is(Collective::reduce_scatter) && copies_as_strings();
-  const std::size_t limit = !staged ? 2 * kStreamed : copies ? kStreamed / 2 * 3 : kStreamed;
+  const std::size_t limit = !staged ? 2 * streamed : copies ? streamed / 2 * 3 : streamed;
   return bytes >= limit ? Stores::streamed : Stores::cached;
 }
 

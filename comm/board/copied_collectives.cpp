@@ -16,7 +16,7 @@
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kSliceBytes = 256 << 10;  // between two looks at the communicator's failure
+constexpr std::size_t kSliceBytes = 2 << 20;    // between two looks at the communicator's failure
 constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
 constexpr std::size_t kMostAlone = 16 << 10;    // of a block: two who copy at once hold each other up in the kernel
 constexpr std::size_t kStripBytes = 128 << 10;  // of what is summed: a cache of the core holds it

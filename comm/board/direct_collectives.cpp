@@ -73,10 +73,11 @@ bool DirectCollectives::run(const Call& call) {
     copies = may_copy_ && (!reach_.possible() || all_in_processes());
     if (!copies) return;
     if (const double slowest_us = slowest(); slowest_us > 0) kind.times.took(static_cast<float>(slowest_us));
-    copied_now_ = kind.times.next(copied_.promises(call)) == WayTimes::Way::copy;
+    const bool copy_promises = copied_.promises(call);
+    copied_now_ = kind.times.next(copy_promises) == WayTimes::Way::copy;
     if (copied_now_) return copy_blocks();
     timed_ = &kind;
-    left_ = read_ticks();
+    left_ = copy_promises && board_.is_crowded() ? all_came_ : read_ticks();  // which others on its core do late
   });
   if (copied_now_) kind.took_us = us_since(all_came_);
   if (moved || (copies && kind.times.meets())) {
