@@ -61,7 +61,9 @@ constexpr TuningField kFields[] = {
      0,
      kNever,
      "that the caches are taken to hold: up to half of it one of two ranks pours a reduce into the root and chunks of "
-     "their sums are longer, up to all of it an all_gather by ranks that share cores is one chunk",
+     "their sums are longer, up to all of it an all_gather by ranks that share cores is one chunk, and their sums in "
+     "place go past the caches from 16 times as much; over links, blocks that a rank copies to itself from half of it, "
+     "shared among the ranks",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
     {"streaming_bytes",
      &Tuning::streaming_bytes,

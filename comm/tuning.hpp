@@ -25,8 +25,8 @@ struct Tuning {
   std::uint64_t flat_bytes = 4 << 10;
   std::uint64_t chunk_bytes = 512 << 10;
   std::uint64_t ahead_bytes = 1 << 20;
-  std::uint64_t cached_bytes = 16 << 20;                      // see cache_demand()
-  std::uint64_t streaming_bytes = machine_streaming_bytes();  // the same
+  std::uint64_t cached_bytes = 16 << 20;
+  std::uint64_t streaming_bytes = machine_streaming_bytes();  // see cache_demand()
   std::uint64_t direct_bytes = 4 << 10;
   std::uint64_t single_copy_bytes = 32 << 10;
   // Ranks on several nodes.

@@ -63,7 +63,7 @@ class BoundCopied : public Library {
 
  private:
   static constexpr double kMostPerPageUs = 0.2;
-  static constexpr std::size_t kMostAlone = 16 << 10;  // of two ranks one copies it; two hold each other up
+  static constexpr std::size_t kMostAlone = 16 << 10;  // of a block: two who copy at once take longer
   static std::size_t block_bytes(const Cell& cell) {
     return (cell.has_blocks() ? cell.block() : cell.count) * sizeof(float);
   }

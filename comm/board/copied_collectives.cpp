@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kSliceBytes = 2 << 20;    // between two looks at the communicator's failure
 constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
-constexpr std::size_t kMostAlone = 16 << 10;    // of a block: two who copy at once hold each other up in the kernel
+constexpr std::size_t kMostAlone = 16 << 10;    // of a block: two who copy at once take longer
 constexpr std::size_t kStripBytes = 128 << 10;  // of what is summed: a cache of the core holds it
 constexpr std::size_t kMostSummed = 1 << 20;    // longer inputs leave these caches
 constexpr std::size_t kNone = 0, kQuarter = 1, kHalf = 2, kMost = 3, kAll = 4;

@@ -77,7 +77,8 @@ bool DirectCollectives::run(const Call& call) {
     copied_now_ = kind.times.next(copy_promises) == WayTimes::Way::copy;
     if (copied_now_) return copy_blocks();
     timed_ = &kind;
-    left_ = copy_promises && board_.is_crowded() ? all_came_ : read_ticks();  // which others on its core do late
+    // In a crowd most ranks leave late, when they have their turn.
+    left_ = copy_promises && board_.is_crowded() ? all_came_ : read_ticks();
   });
   if (copied_now_) kind.took_us = us_since(all_came_);
   if (moved || (copies && kind.times.meets())) {

@@ -86,7 +86,8 @@ constexpr int kRoot = 1, kUntouched = -1;
 class Blocks {
  public:
   explicit Blocks(int world) {
-    for (int rank = 0; rank < world; ++rank) counts_.push_back(block_count - 77 * static_cast<std::size_t>(rank));
+    for (int rank = 0; rank < world; ++rank)
+      counts_.push_back(block_count - block_count / 13 * static_cast<std::size_t>(rank));
   }
   std::span<const std::size_t> span() const { return counts_; }
   std::size_t of(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
