@@ -49,7 +49,7 @@ TEST_CASE("device communicators: calls on a stream, in order, without a word to 
   on_ranks(
       4,
       [](Communicator& comm) {
-        expect(comm.device().kind == Device::Kind::sim && comm.device().index >= 0, "no device was chosen");
+        expect(comm.device().kind == device_under_test().kind && comm.device().index >= 0, "no device was chosen");
         const DeviceStream stream(comm.device());
         DeviceArray<std::int32_t> data(comm.device(), ramp(comm.rank(), 1000));
         comm.all_reduce(data.span(), ReduceOp::sum, stream.get());
@@ -211,7 +211,7 @@ TEST_CASE("device communicators: split and shrink stay on their devices") {
       4,
       [](Communicator& comm) {
         auto half = comm.split(comm.rank() % 2, comm.rank());
-        expect(half.device().kind == Device::Kind::sim && half.device().index == comm.device().index,
+        expect(half.device().kind == comm.device().kind && half.device().index == comm.device().index,
                "the child is on another device");
         DeviceArray<std::int32_t> data(half.device(), ramp(half.rank(), 100));
         half.all_reduce(data.span(), ReduceOp::sum);
