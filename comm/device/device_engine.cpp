@@ -294,24 +294,20 @@ bool DeviceEngine::inspect() {
 
 // Block 0 says it when it has waited 10 ms for a peer.
 void DeviceEngine::look_at_wait() {
-  kernels::device::HostPage& page = parts_.regions->page();
-  const std::uint64_t latest = waits(page);
-  if (latest != seen_waits_) {
-    seen_waits_ = latest;
+  if (const auto told = take_waiting(parts_.regions->page())) {
+    waiting_ = *told;
     waiting_since_ = Clock::now();
     reported_ = announced_ = false;
     suspect_ = -1;
     return;
   }
-  if (latest == 0) return;
-  const auto waiting = read_waiting(page);
-  if (!waiting) return;
-  look_for_departure(*waiting);
-  if (!std::exchange(announced_, true)) parts_.team->announce_device_wait(waiting->signature);
+  if (waiting_.peer < 0) return;
+  look_for_departure(waiting_);
+  if (!std::exchange(announced_, true)) parts_.team->announce_device_wait(waiting_.signature);
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - waiting_since_);
   if (reported_ || waited < kReportAfter) return;
   reported_ = true;
-  log::warn("{}", report_of(*waiting, *parts_.team, waited));
+  log::warn("{}", report_of(waiting_, *parts_.team, waited));
 }
 
 // What a departed rank had sent is there, so we do not wait for long any more unless it had not. Kernels do not say

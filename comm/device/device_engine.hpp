@@ -117,7 +117,7 @@ class DeviceEngine {
   std::mutex inspecting_;  // guards what follows
   std::uint64_t done_launches_ = 0;
   bool fault_seen_ = false;
-  std::uint64_t seen_waits_ = 0;
+  Waiting waiting_;  // the latest told
   Clock::time_point waiting_since_;
   bool reported_ = false, announced_ = false;
   int suspect_ = -1;

@@ -14,10 +14,6 @@ using kernels::device::Fault;
 using kernels::device::FaultKind;
 using kernels::device::HostPage;
 
-template <class T>
-T load(const T& word, std::memory_order order) {
-  return std::atomic_ref(const_cast<T&>(word)).load(order);
-}
 std::string who(int peer, const Team& team) {
   if (peer < 0) return "the other ranks";
   const Placement& placement = team.placement(peer);
@@ -70,21 +66,15 @@ Error mismatch(const Fault& fault, const Signature& mine, const Team& team) {
 }  // namespace
 
 Fault read_fault(const HostPage& page) {
-  constexpr std::uint32_t kSet = 2;
-  if (load(page.fault.state, std::memory_order_acquire) != kSet) return {};
-  const Fault& set = page.fault;  // all but the state, which other blocks may still try to change
-  return {kSet, set.kind, set.peer, set.channel, set.step, set.protocol, set.window, set.mine, set.theirs};
+  const std::atomic_ref is_set(const_cast<std::uint32_t&>(page.fault.is_set));
+  return is_set.load(std::memory_order_acquire) != 0 ? page.fault : Fault{};
 }
 
-std::uint64_t waits(const HostPage& page) { return load(page.changes, std::memory_order_acquire); }
-
-std::optional<Waiting> read_waiting(HostPage& page) {
-  const std::atomic_ref<std::uint32_t> lock(page.waiting_lock);
-  std::uint32_t expected = 0;
-  if (!lock.compare_exchange_strong(expected, 1, std::memory_order_acquire)) return std::nullopt;
+std::optional<Waiting> take_waiting(HostPage& page) {
+  const std::atomic_ref told(page.told);
+  if (told.load(std::memory_order_acquire) == 0) return std::nullopt;
   const Waiting waiting{page.waiting_for, unpack(page.waiting)};
-  lock.store(0, std::memory_order_release);
-  if (waiting.peer < 0) return std::nullopt;
+  told.store(0, std::memory_order_release);
   return waiting;
 }
 

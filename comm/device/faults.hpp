@@ -18,10 +18,8 @@ struct Waiting {
   int peer = -1;
   Signature signature;  // sequence 0: a message
 };
-// How often block 0 has said for whom it waits.
-std::uint64_t waits(const kernels::device::HostPage& page);
-// What it said last; nothing while it is just writing, and when it waits no more.
-std::optional<Waiting> read_waiting(kernels::device::HostPage& page);
+// For whom block 0 says that it waits, once each time.
+std::optional<Waiting> take_waiting(kernels::device::HostPage& page);
 
 // What the communicator fails with. Not for FaultKind::aborted, which is the host's own doing.
 Error error_of(const kernels::device::Fault& fault, const Team& team, const Terms& terms,

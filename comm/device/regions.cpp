@@ -24,6 +24,8 @@ using KernelTeam = kernels::device::Team;
 
 constexpr std::chrono::milliseconds kFarewell{2000};  // for importers to let go, then their memory is leaked
 constexpr std::size_t kPinnedBytes = sizeof(HostPage) + sizeof(KernelTeam);
+constexpr std::size_t kTeamBytes = sizeof(KernelTeam) + sizeof(kernels::device::Locks);
+static_assert(sizeof(KernelTeam) % alignof(kernels::device::Locks) == 0);
 
 constexpr const char* kHaveMemory = "have its device memory";
 
@@ -37,8 +39,8 @@ std::byte* base_of(std::byte* area, std::size_t offset) {
 struct Regions::Parts {
   BlockReservation reservation;
   Stream stream;
-  PinnedMemory pinned;  // the HostPage, then room for what copy_in() copies
-  DeviceMemory team;
+  PinnedMemory pinned;           // the HostPage, then room for what copy_in() copies
+  DeviceMemory team;             // the locks behind it
   SharedMemory memory;           // region and staging area, unless they lie in host memory
   std::size_t device_bytes = 0;  // of it
   std::vector<Peer> peers;       // by rank
@@ -62,7 +64,7 @@ Regions::Regions(const cuda::Api& api, int device, const HostWorld& world, const
     parts_->reservation = BlockReservation(cards_, share);
     parts_->stream = make_stream(api_, device_);
     parts_->pinned = allocate_pinned(api_, device_, kPinnedBytes);
-    parts_->team = allocate_device(api_, device_, sizeof(KernelTeam));
+    parts_->team = allocate_device(api_, device_, kTeamBytes);
     allocate_links();
   });
   throw_obstacle(exchange_obstacles(world_, obstacle), ErrorCode::cuda, kHaveMemory);
@@ -245,6 +247,8 @@ void Regions::fill_team() {
   }
   team->staging_bytes = plan_.staging_bytes;
   team->page = reinterpret_cast<HostPage*>(device_pointer(api_, device_, parts_->pinned.get()));
+  team->locks = reinterpret_cast<kernels::device::Locks*>(parts_->team.get() + sizeof *team);
+  zero(parts_->team.get(), kTeamBytes);
   copy_in(team.get(), parts_->team.get(), sizeof *team);
 }
 
@@ -273,7 +277,7 @@ void Regions::zero(std::byte* memory, std::size_t bytes) {
 
 void Regions::keep(SharedMemory memory) { parts_->kept.push_back(std::move(memory)); }
 
-std::size_t Regions::device_bytes() const { return parts_->device_bytes + sizeof(KernelTeam); }
+std::size_t Regions::device_bytes() const { return parts_->device_bytes + kTeamBytes; }
 std::size_t Regions::pinned_bytes() const {
   return kPinnedBytes + parts_->host.bytes() / neighbours().size() +
          2 * parts_->remotes.size() * (parts_->remotes.empty() ? 0 : link_area_bytes());

@@ -2,6 +2,7 @@
 #include "kernels/cuda/find_cuda.hpp"
 
 #include <array>
+#include <atomic>
 
 namespace rondo::cuda {
 namespace {
@@ -81,10 +82,15 @@ std::string obstacle_of(const Api* api) {
   return count == 1 ? code_obstacle(*api, 0) : std::string();
 }
 
+// What was found stays: after a failed kernel every question to the runtime is answered with that failure, and who
+// frees its memory then still needs the table.
 const Api* find_cuda(std::string& obstacle) {
+  static std::atomic<bool> found{false};
   const Api* const api = libcudart_api();
-  obstacle = obstacle_of(api);
-  return obstacle.empty() ? api : nullptr;
+  obstacle = found.load(std::memory_order_relaxed) ? std::string() : obstacle_of(api);
+  if (!obstacle.empty()) return nullptr;
+  found.store(true, std::memory_order_relaxed);
+  return api;
 }
 
 }  // namespace rondo::cuda

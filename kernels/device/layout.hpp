@@ -119,7 +119,7 @@ struct RegionLayout {
 enum class FaultKind : std::uint32_t { none, aborted, timeout, mismatch };
 
 struct Fault {
-  std::uint32_t state;  // 0: none; 1: being written (by the block that won the exchange from 0); 2: set, release
+  std::uint32_t is_set;  // last, release; by the block that won Locks::fault
   FaultKind kind;
   std::int32_t peer;  // that was waited for, or that disagrees; -1: nobody
   std::int32_t channel;
@@ -133,12 +133,20 @@ struct HostPage {
   // The host writes 1, or the block that wrote `fault`; kernels drain: they stop waiting and moving, and end.
   alignas(kLine) std::uint32_t abort;
   alignas(kLine) Fault fault;  // the first block of all that fails
-  // Block 0 writes it after 10 ms of waiting, `changes` last and release; the host tells who is missing.
-  alignas(kLine) std::uint64_t changes;
+  // Block 0 writes it after 10 ms of waiting where it is not `told`, that last and release; the host tells who is
+  // missing, and then 0 again is the host's to write.
+  alignas(kLine) std::uint32_t told;
   std::int32_t waiting_for;
-  std::uint32_t waiting_lock;      // of the thread that writes
   std::uint64_t waiting_since_ns;  // when its kernel began, by the device's clock
   Signature waiting;
+};
+
+// ---- device memory, of one rank's kernels alone: words that their threads exchange. There are machines on which a
+// device can load and store words of host memory and an exchange ends the kernel.
+
+struct Locks {
+  std::uint32_t fault;    // 1: a thread writes, or has written, the page's
+  std::uint32_t waiting;  // 1: a thread writes for whom it waits
 };
 
 // ---- one rank's view; in its device memory, constant while kernels run but for `windows` ----
@@ -156,6 +164,7 @@ struct Team {
   std::byte* windows[kMaxWindows][kMaxRanks];  // as mapped here; null: none
   std::size_t staging_bytes;                   // of window 0
   HostPage* page;
+  Locks* locks;
 };
 
 // ---- kernel arguments, by value ----

@@ -31,7 +31,8 @@ struct alignas(16) u64x2 {
 // Index:   thread_index block_index block_threads grid_blocks lane_index
 // Block:   block_sync block_or(bool) group_sync(id, threads)
 // Warp:    warp_sync warp_any(bool) warp_ballot(bool) shuffle(value, lane); only warp_sync orders memory
-// Flags:   load_acquire load_relaxed store_release store_relaxed exchange_if(p, expected, desired): system scope
+// Flags:   load_acquire load_relaxed store_release store_relaxed exchange_if(p, expected, desired): system scope;
+//          exchanges are of words of device memory alone
 // Memory:  load<W>(p) store<W>(p, value), W: unsigned integers of 1 to 8 bytes, u64x2; plain accesses, aligned to W
 // Lines:   ll_load ll_store: two 8-byte {data, flag} words, each whole, not both together
 //          ll128_load ll128_store: by a whole warp, 16 bytes a lane; each 128-byte line becomes visible as a whole

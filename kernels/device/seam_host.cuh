@@ -98,6 +98,7 @@ void store_relaxed(U* p, std::type_identity_t<U> value) {
 }
 inline bool exchange_if(std::uint32_t* p, std::uint32_t expected, std::uint32_t desired) {
   scheduling_point();
+  simt::exchanges(p);
   if (__builtin_expect(lane_head().weak, 0)) simt::weak_release();
   const bool won = __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   stored(p);

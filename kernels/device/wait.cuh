@@ -22,7 +22,7 @@ RONDO_DEVICE const std::uint32_t* abort_word(const Patience& patience) { return 
 RONDO_DEVICE void give_up(const Patience& patience, FaultKind kind, int peer, std::uint64_t step, const Signature& mine,
                           const Signature& theirs) {
   HostPage& page = *patience.team->page;
-  if (exchange_if(&page.fault.state, 0, 1)) {
+  if (exchange_if(&patience.team->locks->fault, 0, 1)) {
     Fault& fault = page.fault;
     fault.kind = kind;
     fault.peer = peer;
@@ -32,7 +32,7 @@ RONDO_DEVICE void give_up(const Patience& patience, FaultKind kind, int peer, st
     fault.window = patience.window;
     fault.mine = mine;
     fault.theirs = theirs;
-    store_release(&fault.state, 2);
+    store_release(&fault.is_set, 1);
   }
   store_release(&page.abort, 1);
 }
@@ -57,17 +57,24 @@ RONDO_DEVICE_CALL void give_up_mismatch(const Patience& patience, int peer, std:
   give_up(patience, FaultKind::mismatch, peer, step, mine, theirs);
 }
 
-// Block 0 tells the host for whom it waits: one of the threads that wait for the same.
-RONDO_DEVICE void publish_waiting(const Patience& patience, int peer, const Signature& mine) {
+// Block 0 tells the host for whom it waits: one of the threads that wait for the same. False: it must try again, for
+// another does, or the host has not yet read what was told before.
+RONDO_DEVICE bool publish_waiting(const Patience& patience, int peer, const Signature& mine) {
+  if (block_index() != 0) return true;
   HostPage& page = *patience.team->page;
-  if (block_index() != 0 || !exchange_if(&page.waiting_lock, 0, 1)) return;
-  if (page.waiting_since_ns != patience.start_ns || page.waiting_for != peer || !(page.waiting == mine)) {
+  std::uint32_t* const lock = &patience.team->locks->waiting;
+  if (!exchange_if(lock, 0, 1)) return false;
+  const bool is_free = load_acquire(&page.told) == 0;
+  const bool is_news =
+      page.waiting_since_ns != patience.start_ns || page.waiting_for != peer || !(page.waiting == mine);
+  if (is_news && is_free) {
     page.waiting_since_ns = patience.start_ns;
     page.waiting_for = peer;
     page.waiting = mine;
-    store_release(&page.changes, load_relaxed(&page.changes) + 1);
+    store_release(&page.told, 1);
   }
-  store_release(&page.waiting_lock, 0);
+  store_release(lock, 0);
+  return is_free || !is_news;
 }
 
 // When Spin says it is time to look up. `began` is 0 at first, then what the last call returned; 0 means to give up.
@@ -92,7 +99,7 @@ RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std:
     give_up(patience, FaultKind::mismatch, peer, step, operation, theirs);
     return kGaveUp;
   }
-  if ((began & kPublished) == 0) publish_waiting(patience, peer, mine);
+  if ((began & kPublished) == 0 && !publish_waiting(patience, peer, mine)) return began;
   return began | kPublished;
 }
 

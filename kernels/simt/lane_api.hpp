@@ -21,8 +21,9 @@ struct Place {  // of a call in a kernel; clang 14 has no std::source_location
   }
 };
 
-void scheduling_point();        // explore: somebody else may run
-void stored(const void* word);  // explore: wakes who watches this line
+void scheduling_point();           // explore: somebody else may run
+void stored(const void* word);     // explore: wakes who watches this line
+void exchanges(const void* word);  // traps where Options::may_exchange says that the device cannot
 
 struct Watch {  // a word and the value of it that a lane did not like
   const void* word = nullptr;

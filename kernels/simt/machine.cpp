@@ -231,6 +231,10 @@ void park(const Watch* watches, unsigned count, const std::uint32_t* abort, Plac
 }
 std::uint64_t timer_ns() { return running_machine().now_ns(); }
 std::uint64_t random_bits() { return running_machine().random.bits(); }
+void exchanges(const void* word) {
+  const auto may_exchange = running_machine().options.may_exchange;
+  if (may_exchange != nullptr && !may_exchange(word)) trap("an exchange of a word of host memory");
+}
 void trap(const char* why) { running_machine().fail(running_lane(), "trap: %s", why); }
 
 }  // namespace rondo::simt

@@ -47,6 +47,7 @@ struct Options {
   unsigned watchdog_s = 600;           // external
   std::size_t stack_bytes = 64 << 10;  // of a lane; doubled under AddressSanitizer
   std::size_t shared_bytes = 16384;    // of a block's RONDO_SHARED variables
+  bool (*may_exchange)(const void* word) = nullptr;  // null: all words. By lanes
   // external: once true, all lanes are given up.
   const std::atomic<bool>* cancel = nullptr;
 };

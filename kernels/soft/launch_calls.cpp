@@ -22,12 +22,21 @@ cudaError_t code_of(simt::Status status) {
   return status == simt::Status::misuse ? cudaErrorLaunchFailure : cudaErrorLaunchTimeout;
 }
 
+// As on machines whose devices reach host memory by loads and stores alone.
+bool may_exchange(const void* word) {
+  Process& here = process();
+  const std::lock_guard lock(here.mutex);
+  const auto place = here.has.memory.find(word);
+  return !place || !place.allocation->is_host();
+}
+
 void run_blocks(Process& here, const Launch& launch, unsigned resident, unsigned watchdog_s) {
   simt::Options options;
   options.external = true;
   options.resident_blocks = resident;
   options.watchdog_s = watchdog_s;
   options.cancel = &here.cancel;
+  options.may_exchange = &may_exchange;
   simt::Scheduler scheduler(options);
   scheduler.add_grid({.name = launch.kernel->name,
                       .rank = launch.device->number,

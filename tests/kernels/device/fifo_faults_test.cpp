@@ -71,7 +71,7 @@ TEST_CASE("a kernel launched after an abort drains, and so do all later ones") {
     for (int rank = 0; rank < 3; ++rank) f.world.page(rank).abort = 1;
     CHECK(f.run(0) == "");  // the clock stands still, so nothing but the abort can have ended it
     for (int rank = 0; rank < 3; ++rank) {
-      CHECK(f.fault(rank).state == 2);
+      CHECK(f.fault(rank).is_set == 1);
       CHECK(f.fault(rank).kind == FaultKind::aborted);
       CHECK(f.world.header(rank).failed == 1);
       f.world.page(rank).abort = 0;  // the region remembers
@@ -99,7 +99,7 @@ TEST_CASE("a deadline names the missing peer, the channel and the step, and the 
     Fixture f(c);
     f.launches.pop_back();
     CHECK(f.run() == "");
-    CHECK(f.fault(0).state == 2);
+    CHECK(f.fault(0).is_set == 1);
     CHECK(f.fault(0).kind == FaultKind::timeout);
     CHECK(f.fault(0).peer == 2);
     CHECK(f.fault(0).step == 0);
@@ -109,7 +109,7 @@ TEST_CASE("a deadline names the missing peer, the channel and the step, and the 
     CHECK(f.fault(0).mine.sequence == 1);
     CHECK(f.fault(0).mine.count == 500);
     CHECK(f.fault(1).peer == 0);  // it waits for who waits
-    CHECK(f.world.page(0).changes == 1);
+    CHECK(f.world.page(0).told == 1);
     CHECK(f.world.page(0).waiting_for == 2);
     CHECK(f.world.page(0).waiting.sequence == 1);
     CHECK(f.world.page(0).abort == 1);

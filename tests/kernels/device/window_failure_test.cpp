@@ -64,7 +64,7 @@ TEST_CASE("ranks that disagree are told the peer's signature") {
   for (int rank = 0; rank < 3; ++rank) {
     const device::Fault& fault = world.page(rank).fault;
     INFO("rank " << rank);
-    REQUIRE(fault.state == 2);
+    REQUIRE(fault.is_set == 1);
     CHECK(fault.kind == device::FaultKind::mismatch);
     CHECK(fault.window);
     CHECK(fault.mine.count == (rank == 1 ? 99u : 100u));
@@ -89,12 +89,12 @@ TEST_CASE("a rank that never comes is named when the deadline passes") {
   CHECK(world.run_on_threads(window_kernel(), all).empty());
   for (int rank = 0; rank < 2; ++rank) {
     const device::Fault& fault = world.page(rank).fault;
-    REQUIRE(fault.state == 2);
+    REQUIRE(fault.is_set == 1);
     CHECK(fault.kind == device::FaultKind::timeout);
     CHECK(fault.peer == 2);
     CHECK(fault.step == 1);
   }
-  CHECK(world.page(0).changes > 0);
+  CHECK(world.page(0).told == 1);
   CHECK(world.page(0).waiting_for == 2);
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("an abort ends a kernel that waits") {
   all.pop_back();
   const auto abort = [&] { __atomic_store_n(&world.page(0).abort, 1, __ATOMIC_RELEASE); };
   CHECK(world.run_on_threads(window_kernel(), all, abort).empty());
-  REQUIRE(world.page(0).fault.state == 2);
+  REQUIRE(world.page(0).fault.is_set == 1);
   CHECK(world.page(0).fault.kind == device::FaultKind::aborted);
 }
 

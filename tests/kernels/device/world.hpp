@@ -37,6 +37,7 @@ class DeviceWorld {
       std::memset(rank.region.get(), 0, layout_.bytes());
       rank.team = std::make_unique<device::Team>();
       rank.page = std::make_unique<device::HostPage>();
+      rank.locks = std::make_unique<device::Locks>();
     }
     for (int rank = 0; rank < shape.ranks; ++rank) fill_team(rank);
     if (shape.staging_bytes != 0) add_window(0, shape.staging_bytes);
@@ -143,6 +144,7 @@ class DeviceWorld {
     AlignedBytes region;
     std::unique_ptr<device::Team> team;
     std::unique_ptr<device::HostPage> page;
+    std::unique_ptr<device::Locks> locks;
     std::vector<AlignedBytes> windows;
   };
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -154,6 +156,7 @@ class DeviceWorld {
     team.layout = layout_;
     team.staging_bytes = shape_.staging_bytes;
     team.page = &page(rank);
+    team.locks = at(rank).locks.get();
     for (int peer = 0; peer < shape_.ranks; ++peer) {
       team.mine[peer] = region(rank);
       team.theirs[peer] = region(peer);

@@ -73,4 +73,24 @@ TEST_CASE("A kernel's failure is its device's last word, and is reported once", 
   CHECK(api().Malloc(&pointer, 4) == cudaSuccess);
 }
 
+TEST_CASE("A device loads and stores words of host memory and exchanges none", "[soft]") {
+  g_reports = 0;
+  Settings settings;
+  settings.report = &count_report;
+  const Machine machine(settings);
+  const cudaStream_t stream = make_stream();
+  auto* const words = zeros(2);
+  void* pinned = nullptr;
+  REQUIRE(api().HostAlloc(&pinned, 2 * sizeof *words, cudaHostAllocMapped) == cudaSuccess);
+  auto* const host = static_cast<std::uint32_t*>(pinned);
+  host[0] = host[1] = 0;
+  REQUIRE(launch(kDawdle, Dawdle{0, words, host, host + 1}, stream) == cudaSuccess);
+  CHECK(api().StreamSynchronize(stream) == cudaSuccess);
+  CHECK(host[1] == 1);
+  REQUIRE(launch(kDawdle, Dawdle{0, host, words, words + 1}, stream) == cudaSuccess);
+  CHECK(api().StreamSynchronize(stream) == cudaErrorLaunchFailure);
+  CHECK(host[0] == 0);
+  CHECK(g_reports == 1);
+}
+
 }  // namespace rondo::soft::testing

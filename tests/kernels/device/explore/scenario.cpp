@@ -188,7 +188,7 @@ class Explorer {
 
   std::string fault_of(int rank) {
     const device::Fault& fault = world_.page(rank).fault;
-    if (fault.state == 0) return "";
+    if (fault.is_set == 0) return "";
     return fmt::format("rank {} gave up at step {} of rank {} channel {}: fault {}", rank, fault.step, fault.peer,
                        fault.channel, static_cast<int>(fault.kind));
   }
