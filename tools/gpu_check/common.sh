@@ -4,7 +4,7 @@
 
 rehearse=false out='' built='' obstacle='' where=checkout device=cuda gpu='' architecture=''
 passed=0 failed=0 skipped=0
-stage_seconds=450 # of a stage; what has no time left is skipped and said to be
+stage_seconds=450 # of a stage
 root=$(dirname "$here")
 bin=$root/build/cuda/bin data=/usr/share/datasets/fashion-mnist
 if [[ -f $here/gpu_check/BUNDLE ]]; then
