@@ -123,23 +123,23 @@ constexpr int find_algorithm(Pattern pattern, std::string_view name) {
   return kNoAlgorithm;
 }
 
-// A world of one: the result is the input, touched first and last like any other.
+// A world of one, and no barrier: the result is the input, touched first and last like any other.
 template <Primitives P>
-constexpr void run_alone(P& p, Pattern pattern, const Work& work) {
-  if (pattern == Pattern::barrier) return;
+constexpr void run_alone(P& p, bool reduces, const Work& work) {
   const Range from = work.send_block(0);
   const Range to = work.recv_block(0);
   const Move move{.count = work.recv_counts.empty() ? from.count : to.count,
                   .local = input(from.offset),
                   .store = output(to.offset),
-                  .complete = row_of(pattern).reduces};
+                  .complete = reduces};
   p.run(std::span(&move, 1));
 }
 
 template <Primitives P>
 void run_algorithm(int id, P& p, const Work& work) {
-  if (work.size == 1) return run_alone(p, algorithm_row(id).pattern, work);
-  kAlgorithms<P>[id].run(p, work);
+  if (work.size != 1) return kAlgorithms<P>[id].run(p, work);
+  const Pattern pattern = algorithm_row(id).pattern;
+  if (pattern != Pattern::barrier) run_alone(p, row_of(pattern).reduces, work);
 }
 
 }  // namespace rondo::kernels

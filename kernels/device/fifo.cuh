@@ -64,6 +64,12 @@ struct Arithmetic {
   double factor, divisor;
 };
 
+struct Share {
+  Work work;  // of one channel
+  const std::byte* input;
+  std::byte* output;
+};
+
 struct FifoBlock {
   Patience patience;
   std::uint32_t slots, slot_bytes, slice_bytes;
@@ -71,6 +77,7 @@ struct FifoBlock {
   bool failed;
   Arithmetic arithmetic;
   std::uint64_t key;  // of patience.operation
+  Share share;        // of it: what is needed after every move would take registers through all of them
   int latest;         // the move that had the last turn
   int unfinished;
   std::uint64_t lent;  // peers to whom steps of this launch referred; a bit each

@@ -88,15 +88,34 @@ RONDO_DEVICE void run_messages(FifoBlock& block, const Launch& launch) {
   block_sync();
 }
 
+// A function each: what one of them keeps in registers is no matter of the others.
+template <class P, int kId>
+RONDO_DEVICE_CALL void run_row(FifoBlock& block, const Launch& launch, const Operation& operation) {
+  constexpr auto algorithm = kAlgorithms<DevicePrimitives<P>>[kId].run;
+  DevicePrimitives<P> primitives(block, launch, operation);
+  algorithm(primitives, block.share.work);
+}
 template <class P, int... kIds>
-RONDO_DEVICE void dispatch(int id, P& p, const Work& work, std::integer_sequence<int, kIds...>) {
+RONDO_DEVICE void dispatch(FifoBlock& block, const Launch& launch, const Operation& operation,
+                           std::integer_sequence<int, kIds...>) {
   const auto run = [&]<int kId>(std::integral_constant<int, kId>) {
     if constexpr (runs_on_device(algorithm_row(kId))) {
-      constexpr auto algorithm = kAlgorithms<P>[kId].run;
-      if (id == kId) algorithm(p, work);
+      if (operation.algorithm == kId) run_row<P, kId>(block, launch, operation);
     }
   };
   (run(std::integral_constant<int, kIds>{}), ...);
+}
+
+// Device code reads no table of the host's: with an index that is not a constant, nvcc leaves a trap, without a word.
+template <int... kIds>
+RONDO_DEVICE Pattern pattern_of(int id, std::integer_sequence<int, kIds...>) {
+  Pattern pattern{};
+  const auto match = [&]<int kId>(std::integral_constant<int, kId>) {
+    constexpr Pattern kPattern = algorithm_row(kId).pattern;
+    if (id == kId) pattern = kPattern;
+  };
+  (match(std::integral_constant<int, kIds>{}), ...);
+  return pattern;
 }
 
 // One collective. Blocks beyond its channels have nothing to do with it but count.
@@ -105,7 +124,8 @@ RONDO_DEVICE void run_operation(FifoBlock& block, const Launch& launch, const Op
                                 std::uint64_t sequence) {
   block_sync();  // the operation before is over for all threads
   const auto dtype = static_cast<DataType>(operation.dtype);
-  const Pattern pattern = algorithm_row(operation.algorithm).pattern;
+  constexpr auto kRows = std::make_integer_sequence<int, kAlgorithmCount>{};
+  const Pattern pattern = pattern_of(operation.algorithm, kRows);
   Signature signature = operation.signature;
   if (signature.sequence == 0) signature.sequence = sequence;
   if (thread_index() == 0) {
@@ -116,9 +136,10 @@ RONDO_DEVICE void run_operation(FifoBlock& block, const Launch& launch, const Op
   }
   if (block_index() == 0 && thread_index() + 1 == block_threads()) write_history(*launch.team, signature);
   if (block_index() >= operation.channels) return;
-  const Share share = take_share(block, launch, operation, pattern, element_bytes(dtype));
+  take_share(block, launch, operation, pattern, element_bytes(dtype));
+  const Work& work = block.share.work;
 
-  DevicePrimitives<P> primitives(block, launch, operation, share);
+  DevicePrimitives<P> primitives(block, launch, operation);
   const bool pairs = operation.send_counts != kNoCounts && operation.recv_counts != kNoCounts;
   const bool scatters = operation.send_counts != kNoCounts && pattern == Pattern::scatter;
   const bool asks = (pairs || scatters) && block_index() == 0;
@@ -126,10 +147,10 @@ RONDO_DEVICE void run_operation(FifoBlock& block, const Launch& launch, const Op
   if (asks && (pairs || at_root)) {
     primitives.exchange_empty(true, [&](int peer) { return launch.counts[operation.send_counts + peer] == 0; });
   }
-  if (share.work.size == 1) {
-    run_alone(primitives, pattern, share.work);
-  } else {
-    dispatch(operation.algorithm, primitives, share.work, std::make_integer_sequence<int, kAlgorithmCount>{});
+  if (work.size != 1) {
+    dispatch<P>(block, launch, operation, kRows);
+  } else if (pattern != Pattern::barrier) {
+    run_alone(primitives, operation.reduces, work);
   }
   if (asks && pairs) {
     primitives.exchange_empty(false, [&](int peer) { return launch.counts[operation.recv_counts + peer] == 0; });

@@ -12,8 +12,8 @@ namespace rondo::kernels::device::inline RONDO_SEAM {
 template <class P>
 class DevicePrimitives {
  public:
-  RONDO_DEVICE DevicePrimitives(FifoBlock& block, const Launch& launch, const Operation& operation, const Share& share)
-      : block_(block), launch_(launch), operation_(operation), input_(share.input), output_(share.output) {}
+  RONDO_DEVICE DevicePrimitives(FifoBlock& block, const Launch& launch, const Operation& operation)
+      : block_(block), launch_(launch), operation_(operation) {}
 
   RONDO_DEVICE void run(std::span<const Move> moves) {
     if (block_.failed) return;
@@ -73,9 +73,9 @@ class DevicePrimitives {
       case Buffer::none:
         break;
       case Buffer::input:
-        return const_cast<std::byte*>(input_) + offset;
+        return const_cast<std::byte*>(block_.share.input) + offset;
       case Buffer::output:
-        return output_ + offset;
+        return block_.share.output + offset;
       case Buffer::scratch:
         return reinterpret_cast<std::byte*>(const_cast<Team*>(launch_.team));
     }
@@ -106,8 +106,6 @@ class DevicePrimitives {
   FifoBlock& block_;
   const Launch& launch_;
   const Operation& operation_;
-  const std::byte* input_;
-  std::byte* output_;
 };
 
 }  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -23,12 +23,6 @@ RONDO_DEVICE bool receives_blocks(Pattern p) {
   return p == Pattern::all_gather || p == Pattern::gather || p == Pattern::all_to_all;
 }
 
-struct Share {
-  Work work;  // of one channel
-  const std::byte* input;
-  std::byte* output;
-};
-
 // One of the two lists of blocks, by all threads; a barrier must follow.
 RONDO_DEVICE void fill_blocks(const Launch& launch, const Operation& operation, int first_count, unsigned element,
                               int ranks, std::size_t* counts, std::size_t* offsets) {
@@ -54,8 +48,8 @@ RONDO_DEVICE std::uint64_t own_shift(const Launch& launch, const Operation& oper
 }
 
 // By all threads; ends with a barrier.
-RONDO_DEVICE Share take_share(FifoBlock& block, const Launch& launch, const Operation& operation, Pattern pattern,
-                              unsigned element) {
+RONDO_DEVICE void take_share(FifoBlock& block, const Launch& launch, const Operation& operation, Pattern pattern,
+                             unsigned element) {
   const int ranks = block.world_size;
   const Range range = share_of(operation.count, element, operation.channels, static_cast<int>(block_index()));
   Share share{{.rank = block.rank, .size = ranks, .root = operation.root, .count = range.count},
@@ -78,8 +72,8 @@ RONDO_DEVICE Share take_share(FifoBlock& block, const Launch& launch, const Oper
     share.input += range.offset * element;
     share.output += range.offset * element;
   }
+  if (thread_index() == 0) block.share = share;
   block_sync();
-  return share;
 }
 
 }  // namespace rondo::kernels::device::inline RONDO_SEAM
