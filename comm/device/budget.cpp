@@ -92,7 +92,9 @@ BlockShare share_blocks(const Cards& cards) {
                               cards.of(r).name, text_of(cards.of(r).uuid), capacity, communicators, held, ranks.size()),
                   r);
     }
-    share.blocks = std::min(share.blocks, fits);
+    // Where ranks share a device, half of what is free is left to communicators that they make later.
+    const int taken = ranks.size() > 1 ? std::max(fits / 2, 1) : fits;
+    share.blocks = std::min(share.blocks, taken);
   }
   share.channels = std::min(share.channels, share.blocks);
   return share;

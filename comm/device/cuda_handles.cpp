@@ -8,9 +8,12 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/log.hpp"
+#include "comm/device/frees.hpp"
 
 namespace rondo::comm::device {
 namespace {
+
+constexpr std::chrono::seconds kAwaitFrees{2};
 
 // From destructors: the process goes on with what could not be given back.
 void report(const cuda::Api& api, cudaError_t code, int device, std::string_view what) noexcept {
@@ -48,14 +51,24 @@ void close_on(const cuda::Api& api, int device, std::string_view what, Close clo
     log::warn("{}", error.what());
   }
 }
+// What waits for kernels.
+template <class Close>
+void close_in_peace(const cuda::Api& api, int device, std::string_view what, Close close) noexcept {
+  try {
+    free_in_peace(api, device, [&api, device, what, close] { close_on(api, device, what, close); });
+  } catch (const std::bad_alloc&) {
+    log::warn("{} device {}: {}: no memory to remember it; it stays allocated", api.name, device, what);
+  }
+}
 }  // namespace
 
 void close_memory(const cuda::Api& api, int device, std::byte* raw) noexcept {
-  close_on(api, device, "freeing memory", [&] { return api.Free(raw); });
+  close_in_peace(api, device, "freeing memory", [&api, raw] { return api.Free(raw); });
 }
 void close_pinned(const cuda::Api& api, int device, std::byte* raw) noexcept {
-  close_on(api, device, "freeing pinned memory", [&] { return api.FreeHost(raw); });
+  close_in_peace(api, device, "freeing pinned memory", [&api, raw] { return api.FreeHost(raw); });
 }
+// The memory is its owner's to unmap as soon as this returns.
 void close_registration(const cuda::Api& api, int device, std::byte* raw) noexcept {
   close_on(api, device, "unregistering host memory", [&] { return api.HostUnregister(raw); });
 }
@@ -73,7 +86,12 @@ void close_event(const cuda::Api& api, int device, cudaEvent_t raw) noexcept {
 DeviceMemory allocate_device(const cuda::Api& api, int device, std::size_t bytes) {
   const DeviceScope scope(api, device);
   void* memory = nullptr;
-  check(api, api.Malloc(&memory, bytes), device, fmt::format("allocating {} bytes", bytes));
+  cudaError_t code = api.Malloc(&memory, bytes);
+  if (code == cudaErrorMemoryAllocation && await_frees(api, device, kAwaitFrees)) {
+    api.GetLastError();
+    code = api.Malloc(&memory, bytes);
+  }
+  check(api, code, device, fmt::format("allocating {} bytes", bytes));
   return {api, device, static_cast<std::byte*>(memory)};
 }
 

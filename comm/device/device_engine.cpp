@@ -27,6 +27,7 @@ DeviceEngine::DeviceEngine(Parts parts)
       watcher_([this] { return inspect(); }) {
   status_->engine = this;
   if (!parts_.shares_default_stream) return;
+  traffic_.emplace(api_, parts_.device.index);
   own_stream_ = make_stream(api_, parts_.device.index);
   default_passed_ = make_event(api_, parts_.device.index);
 }
@@ -48,7 +49,10 @@ DeviceEngine::~DeviceEngine() {
     if (parts_.team->failure().raised()) status_->error = std::make_exception_ptr(parts_.team->failure().error());
     status_->spare.clear();
   }
-  if (idle && *graphs_ == 0) return;
+  if (idle && *graphs_ == 0) {
+    if (traffic_) traffic_->end();
+    return;
+  }
   abort();  // what still runs, or is replayed, ends at once
   log::error("rank {}: {} {} {} the communicator: its device memory is kept until the process ends", rank_, api_.name,
              device, idle ? "has live graphs with calls of" : "is still busy with");
@@ -114,11 +118,33 @@ void DeviceEngine::check_buffer(const Call& call, const void* data, std::string_
   known = data;
 }
 
+// Until its kernels are known to be launched, they count as running.
+class DeviceEngine::Launching {
+ public:
+  explicit Launching(DeviceEngine& engine) : engine_(engine) {
+    if (!engine_.traffic_) return;
+    const std::lock_guard lock(engine_.inspecting_);
+    ++engine_.launching_;
+    engine_.traffic_->begin();
+  }
+  ~Launching() {
+    if (!engine_.traffic_) return;
+    const std::lock_guard lock(engine_.inspecting_);
+    --engine_.launching_;
+  }
+  Launching(const Launching&) = delete;
+  Launching& operator=(const Launching&) = delete;
+
+ private:
+  DeviceEngine& engine_;
+};
+
 void DeviceEngine::run(std::span<const Call> calls, std::chrono::milliseconds timeout) {
   if (calls.empty()) return;
   const DeviceScope scope(api_, parts_.device.index);
   cudaStream_t stream = stream_of(calls.front().stream);
   timeout_ms_ = timeout.count();
+  const Launching launching(*this);
   if (is_capturing(stream)) {
     hold_in_graph(stream);
     enqueue(calls, stream, timeout);
@@ -289,7 +315,9 @@ bool DeviceEngine::inspect() {
   } else if (busy) {
     look_at_wait();
   }
-  return busy || *graphs_ != 0;
+  const bool more = busy || *graphs_ != 0;
+  if (traffic_ && !more && launching_ == 0) traffic_->end();
+  return more;
 }
 
 // Block 0 says it when it has waited 10 ms for a peer.

@@ -9,12 +9,14 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "comm/choice_log.hpp"
 #include "comm/device/budget.hpp"
 #include "comm/device/faults.hpp"
+#include "comm/device/frees.hpp"
 #include "comm/device/launcher.hpp"
 #include "comm/device/proxy.hpp"
 #include "comm/device/regions.hpp"
@@ -85,6 +87,7 @@ class DeviceEngine {
 
  private:
   using Clock = std::chrono::steady_clock;
+  class Launching;
   void enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
   void add(Batch& batch, const Call& call, cudaStream_t stream);
   void explain(const Call& call, const Choice& choice);
@@ -114,7 +117,9 @@ class DeviceEngine {
   std::uint64_t calls_ = 0;  // collectives enqueued, for the flight record
   std::array<const void*, 64> known_buffers_{};
 
-  std::mutex inspecting_;  // guards what follows
+  std::mutex inspecting_;           // guards what follows
+  std::optional<Traffic> traffic_;  // where ranks of this process share the device
+  int launching_ = 0;               // calls of run() under way
   std::uint64_t done_launches_ = 0;
   bool fault_seen_ = false;
   Waiting waiting_;  // the latest told

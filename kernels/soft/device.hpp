@@ -44,6 +44,8 @@ struct Device {
     failure_.compare_exchange_strong(none, code, std::memory_order_acq_rel);
   }
 
+  std::mutex launching;  // whoever frees memory holds it while the device's kernels end: as in CUDA, none begins
+
   // Guarded by Process::mutex.
   std::set<int> peers;  // indices; access enabled
   std::size_t allocated_bytes = 0;

@@ -81,6 +81,12 @@ cudaError_t launch_kernel(const void* function, dim3 grid, dim3 block, void** ar
     }
     const bool flat = grid.y == 1 && grid.z == 1 && block.y == 1 && block.z == 1;
     if (!flat || shared_bytes != 0) return cudaErrorNotSupported;  // the device seam has neither
+    Device* device = nullptr;
+    {
+      const std::lock_guard lock(here.mutex);
+      device = &here.current();
+    }
+    const std::lock_guard may_begin(device->launching);
     const std::lock_guard lock(here.mutex);
     const auto stream = here.stream(handle);
     if (stream == nullptr || &stream->device() != &here.current()) return cudaErrorInvalidResourceHandle;

@@ -59,7 +59,10 @@ cudaError_t release(void* pointer) {
       importers = allocation->shared->living_importers();
       strict = here.settings.strict;
     }
-    synchronize(here, *owner);
+    {
+      const std::lock_guard none_begins(owner->launching);
+      synchronize(here, *owner);
+    }
     if (importers != 0) {
       here.report(freed_while_mapped(pointer, importers));
       if (strict) std::abort();

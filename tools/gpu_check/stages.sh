@@ -65,7 +65,7 @@ run_listed() { # file of lines "name program arguments..."
 # ---- compute-sanitizer ----
 
 stage_sanitizer() {
-  local sanitizer=(compute-sanitizer --error-exitcode 9) tool ranks protocol program
+  local sanitizer=(compute-sanitizer --error-exitcode 9 --target-processes all) tool ranks protocol program
   if $rehearse; then
     sanitizer=(env)
   elif ! command -v compute-sanitizer >/dev/null; then
@@ -91,10 +91,12 @@ stage_sanitizer() {
     done
   done
 }
+# Ranks are processes: of a process that it watches, the sanitizer lets one kernel wait for another only sometimes.
 sanitize() { # program; of stage_sanitizer: sanitizer, tool, ranks, protocol
   local tool_flags=(--tool "$tool")
   ! $rehearse || tool_flags=()
-  run "$tool-$1-$protocol-$ranks" 60 "${sanitizer[@]}" "${tool_flags[@]}" "$bin/${1}_perf" --device "$device" -g "$ranks" \
+  run "$tool-$1-$protocol-$ranks" 60 "${sanitizer[@]}" "${tool_flags[@]}" \
+    "$bin/rondorun" --nproc-per-node "$ranks" -- "$bin/${1}_perf" --device "$device" \
     --protocol "$protocol" -b 8 -e 64K -f 64 -n 1 -w 0 --batches 1 -c 1 --sets 1 -T 50 || true
 }
 

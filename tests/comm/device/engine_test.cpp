@@ -234,6 +234,36 @@ TEST_CASE("device communicators: split and shrink stay on their devices") {
       on_sim());
 }
 
+TEST_CASE("device communicators: memory is freed while a peer's kernel waits for the rank that frees it") {
+  constexpr std::size_t kBytes = 8 << 20;
+  Options options = on_sim(20s);
+  options.device = device_under_test(0);  // of both
+  const auto round = [&] {
+    std::atomic<bool> waits{false};
+    on_ranks(
+        2,
+        [&](Communicator& comm) {
+          if (comm.rank() == 0) {
+            Work work = comm.async().barrier();
+            expect(!work.wait_for(50ms), "it did not wait for rank 1");
+            waits = true;
+          } else {
+            while (!waits) std::this_thread::yield();
+            const DeviceMemory freed(comm.device(), kBytes);
+          }
+          if (comm.rank() == 1) comm.barrier();
+          comm.synchronize();
+        },
+        options);
+    std::size_t free = 0, all = 0;
+    REQUIRE(api_under_test().SetDevice(0) == cudaSuccess);
+    REQUIRE(api_under_test().MemGetInfo(&free, &all) == cudaSuccess);
+    return free;
+  };
+  const std::size_t before = round();
+  CHECK(round() >= before);
+}
+
 TEST_CASE("device communicators: what they refuse") {
   on_ranks(
       2,

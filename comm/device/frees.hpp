@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Before CUDA frees memory it waits for all kernels on the device, and meanwhile no thread of the process can launch
+// one. Where ranks are threads on one device, a kernel may be waiting for the rank that frees, or for one that has yet
+// to launch: both would wait for the kernel's deadline. So memory is given back when no kernel of such ranks runs.
+#pragma once
+#include <chrono>
+#include <functional>
+
+#include "kernels/cuda/api.hpp"
+
+namespace rondo::comm::device {
+
+// Kernels of one rank of several on a device of this process: from before a launch until they have ended. Not
+// thread-safe.
+class Traffic {
+ public:
+  Traffic(const cuda::Api& api, int device) : api_(api), device_(device) {}
+  Traffic(const Traffic&) = delete;
+  Traffic& operator=(const Traffic&) = delete;
+  void begin();  // waits for who is just freeing
+  void end();    // frees what has been waiting, if it was the last
+
+ private:
+  const cuda::Api& api_;
+  int device_;
+  bool running_ = false;
+};
+
+// `free` now, or from the thread that ends the device's traffic.
+void free_in_peace(const cuda::Api& api, int device, std::function<void()> free);
+
+// False: nothing was waiting to be freed, or it was not within that time.
+bool await_frees(const cuda::Api& api, int device, std::chrono::milliseconds patience);
+
+}  // namespace rondo::comm::device
