@@ -48,6 +48,12 @@ std::uint32_t capacity_of(const Cards& cards, const std::vector<int>& ranks) {
   return capacity;
 }
 
+// Where ranks share a device, its last quarter is for communicators that they make later: a block a rank, more at best.
+int beside_later_ones(std::uint32_t capacity, std::uint32_t held, std::size_t ranks) {
+  const std::uint32_t most = capacity - capacity / 4;
+  return std::max(static_cast<int>((most - std::min(held, most)) / ranks), 1);
+}
+
 }  // namespace
 
 std::uint32_t resident_blocks(const cuda::Api& api, int device, int threads) {
@@ -92,9 +98,7 @@ BlockShare share_blocks(const Cards& cards) {
                               cards.of(r).name, text_of(cards.of(r).uuid), capacity, communicators, held, ranks.size()),
                   r);
     }
-    // Where ranks share a device, half of what is free is left to communicators that they make later.
-    const int taken = ranks.size() > 1 ? std::max(fits / 2, 1) : fits;
-    share.blocks = std::min(share.blocks, taken);
+    share.blocks = std::min(share.blocks, ranks.size() == 1 ? fits : beside_later_ones(capacity, held, ranks.size()));
   }
   share.channels = std::min(share.channels, share.blocks);
   return share;

@@ -126,7 +126,7 @@ sizes_flags() { # what: all, some, one; sets sizes
     sizes=(-b 8 -e 4K -f 512 -n 1 -w 0 --batches 1 --sets 1)
   else
     case $1 in
-      all) sizes=(-b 8 -e 256M -f 8 -n 20 -w 5 --batches 5) ;;
+      all) sizes=(-b 8 -e 256M -f 32 -n 20 -w 5 --batches 5) ;;
       some) sizes=(-b 8 -e 64M -f 64 -n 20 -w 3 --batches 5) ;;
     esac
   fi

@@ -22,23 +22,23 @@ BlockShare share_of(std::vector<Card> cards, int channels, int blocks) {
 
 }  // namespace
 
-TEST_CASE("blocks of a device are shared by all ranks on it, and half of them left to later communicators") {
+TEST_CASE("blocks of a device are shared by all ranks on it, and the last quarter left to later communicators") {
   CHECK(share_of(cards_on({1}), 8, 32).blocks == 32);
   CHECK(share_of(cards_on({1}, 20), 8, 32).blocks == 20);
-  CHECK(share_of(cards_on({1, 1, 1, 1}), 8, 32).blocks == 8);
+  CHECK(share_of(cards_on({1, 1, 1, 1}), 8, 32).blocks == 12);
   const BlockShare tight = share_of(cards_on({1, 1, 1, 1}, 20), 8, 32);
-  CHECK(tight.blocks == 2);
-  CHECK(tight.channels == 2);
+  CHECK(tight.blocks == 3);
+  CHECK(tight.channels == 3);
   CHECK(share_of(cards_on({1, 1, 1, 1}, 4), 8, 32).blocks == 1);
-  CHECK(share_of(cards_on({1, 2, 2, 1}, 20), 8, 32).blocks == 5);
-  CHECK(share_of(cards_on({1, 2, 2, 2}, 20), 8, 32).blocks == 3);  // the fullest device decides for all
+  CHECK(share_of(cards_on({1, 2, 2, 1}, 20), 8, 32).blocks == 7);
+  CHECK(share_of(cards_on({1, 2, 2, 2}, 20), 8, 32).blocks == 5);  // the fullest device decides for all
 }
 
 TEST_CASE("what other communicators hold is taken off, each of them once") {
   auto cards = cards_on({1, 1}, 20);
   cards[0].held = {{7, 8}, {8, 4}};
   cards[1].held = {{7, 8}};
-  CHECK(share_of(cards, 4, 32).blocks == 2);
+  CHECK(share_of(cards, 4, 32).blocks == 1);
   cards[1].held = {{7, 8}, {9, 6}};
   CHECK(share_of(cards, 4, 32).blocks == 1);
   cards[1].held = {{7, 8}, {9, 7}};
