@@ -74,7 +74,7 @@ inline constexpr bool kVariable = true;
 inline constexpr bool kHostOnly = true;
 
 template <Primitives P>
-inline constexpr Algorithm<P> kAlgorithms[] = {
+inline constexpr auto kAlgorithms = std::to_array<Algorithm<P>>({
     {{Pattern::all_reduce, "ring", kAnyOrder, kEqual, no_scratch}, ring_all_reduce<P>},
     {{Pattern::all_reduce, "tree", kAnyOrder, kEqual, tree_scratch_count}, tree_all_reduce<P>},
     {{Pattern::all_reduce, "recursive_doubling", kAnyOrder, kEqual, no_scratch}, recursive_doubling_all_reduce<P>},
@@ -104,7 +104,7 @@ inline constexpr Algorithm<P> kAlgorithms[] = {
     {{Pattern::barrier, "dissemination", kCanonical, kEqual, barrier_scratch_count}, dissemination_barrier<P>},
     {{Pattern::barrier, "tree", kCanonical, kEqual, barrier_scratch_count}, tree_barrier<P>},
     {{Pattern::barrier, "star", kCanonical, kEqual, barrier_scratch_count, kHostOnly}, star_barrier<P>},
-};
+});
 
 // Primitives that do nothing: to read the rows without choosing any.
 struct NoPrimitives {
