@@ -13,6 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kPatience = 1000ms;  // with kernels that are nearly done
 constexpr std::chrono::milliseconds kReportAfter = 2000ms;
+constexpr std::chrono::milliseconds kBelief = 500ms;      // that a kernel still waits, since it last said so
 constexpr std::chrono::milliseconds kSuspicion = 1000ms;  // that a kernel waits for a rank that has left
 
 bool is_message(const Call& call) { return call.collective == Collective::send || call.collective == Collective::recv; }
@@ -322,14 +323,22 @@ bool DeviceEngine::inspect() {
 
 // Block 0 says it when it has waited 10 ms for a peer.
 void DeviceEngine::look_at_wait() {
-  if (const auto told = take_waiting(parts_.regions->page())) {
+  kernels::device::HostPage& page = parts_.regions->page();
+  if (const std::uint64_t still = still_waiting(page); still != affirmed_) {
+    affirmed_ = still;
+    still_waiting_ = Clock::now();
+  }
+  if (const auto told = take_waiting(page)) {
     waiting_ = *told;
     waiting_since_ = Clock::now();
     reported_ = announced_ = false;
     suspect_ = -1;
     return;
   }
-  if (waiting_.peer < 0) return;
+  if (waiting_.peer < 0 || Clock::now() - still_waiting_ > kBelief) {
+    suspect_ = -1;
+    return;
+  }
   look_for_departure(waiting_);
   if (!std::exchange(announced_, true)) parts_.team->announce_device_wait(waiting_.signature);
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - waiting_since_);
@@ -338,8 +347,7 @@ void DeviceEngine::look_at_wait() {
   log::warn("{}", report_of(waiting_, *parts_.team, waited));
 }
 
-// What a departed rank had sent is there, so we do not wait for long any more unless it had not. Kernels do not say
-// when they stop waiting.
+// What a departed rank had sent is there, so we do not wait for long any more unless it had not.
 void DeviceEngine::look_for_departure(const Waiting& waiting) {
   if (waiting.peer == rank_ || !parts_.team->departed(waiting.peer)) return;
   if (suspect_ != waiting.peer) suspected_since_ = Clock::now();

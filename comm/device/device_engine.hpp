@@ -123,7 +123,8 @@ class DeviceEngine {
   std::uint64_t done_launches_ = 0;
   bool fault_seen_ = false;
   Waiting waiting_;  // the latest told
-  Clock::time_point waiting_since_;
+  Clock::time_point waiting_since_, still_waiting_;
+  std::uint64_t affirmed_ = 0;
   bool reported_ = false, announced_ = false;
   int suspect_ = -1;
   Clock::time_point suspected_since_;

@@ -78,6 +78,10 @@ std::optional<Waiting> take_waiting(HostPage& page) {
   return waiting;
 }
 
+std::uint64_t still_waiting(const HostPage& page) {
+  return std::atomic_ref(const_cast<std::uint64_t&>(page.still_waiting_ns)).load(std::memory_order_relaxed);
+}
+
 Error error_of(const Fault& fault, const Team& team, const Terms& terms, std::chrono::milliseconds timeout) {
   const Signature mine = unpack(fault.mine);
   if (fault.kind == FaultKind::mismatch) return mismatch(fault, mine, team);

@@ -20,6 +20,8 @@ struct Waiting {
 };
 // For whom block 0 says that it waits, once each time.
 std::optional<Waiting> take_waiting(kernels::device::HostPage& page);
+// Another value every 10 ms or so while that is so.
+std::uint64_t still_waiting(const kernels::device::HostPage& page);
 
 // What the communicator fails with. Not for FaultKind::aborted, which is the host's own doing.
 Error error_of(const kernels::device::Fault& fault, const Team& team, const Terms& terms,

@@ -139,6 +139,7 @@ struct HostPage {
   std::int32_t waiting_for;
   std::uint64_t waiting_since_ns;  // when its kernel began, by the device's clock
   Signature waiting;
+  std::uint64_t still_waiting_ns;  // by the device's clock: again and again for as long as it waits
 };
 
 // ---- device memory, of one rank's kernels alone: words that their threads exchange. There are machines on which a

@@ -77,6 +77,13 @@ RONDO_DEVICE bool publish_waiting(const Patience& patience, int peer, const Sign
   return is_free || !is_news;
 }
 
+// After it has told. What has been told holds for a while only: nobody takes it back.
+RONDO_DEVICE void affirm_waiting(const Patience& patience, std::uint64_t now) {
+  constexpr std::uint64_t kBetweenNs = 10'000'000;
+  std::uint64_t* const still = &patience.team->page->still_waiting_ns;
+  if (block_index() == 0 && now - load_relaxed(still) > kBetweenNs) store_relaxed(still, now);
+}
+
 // When Spin says it is time to look up. `began` is 0 at first, then what the last call returned; 0 means to give up.
 inline constexpr std::uint64_t kGaveUp = 0;
 RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std::uint64_t step, const Signature& mine,
@@ -100,6 +107,7 @@ RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std:
     return kGaveUp;
   }
   if ((began & kPublished) == 0 && !publish_waiting(patience, peer, mine)) return began;
+  affirm_waiting(patience, now);
   return began | kPublished;
 }
 

@@ -3,9 +3,12 @@
 // departures. Catch2's macros are for one thread: bodies report by throwing.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 
+#include "tests/comm/device/graph.hpp"
 #include "tests/comm/device/worlds.hpp"
+#include "tests/kernels/soft/kernels.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 
@@ -138,4 +141,44 @@ TEST_CASE("device communicators: a rank that leaves is named by those that need 
   INFO(sentence_of(errors[0]));
   CHECK(contains(sentence_of(errors[0]), "rank 1 left while rank"));
   CHECK(sentence_of(errors[2]) == sentence_of(errors[0]));
+}
+
+TEST_CASE("device communicators: a wait that is over is not held against a rank that leaves", "[faults]") {
+  if (on_cuda()) return;  // what keeps the stream busy is a kernel of the simulated runtime's tests
+  std::atomic<bool> waits{false};
+  std::uint32_t gate[2] = {0, 0};  // shut; nobody has come
+  on_ranks(
+      2,
+      [&](Communicator& comm) {
+        const DeviceStream stream(comm.device());
+        DeviceArray<std::int32_t> data(comm.device(), ramp(comm.rank(), 100));
+        if (comm.rank() == 1) {
+          while (!waits) std::this_thread::yield();
+          comm.barrier();
+          comm.send(data.span(), 0);
+          comm.synchronize();
+          return;  // and leaves
+        }
+        Work work = comm.async().barrier(stream.get());
+        expect(!work.wait_for(100ms), "it did not wait for rank 1");
+        waits = true;
+        comm.synchronize(stream.get());
+        must(api_under_test().SetDevice(comm.device().index));
+        soft::testing::Gate shut{gate, 1, gate + 1};
+        const std::unique_ptr<std::uint32_t, void (*)(std::uint32_t*)> opened_at_last(
+            gate, [](std::uint32_t* word) { __atomic_store_n(word, 1u, __ATOMIC_RELEASE); });
+        void* arguments[] = {&shut};
+        must(api_under_test().LaunchKernel(&soft::testing::kGate, dim3(1), dim3(32), arguments, 0,
+                                           static_cast<cudaStream_t>(stream.get())));
+        comm.recv(data.span(), 1, stream.get());
+        const auto until = Clock::now() + 2s;  // a rank that is waited for is blamed after one
+        while (Clock::now() < until) {
+          comm.check();
+          std::this_thread::yield();
+        }
+        __atomic_store_n(gate, 1u, __ATOMIC_RELEASE);
+        comm.synchronize(stream.get());
+        expect(data.to_host() == ramp(1, 100), "wrong message");
+      },
+      on_sim());
 }
