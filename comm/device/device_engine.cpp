@@ -50,11 +50,10 @@ DeviceEngine::~DeviceEngine() {
     if (parts_.team->failure().raised()) status_->error = std::make_exception_ptr(parts_.team->failure().error());
     status_->spare.clear();
   }
-  if (idle && *graphs_ == 0) {
-    if (traffic_) traffic_->end();
-    return;
-  }
-  abort();  // what still runs, or is replayed, ends at once
+  const bool kept = !idle || *graphs_ != 0;
+  if (kept) abort();  // what still runs, or is replayed, ends at once
+  if (idle && traffic_) traffic_->end();
+  if (!kept) return;
   log::error("rank {}: {} {} {} the communicator: its device memory is kept until the process ends", rank_, api_.name,
              device, idle ? "has live graphs with calls of" : "is still busy with");
   parts_.proxy.reset();  // its thread uses the team, which goes

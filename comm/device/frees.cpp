@@ -25,7 +25,20 @@ Place& place_of(const cuda::Api& api, int device) {
   return (*places)[{&api, device}];
 }
 
+void free_waiting(Place& place) {
+  if (place.running != 0 || place.waiting.empty()) return;
+  for (const auto& free : std::exchange(place.waiting, {})) free();
+  place.freed.notify_all();
+}
+
 }  // namespace
+
+Traffic::~Traffic() {
+  if (!running_) return;
+  Place& place = place_of(api_, device_);
+  const std::lock_guard lock(place.mutex);
+  --place.running;
+}
 
 void Traffic::begin() {
   if (running_) return;
@@ -40,16 +53,15 @@ void Traffic::end() {
   running_ = false;
   Place& place = place_of(api_, device_);
   const std::lock_guard lock(place.mutex);
-  if (--place.running != 0 || place.waiting.empty()) return;
-  for (const auto& free : std::exchange(place.waiting, {})) free();
-  place.freed.notify_all();
+  --place.running;
+  free_waiting(place);
 }
 
 void free_in_peace(const cuda::Api& api, int device, std::function<void()> free) {
   Place& place = place_of(api, device);
   const std::lock_guard lock(place.mutex);
-  if (place.running == 0) return free();
   place.waiting.push_back(std::move(free));
+  free_waiting(place);
 }
 
 bool await_frees(const cuda::Api& api, int device, std::chrono::milliseconds patience) {

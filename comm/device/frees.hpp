@@ -10,11 +10,12 @@
 
 namespace rondo::comm::device {
 
-// Kernels of one rank of several on a device of this process: from before a launch until they have ended. Not
-// thread-safe.
+// Kernels of one rank of several on a device of this process: from before a launch until they have ended, or wait for
+// nobody. Not thread-safe.
 class Traffic {
  public:
   Traffic(const cuda::Api& api, int device) : api_(api), device_(device) {}
+  ~Traffic();  // frees nothing: kernels of the user's may still run
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
   void begin();  // waits for who is just freeing

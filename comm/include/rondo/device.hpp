@@ -14,14 +14,16 @@ namespace rondo {
 RONDO_API int device_count(Device::Kind kind);
 
 // Bytes on a device (index -1: the first), zeroed. Copies return when they are done; they wait for what is on the
-// default stream and for no other: synchronize first.
+// default stream and for no other: synchronize first. Given back, like cudaFree does, when the device's streams are
+// through; where ranks are threads on one device, also not before none of their collectives runs. Whoever calls
+// cudaFree itself there holds up ranks that have yet to launch what a running kernel waits for.
 class RONDO_API DeviceMemory {
  public:
   DeviceMemory() = default;
   DeviceMemory(Device device, std::size_t bytes);
   DeviceMemory(DeviceMemory&& other) noexcept;
   DeviceMemory& operator=(DeviceMemory&& other) noexcept;
-  ~DeviceMemory();  // waits for the device's streams, as cudaFree does: not while kernels wait for this thread
+  ~DeviceMemory();
 
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
