@@ -113,7 +113,9 @@ struct NoPrimitives {
   std::size_t chunk_capacity() const { return 1; }
 };
 inline constexpr int kAlgorithmCount = static_cast<int>(std::size(kAlgorithms<NoPrimitives>));
-constexpr const AlgorithmRow& algorithm_row(int id) { return kAlgorithms<NoPrimitives>[id].row; }
+constexpr const AlgorithmRow& algorithm_row(int id) {
+  return kAlgorithms<NoPrimitives>[static_cast<std::size_t>(id)].row;
+}
 
 inline constexpr int kNoAlgorithm = -1;
 constexpr int find_algorithm(Pattern pattern, std::string_view name) {
@@ -137,7 +139,7 @@ constexpr void run_alone(P& p, bool reduces, const Work& work) {
 
 template <Primitives P>
 void run_algorithm(int id, P& p, const Work& work) {
-  if (work.size != 1) return kAlgorithms<P>[id].run(p, work);
+  if (work.size != 1) return kAlgorithms<P>[static_cast<std::size_t>(id)].run(p, work);
   const Pattern pattern = algorithm_row(id).pattern;
   if (pattern != Pattern::barrier) run_alone(p, row_of(pattern).reduces, work);
 }
