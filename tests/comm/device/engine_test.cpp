@@ -248,7 +248,7 @@ TEST_CASE("device communicators: memory is freed while a peer's kernel waits for
             expect(!work.wait_for(50ms), "it did not wait for rank 1");
             waits = true;
           } else {
-            while (!waits) std::this_thread::yield();
+            await(waits);
             const DeviceMemory freed(comm.device(), kBytes);
           }
           if (comm.rank() == 1) comm.barrier();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worlds on the devices under test (simulated unless told otherwise), ranks as threads, and what their tests need.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <rondo/device.hpp>
@@ -21,6 +23,13 @@ inline Options on_sim(std::chrono::milliseconds timeout = std::chrono::seconds(6
   options.device = device_under_test();
   options.timeout = timeout;
   return options;
+}
+
+// What another rank's thread sets.
+inline void await(const std::atomic<bool>& flag) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!flag && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  expect(flag, "the other rank has not come so far");
 }
 
 // rank, rank + 1, …: their sums over the ranks are known.
