@@ -142,6 +142,21 @@ void run_row(const Chosen& chosen, HostPrimitives& primitives, const kernels::Wo
   kernels::run_algorithm(chosen.row, primitives, work);
 }
 
+// Of a _v form.
+[[gnu::noinline]] void run_counted(const Chosen& chosen, const Call& call, HostPrimitives& primitives, const Team& team,
+                                   kernels::Work work) {
+  const auto send_offsets = offsets_of(call.send_counts);
+  const auto recv_offsets = offsets_of(call.recv_counts);
+  work.send_counts = call.send_counts;
+  work.send_offsets = send_offsets;
+  work.recv_counts = call.recv_counts;
+  work.recv_offsets = recv_offsets;
+  const Silent silent = find_silent(call, team);
+  primitives.send_empty(silent.to);
+  run_row(chosen, primitives, work);
+  primitives.receive_empty(silent.from);
+}
+
 void run_algorithm(const Chosen& chosen, const Call& call, const Signature& signature, HostPrimitives& primitives,
                    const Team& team, std::chrono::milliseconds timeout) {
   const bool pairs = call.collective == Collective::all_to_all_v;
@@ -155,20 +170,13 @@ void run_algorithm(const Chosen& chosen, const Call& call, const Signature& sign
                     .send_counts = pairs ? call.send_counts : std::span<const std::size_t>{},
                     .recv_counts = pairs ? call.recv_counts : std::span<const std::size_t>{}},
                    timeout);
-  const auto send_offsets = offsets_of(call.send_counts);
-  const auto recv_offsets = offsets_of(call.recv_counts);
-  const kernels::Work work{.rank = team.rank(),
-                           .size = team.size(),
-                           .root = std::max(call.root, 0),
-                           .count = call.count,
-                           .send_counts = call.send_counts,
-                           .send_offsets = send_offsets,
-                           .recv_counts = call.recv_counts,
-                           .recv_offsets = recv_offsets};
-  const Silent silent = find_silent(call, team);
-  primitives.send_empty(silent.to);
-  run_row(chosen, primitives, work);
-  primitives.receive_empty(silent.from);
+  const kernels::Work work{
+      .rank = team.rank(), .size = team.size(), .root = std::max(call.root, 0), .count = call.count};
+  if (call.send_counts.empty() && call.recv_counts.empty()) {
+    run_row(chosen, primitives, work);
+  } else {
+    run_counted(chosen, call, primitives, team, work);
+  }
   primitives.finish();
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace rondo::comm {
@@ -30,7 +31,7 @@ HostPrimitives::HostPrimitives(Team& team, const Config& config)
       contributions_(static_cast<std::size_t>(team.size())) {}
 
 void HostPrimitives::begin(const Job& job, std::chrono::milliseconds timeout) {
-  postponed_ = {};  // of a call that failed
+  postponed_.bytes = postponed_.done = 0;  // of a call that failed
   turn_to(job);
   waiter_.begin(job_.signature, true, timeout);
 }
@@ -38,6 +39,7 @@ void HostPrimitives::begin(const Job& job, std::chrono::milliseconds timeout) {
 void HostPrimitives::turn_to(const Job& phase) {
   job_ = phase;
   element_ = size_of(job_.dtype);
+  element_bits_ = std::countr_zero(element_);
   fold_ = job_.reduces ? kernels::find_fold(job_.dtype, job_.op) : nullptr;
 }
 
@@ -46,7 +48,7 @@ void HostPrimitives::reserve_scratch(std::size_t count) {
 }
 
 std::size_t HostPrimitives::chunk_capacity() const {
-  return static_cast<std::size_t>(team_.segment().shape().slices_per_chunk()) * slice_bytes_ / element_;
+  return (static_cast<std::size_t>(team_.segment().shape().slices_per_chunk()) * slice_bytes_) >> element_bits_;
 }
 
 std::byte* HostPrimitives::resolve(Place place) const {
@@ -85,12 +87,18 @@ HostPrimitives::Active HostPrimitives::activate(const Move& move) const {
 void HostPrimitives::run(std::span<const Move> moves) {
   active_.clear();
   for (const Move& move : moves) {
-    if (move.count != 0) active_.push_back(activate(move));
+    if (move.count != 0 && !does_nothing(move)) active_.push_back(activate(move));
   }
   for (const Active& a : active_) {
     if (touches_postponed(a.local, a.store, a.bytes)) finish_copy();
   }
-  if (!postpone()) run_active();
+  if (!active_.empty() && !postpone()) run_active();
+}
+
+// A copy of what lies in place.
+bool HostPrimitives::does_nothing(const Move& move) const {
+  return move.from == kNobody && move.to == kNobody && !move.complete && !job_.reduces &&
+         resolve(move.local) == resolve(move.store);
 }
 
 // A rank that copies first keeps its peers waiting for what it sends, and leaves what they send in the sockets until
@@ -132,6 +140,7 @@ void HostPrimitives::run_messages(std::span<const Message> messages, std::chrono
   active_.clear();
   job_ = {};
   element_ = 1;
+  element_bits_ = 0;
   for (const Message& m : messages) {
     active_.push_back({.signature = m.signature,
                        .bytes = m.bytes,
@@ -171,25 +180,27 @@ void HostPrimitives::run_active() {
   if (!holds_) flush_held();
   while (!active_.empty()) {
     blocked_.clear();
-    const bool alone = active_.size() == 1;
-    if (!alone) {
-      std::fill(sending_.begin(), sending_.end(), 0);
-      std::fill(receiving_.begin(), receiving_.end(), 0);
-    }
-    bool moved = false;
-    for (Active& active : active_) {
-      if (alone || claim(active)) moved = advance(active) || moved;
-    }
-    std::erase_if(active_, [](const Active& active) { return active.finished; });
-    if (moved) {
+    if (active_.size() == 1 ? advance(active_.front()) : advance_all()) {
       waiter_.progressed();
-    } else if (!active_.empty()) {
+      if (active_.size() == 1 && active_.front().finished) return active_.clear();
+    } else {
       wait();
     }
   }
 }
 
 // Moves over one link keep their order: a later one may not start before an earlier one has the link no more.
+bool HostPrimitives::advance_all() {
+  std::fill(sending_.begin(), sending_.end(), 0);
+  std::fill(receiving_.begin(), receiving_.end(), 0);
+  bool moved = false;
+  for (Active& active : active_) {
+    if (claim(active)) moved = advance(active) || moved;
+  }
+  std::erase_if(active_, [](const Active& active) { return active.finished; });
+  return moved;
+}
+
 bool HostPrimitives::claim(Active& active) {
   char* sending = active.to == kNobody ? nullptr : &sending_[static_cast<std::size_t>(active.to)];
   char* receiving = active.from == kNobody ? nullptr : &receiving_[static_cast<std::size_t>(active.from)];
@@ -225,7 +236,9 @@ bool HostPrimitives::transfer(Active& active) {
     const std::byte* received = nullptr;
     if (active.from != kNobody) {
       RecvLink& link = team_.recv_link(active.from);
-      std::byte* direct = active.local == nullptr && active.store != nullptr ? active.store + active.done : nullptr;
+      // Not where lies what it is reduced with.
+      const bool has_place = active.store != nullptr && active.store != active.local;
+      std::byte* direct = has_place ? active.store + active.done : nullptr;
       const StepHeader* header = link.try_step(direct, bytes);
       if (header == nullptr) {
         blocked_.push_back({active.from, link.poll_target()});
@@ -261,7 +274,7 @@ void HostPrimitives::handle(Active& active, std::size_t bytes, const std::byte* 
   const std::byte* local = active.local == nullptr ? nullptr : active.local + active.done;
   if (active.scale_local) local = first_touch(local, bytes);
   std::byte* store = active.store == nullptr ? nullptr : active.store + active.done;
-  const std::size_t count = bytes / element_;
+  const std::size_t count = bytes >> element_bits_;
   const bool combines = received != nullptr && local != nullptr;
   const std::byte* value = received != nullptr ? received : local;
   bool stable = received == nullptr && !active.scale_local;  // `value` outlives this call

@@ -75,6 +75,8 @@ class HostPrimitives {
   bool touches_postponed(const std::byte* local, const std::byte* store, std::size_t bytes) const;
   bool copy_on();
   void finish_copy();
+  bool does_nothing(const kernels::Move& move) const;
+  bool advance_all();
   bool advance(Active& active);
   bool transfer(Active& active);
   std::size_t most_of_step(int peer) const;
@@ -99,7 +101,8 @@ class HostPrimitives {
   Waiter waiter_;
   std::size_t slice_bytes_, cached_bytes_;
   Job job_{};
-  std::size_t element_ = 1;
+  std::size_t element_ = 1;  // bytes, a power of two
+  int element_bits_ = 0;
   kernels::FoldFunction fold_ = nullptr;
   std::vector<std::byte> scratch_, scaled_;
   std::vector<Active> active_;

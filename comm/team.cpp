@@ -91,15 +91,11 @@ void Team::on_exit(int peer) {
                    placement(peer).pid));
 }
 
-SendLink& Team::send_link(int peer) {
-  auto& link = send_links_[static_cast<std::size_t>(peer)];
-  if (!link) link = make_shm_send_link(parts_.segment, parts_.bells, own_index(), placement(peer).segment_index);
-  return *link;
-}
-RecvLink& Team::recv_link(int peer) {
-  auto& link = recv_links_[static_cast<std::size_t>(peer)];
-  if (!link) link = make_shm_recv_link(parts_.segment, parts_.bells, own_index(), placement(peer).segment_index);
-  return *link;
+void Team::open_links(int peer) {
+  const auto index = static_cast<std::size_t>(peer);
+  const int self = own_index(), other = placement(peer).segment_index;
+  send_links_[index] = make_shm_send_link(parts_.segment, parts_.bells, self, other);
+  recv_links_[index] = make_shm_recv_link(parts_.segment, parts_.bells, self, other);
 }
 
 void Team::fail(ErrorCode code, int culprit, std::string_view sentence) {

@@ -63,8 +63,18 @@ class Team {
   RankLine& own_line() const { return parts_.segment.line(own_index()); }
   bool shares_memory(int peer) const { return placement(peer).segment_index >= 0; }
 
-  SendLink& send_link(int peer);
-  RecvLink& recv_link(int peer);
+  SendLink& send_link(int peer) {
+    auto& link = send_links_[static_cast<std::size_t>(peer)];
+    if (!link) [[unlikely]]
+      open_links(peer);
+    return *link;
+  }
+  RecvLink& recv_link(int peer) {
+    auto& link = recv_links_[static_cast<std::size_t>(peer)];
+    if (!link) [[unlikely]]
+      open_links(peer);
+    return *link;
+  }
 
   // First failure of all ranks wins; every rank gets it.
   void fail(ErrorCode code, int culprit, std::string_view sentence);
@@ -89,7 +99,8 @@ class Team {
   std::string find_earliest_difference(std::uint64_t latest, int peer);
 
  private:
-  struct Remote;  // what the monitor learns of a rank of another node
+  struct Remote;              // what the monitor learns of a rank of another node
+  void open_links(int peer);  // through the segment
   void on_exit(int peer);
   bool unmapped(int peer) const;
   void on_waiting(int peer, const Signature& theirs);

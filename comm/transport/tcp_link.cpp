@@ -43,15 +43,26 @@ constexpr int kLooks = 32;                                    // before a reader
 constexpr std::array<std::byte, kFirstBytes> kZeros{};
 std::size_t lead_of(std::uint64_t step) { return step % 2; }  // bytes before its header
 
-// Up to here a step's bytes are copied next to its header: that costs less than a vector costs the kernel.
-constexpr std::size_t kShortBytes = 4096;
+// Up to here a step's bytes are copied next to its header, or received there: that costs less than a vector costs the
+// kernel.
+constexpr std::size_t kSentPacked = 4 << 10, kReceivedPacked = 8 << 10;
 
-// A header and a short step's bytes, next to each other and the bytes aligned.
-struct Packed {
-  alignas(64) std::array<std::byte, 64 + kShortBytes + 1> memory;
-  std::byte* begin() { return memory.data() + 64 - sizeof(StepHeader); }
+// A header and a step's bytes, next to each other and the bytes aligned; a lead and a tail fit in front.
+class Packed {
+ public:
+  std::byte* begin() { return bytes() - sizeof(StepHeader); }
   StepHeader& header() { return *reinterpret_cast<StepHeader*>(begin()); }
-  std::byte* bytes() { return memory.data() + 64; }
+  std::byte* bytes() { return lines_[1].bytes.data(); }
+  void reserve(std::size_t bytes) {  // moves what is here
+    const std::size_t lines = 2 + bytes / sizeof(Line);
+    if (lines_.size() < lines) lines_.resize(lines);
+  }
+
+ private:
+  struct alignas(64) Line {
+    std::array<std::byte, 64> bytes;
+  };
+  std::vector<Line> lines_{2 + kReceivedPacked / sizeof(Line)};
 };
 
 // One write of 4 MiB takes the kernel less time than eight of 512 KiB; a socket's buffer holds no more.
@@ -139,7 +150,7 @@ class TcpSendLink final : public SendLink {
 
   void pump() {
     while (queued() != 0) {
-      const bool alone = queued() == 1 && offset_ == 0 && front().bytes <= kShortBytes;
+      const bool alone = queued() == 1 && offset_ == 0 && front().bytes <= kSentPacked;
       const long sent = alone ? send_packed(front()) : send_parts();
       if (would_block(sent)) return;
       if (sent < 0) throw_lost(peer_, static_cast<int>(-sent));
@@ -147,11 +158,9 @@ class TcpSendLink final : public SendLink {
     }
   }
   long send_packed(const Entry& entry) {
-    Packed packed;
-    *(packed.begin() - 1) = packed.bytes()[entry.bytes] = std::byte{};  // lead and tail
-    packed.header() = entry.header;
-    if (entry.bytes != 0) std::memcpy(packed.bytes(), entry.data, entry.bytes);
-    return system_call(SYS_sendto, ::send, connection_->socket.get(), packed.begin() - lead_of(entry.header.step),
+    packed_.header() = entry.header;
+    if (entry.bytes != 0) std::memcpy(packed_.bytes(), entry.data, entry.bytes);
+    return system_call(SYS_sendto, ::send, connection_->socket.get(), packed_.begin() - lead_of(entry.header.step),
                        entry.length(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   long send_parts() {
@@ -193,6 +202,7 @@ class TcpSendLink final : public SendLink {
   std::shared_ptr<Connection> connection_;
   int peer_;
   FifoShape shape_;
+  Packed packed_;
   std::vector<Entry> queue_;
   std::vector<std::byte> slots_;
   std::uint64_t posted_ = 0, written_ = 0;
@@ -296,10 +306,9 @@ class TcpRecvLink final : public RecvLink {
     owed_steps_ = owed_bytes_ = 0;
   }
   std::byte* place(std::byte* direct, std::size_t bytes) {
-    if (bytes <= kShortBytes) return packed_.bytes();
-    if (direct != nullptr) return direct;
-    if (staging_.size() < bytes) staging_.resize(bytes);
-    return staging_.data();
+    if (bytes > kReceivedPacked && direct != nullptr) return direct;
+    packed_.reserve(bytes);
+    return packed_.bytes();
   }
   long receive(std::size_t missing) {
     std::byte* const next = packed_.begin() + at_;
@@ -319,8 +328,7 @@ class TcpRecvLink final : public RecvLink {
   std::shared_ptr<Connection> connection_;
   int peer_;
   FifoShape shape_;
-  Packed packed_;  // the header, and the bytes of a short step
-  std::vector<std::byte> staging_;
+  Packed packed_;  // the header, and the bytes of a step that is short or has no other place
   std::byte* data_ = nullptr;
   bool opened_ = false;  // the first step's header is known
   bool tailed_ = false;  // a tail follows this step
