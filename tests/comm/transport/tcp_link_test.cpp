@@ -110,6 +110,8 @@ TEST_CASE("what is built in a slot stays there until it is sent, whatever is sen
 
 namespace {
 
+constexpr int kTail = 2;  // bytes
+
 int queued(int socket, unsigned long direction) {
   int bytes = -1;
   REQUIRE(::ioctl(socket, direction, &bytes) == 0);
@@ -157,7 +159,7 @@ struct Links {
 
 }  // namespace
 
-TEST_CASE("whoever only receives leaves a byte unread, acknowledges nothing, and acknowledges all when it waits") {
+TEST_CASE("whoever only receives leaves a tail unread, acknowledges nothing, and acknowledges all when it waits") {
   Links links;
   const auto pass = [&](std::size_t bytes) {
     links.send(*links.near_send, bytes);
@@ -169,7 +171,7 @@ TEST_CASE("whoever only receives leaves a byte unread, acknowledges nothing, and
   for (int step = 0; step < 1000; ++step) pass(1024);  // while its window grows the kernel acknowledges at once
   wait();
   for (int step = 0; step < 5; ++step) pass(1024);
-  CHECK(queued(links.far, SIOCINQ) == 1);
+  CHECK(queued(links.far, SIOCINQ) == kTail);
   CHECK(queued(links.near, SIOCOUTQ) > 4 * 1024);  // the kernel may have answered the first for the window's sake
   wait();
   CHECK(queued(links.far, SIOCINQ) == 0);
@@ -183,7 +185,7 @@ TEST_CASE("a rank that receives all the time owes no more than eight steps when 
     links.send(*links.near_send, 100);
     links.expect(*links.far_recv, 100);
     (void)links.far_recv->try_step(nullptr, 100);  // one look
-    CHECK(queued(links.near, SIOCOUTQ) <= 9 * static_cast<int>(100 + 2 + sizeof(StepHeader)));
+    CHECK(queued(links.near, SIOCOUTQ) <= 9 * static_cast<int>(100 + 1 + kTail + sizeof(StepHeader)));
   }
 }
 
@@ -204,13 +206,38 @@ TEST_CASE("who has answered until now acknowledges at once, too, when it waits")
   }
 }
 
-TEST_CASE("a long step leaves a byte unread, too, and the next one follows it") {
+TEST_CASE("a long step leaves a tail unread, too, and the next one follows it") {
   Links links;
   for (const std::size_t bytes : {8, 16384, 8, 16384, 5000, 8}) {
     links.send(*links.near_send, bytes);
     links.expect(*links.far_recv, bytes);
   }
-  CHECK(queued(links.far, SIOCINQ) == 1);
+  CHECK(queued(links.far, SIOCINQ) == kTail);
+}
+
+// Two segments of one length in a row are what the kernel takes for the other side's largest; after that it
+// acknowledges all longer ones at once. What is sent, in calls of one size or of several, is made of elements of four
+// bytes mostly.
+TEST_CASE("no step is as long as the one before, whether steps come back between them or not") {
+  Links links;
+  const auto pass = [&](SendLink& send, RecvLink& recv, std::size_t bytes) {
+    links.send(send, bytes);
+    links.expect(recv, bytes);
+  };
+  pass(*links.near_send, *links.far_recv, 8);
+  int before = 0;
+  for (unsigned pattern = 0; pattern < 256; ++pattern) {
+    for (unsigned bits = pattern | 256U; bits != 0; bits /= 2) {
+      if (bits % 2 != 0) pass(*links.far_send, *links.near_recv, 8);
+      const std::size_t bytes = pattern % 3 == 0 ? 8 + 4 * (bits % 4) : 8;
+      const int left = queued(links.far, SIOCINQ);
+      links.send(*links.near_send, bytes);
+      const int length = queued(links.far, SIOCINQ) - left;
+      CHECK(length != before);
+      before = length;
+      links.expect(*links.far_recv, bytes);
+    }
+  }
 }
 
 TEST_CASE("where steps go both ways nothing is left unread") {
@@ -236,7 +263,7 @@ TEST_CASE("between hosts nothing is left unread, nor sent to be skipped") {
   }
 }
 
-TEST_CASE("links that close with a byte unread do not reset the connection: what they had sent arrives") {
+TEST_CASE("links that close with a tail unread do not reset the connection: what they had sent arrives") {
   Links links;
   links.send(*links.near_send, 4);
   links.send(*links.near_send, 4);
@@ -244,7 +271,7 @@ TEST_CASE("links that close with a byte unread do not reset the connection: what
   links.expect(*links.far_recv, 4);
   links.sequence = 2;
   links.expect(*links.far_recv, 4);
-  REQUIRE(queued(links.far, SIOCINQ) == 1);
+  REQUIRE(queued(links.far, SIOCINQ) == kTail);
   links.send(*links.far_send, 1024);
   links.far_send.reset();
   links.far_recv.reset();
