@@ -66,28 +66,27 @@ std::byte* HostPrimitives::resolve(Place place) const {
   return nullptr;
 }
 
-HostPrimitives::Active HostPrimitives::activate(const Move& move) const {
-  Signature signature = job_.signature;
+void HostPrimitives::activate(const Move& move) {
+  Active& active = active_.emplace_back();
+  active.signature = job_.signature;
   if (!job_.send_counts.empty() && move.to != kNobody) {
-    signature.count = job_.send_counts[static_cast<std::size_t>(move.to)];
+    active.signature.count = job_.send_counts[static_cast<std::size_t>(move.to)];
   } else if (!job_.recv_counts.empty() && move.from != kNobody) {
-    signature.count = job_.recv_counts[static_cast<std::size_t>(move.from)];
+    active.signature.count = job_.recv_counts[static_cast<std::size_t>(move.from)];
   }
-  return {.signature = signature,
-          .bytes = move.count * element_,
-          .done = 0,
-          .from = rank_at(move.from),
-          .to = rank_at(move.to),
-          .local = resolve(move.local),
-          .store = resolve(move.store),
-          .complete = move.complete && job_.op == ReduceOp::average,
-          .scale_local = job_.reduces && job_.op == ReduceOp::premultiplied_sum && move.local.buffer == Buffer::input};
+  active.bytes = move.count * element_;
+  active.from = rank_at(move.from);
+  active.to = rank_at(move.to);
+  active.local = resolve(move.local);
+  active.store = resolve(move.store);
+  active.complete = move.complete && job_.op == ReduceOp::average;
+  active.scale_local = job_.reduces && job_.op == ReduceOp::premultiplied_sum && move.local.buffer == Buffer::input;
 }
 
 void HostPrimitives::run(std::span<const Move> moves) {
   active_.clear();
   for (const Move& move : moves) {
-    if (move.count != 0 && !does_nothing(move)) active_.push_back(activate(move));
+    if (move.count != 0 && !does_nothing(move)) activate(move);
   }
   for (const Active& a : active_) {
     if (touches_postponed(a.local, a.store, a.bytes)) finish_copy();
@@ -161,14 +160,14 @@ void HostPrimitives::run_messages(std::span<const Message> messages, std::chrono
 void HostPrimitives::send_empty(std::span<const int> peers) {
   if (peers.empty()) return;
   active_.clear();
-  for (const int peer : peers) active_.push_back(activate({.to = peer}));
+  for (const int peer : peers) activate({.to = peer});
   run_active();
 }
 
 void HostPrimitives::receive_empty(std::span<const int> peers) {
   if (peers.empty()) return;
   active_.clear();
-  for (const int peer : peers) active_.push_back(activate({.from = peer}));
+  for (const int peer : peers) activate({.from = peer});
   run_active();
 }
 

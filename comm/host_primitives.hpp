@@ -69,7 +69,7 @@ class HostPrimitives {
     kernels::Stores stores = kernels::Stores::plain;
     bool finished = false;  // an empty move travels too, as one step without bytes
   };
-  Active activate(const kernels::Move& move) const;
+  void activate(const kernels::Move& move);
   void run_active();
   bool postpone();
   bool touches_postponed(const std::byte* local, const std::byte* store, std::size_t bytes) const;

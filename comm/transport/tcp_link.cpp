@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -91,7 +92,8 @@ class TcpSendLink final : public SendLink {
       : connection_(std::move(connection)),
         peer_(peer),
         shape_(shape),
-        queue_(steps_of_a_write(shape) + (connection_->on_host ? 1 : 0)) {
+        most_(steps_of_a_write(shape) + (connection_->on_host ? 1 : 0)),
+        queue_(std::bit_ceil(most_)) {
     if (!connection_->on_host) return;
     queue_[0] = {.header = {.signature = {}, .step = 0, .bytes = kFirstBytes | kToBeSkipped},
                  .data = kZeros.data(),
@@ -118,7 +120,7 @@ class TcpSendLink final : public SendLink {
   }
   bool refers_to(const std::byte* data, std::size_t bytes) const override {
     for (std::uint64_t step = written_; step != posted_; ++step) {
-      const Entry& entry = queue_[step % queue_.size()];
+      const Entry& entry = at(step);
       if (entry.data < data + bytes && data < entry.data + entry.bytes) return true;
     }
     return false;
@@ -140,15 +142,20 @@ class TcpSendLink final : public SendLink {
     std::size_t length() const { return lead_of(header.step) + sizeof header + bytes + (tailed() ? kTailBytes : 0); }
   };
   std::uint64_t queued() const { return posted_ - written_; }
-  bool has_room() const { return queued() < queue_.size() && built_ < shape_.slots; }
-  Entry& front() { return queue_[written_ % queue_.size()]; }
+  bool has_room() const { return queued() < most_ && built_ < shape_.slots; }
+  Entry& at(std::uint64_t step) { return queue_[step & (queue_.size() - 1)]; }
+  const Entry& at(std::uint64_t step) const { return queue_[step & (queue_.size() - 1)]; }
+  Entry& front() { return at(written_); }
   void post(const Signature& signature, const std::byte* data, std::size_t bytes, bool built) {
     const bool tailed = connection_->on_host && !connection_->answered && queued() == 0 && bytes <= kOwedBytes;
     connection_->answered = false;
-    const StepHeader header{
-        .signature = signature, .step = posted_, .bytes = tailed ? bytes | kTailFollows : std::uint64_t{bytes}};
-    queue_[posted_ % queue_.size()] = {.header = header, .data = data, .bytes = bytes, .built = built};
-    ++posted_;
+    Entry& entry = at(posted_);
+    entry.header.signature = signature;
+    entry.header.step = posted_++;
+    entry.header.bytes = tailed ? bytes | kTailFollows : std::uint64_t{bytes};
+    entry.data = data;
+    entry.bytes = bytes;
+    entry.built = built;
   }
 
   void pump() {
@@ -183,7 +190,7 @@ class TcpSendLink final : public SendLink {
         parts[used++] = {const_cast<std::byte*>(static_cast<const std::byte*>(base)) + cut, length - cut};
     };
     for (std::uint64_t step = written_; step != posted_ && used + 3 <= parts.size(); ++step) {
-      const Entry& entry = queue_[step % queue_.size()];
+      const Entry& entry = at(step);
       const std::size_t lead = lead_of(entry.header.step);
       add(reinterpret_cast<const std::byte*>(&entry.header) - lead, lead + sizeof entry.header);
       add(entry.data, entry.bytes);
@@ -206,7 +213,8 @@ class TcpSendLink final : public SendLink {
   int peer_;
   FifoShape shape_;
   Packed packed_;
-  std::vector<Entry> queue_;
+  std::size_t most_;          // steps queued at once
+  std::vector<Entry> queue_;  // as many or more, a power of two
   std::vector<std::byte> slots_;
   std::uint64_t posted_ = 0, written_ = 0;
   std::uint64_t slot_ = 0, built_ = 0;  // the next slot's number; queued steps that lie in slots
