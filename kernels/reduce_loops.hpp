@@ -11,6 +11,7 @@
 namespace rondo::kernels {
 namespace {
 
+constexpr std::size_t kLineBytes = 64, kAheadBytes = 2048;
 constexpr std::size_t kStageBytes = 4096;  // what passes through a buffer is still in the first-level cache
 
 // ---- the canonical left fold ----
@@ -271,9 +272,18 @@ std::size_t fold_registers_to_all(const FoldJob& job, const Divisor& divisor, st
   return at;
 }
 
+// More instructions a line than a load, a sum and a store: fewer lines are then under way at once.
+template <class Op>
+constexpr bool kPicks = false;
+template <bool kLess>
+constexpr bool kPicks<Extreme<kLess>> = true;
+template <class E, class Op>
+constexpr bool kTakesLong = kVectorBytes >= kLineBytes &&
+                            (E::kParts > 1 || (kPicks<Op> && kFloating<typename E::Value>));
+
 // Two inputs, and one output or two: the fewer instructions a vector takes, the more of them are under way. Through
 // the caches without a buffer, whose stores would wait behind those of lines that are not in the caches yet; past them
-// a vector of each at a time.
+// a vector of each at a time. What takes long asks for lines ahead, not beyond the end: there another rank may write.
 template <class E, class Op, bool kDivide, int kOutputs, Stores kFirst, Stores kSecond = kFirst>
 std::size_t fold_pair_to_all(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
   constexpr bool kStreams = kFirst == Stores::streaming || kSecond == Stores::streaming;
@@ -283,6 +293,9 @@ std::size_t fold_pair_to_all(const FoldJob& job, const Divisor& divisor, std::si
   Byte* const first = static_cast<Byte*>(job.out[0]);
   Byte* const second = static_cast<Byte*>(job.out[kOutputs - 1]);
   for (; at + kStep <= end; at += kStep) {
+    if (kStreams && kTakesLong<E, Op> && at + kAheadBytes < end) {
+      for (const void* input : in) __builtin_prefetch(static_cast<const Byte*>(input) + at + kAheadBytes);
+    }
     const auto sums = sum_vectors<E, Op, kDivide, 2, kVectorBytes, kUnits>({in, 2, at, divisor}, 0);
     store_units<kFirst>(first + at, sums);
     if constexpr (kOutputs == 2) store_units<kSecond>(second + at, sums);
