@@ -25,7 +25,7 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
       contributions_(as_size(size_)),
       sources_(as_size(size_)),
       may_pull_(config.algorithm.empty()) {
-  make_room(0);
+  make_room(0, false);
 }
 
 bool BoardCollectives::takes(const Call& call) const {

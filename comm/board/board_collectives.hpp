@@ -70,6 +70,7 @@ class BoardCollectives {
   struct Lead {
     std::size_t head = 0, room = 0, part = 0;
     std::size_t made_for = 0;  // the longest block that was known
+    bool straight = false;     // and it went straight between buffers
   };
   struct Places {  // behind this call's arrivals, and in the rings
     std::uint64_t turn;
@@ -92,12 +93,13 @@ class BoardCollectives {
   void reduce_scatter();
   void broadcast();
   void exchange(std::size_t longest, std::size_t skipped);
-  void make_room(std::size_t longest_bytes);
+  void make_room(std::size_t longest_bytes, bool straight);
   bool brings_in_ring(std::size_t step) const;
   void exchange_lead(const Counted& plan, std::size_t step);
   void bring_lead(std::byte* into, bool in_ring, std::size_t step);
   void take_lead(int from, std::size_t step, const Places& places, const std::byte* beside_flag);
   void compare_counts(int peer, std::size_t sent, std::size_t expected) const;
+  void choose_straight();
   void pull_blocks(std::size_t skipped);
   void gather_blocks(bool everywhere);
   void scatter_blocks();
@@ -165,8 +167,10 @@ class BoardCollectives {
   std::vector<const std::byte*> sources_;   // by rank: the block for this rank, where that is within reach
   std::size_t longest_ = 0;                 // block of any two ranks
   Lead lead_;
-  bool may_pull_, within_reach_ = false, went_direct_ = false;
-  std::span<const Range> blocks_, recv_blocks_;  // where they are told; those received, where they are others
+  bool may_pull_, went_direct_ = false;
+  bool within_reach_ = false, in_processes_ = false;  // all buffers; ordinary memory of processes
+  bool pulls_ = false, fetches_ = false;              // the longest block suits that
+  std::span<const Range> blocks_, recv_blocks_;       // where they are told; those received, where they are others
 };
 
 }  // namespace rondo::comm

@@ -11,7 +11,8 @@ namespace {
 
 // Bytes with an arrival, of more than two ranks: when nothing is known; when the latest call's would have fitted.
 constexpr std::size_t kLeastRoom = 32 << 10, kMostRoom = 512 << 10;
-constexpr std::size_t kRound = 64;  // bytes
+constexpr std::size_t kLeastStraight = 16 << 10;  // of the longest block: then little of it goes with the arrivals
+constexpr std::size_t kRound = 64;                // bytes
 
 // Beside the flag.
 struct Sender {
@@ -46,14 +47,17 @@ BoardCollectives::Counted BoardCollectives::plan_counted(const Call& call) {
   return plan;
 }
 
-// Room for the longest block of the latest call, which all know, from everybody to everybody, if that is not too much.
-void BoardCollectives::make_room(std::size_t longest_bytes) {
+// Room for the longest block of the latest call, which all know, from everybody to everybody, if that is not too much
+// and does not go straight.
+void BoardCollectives::make_room(std::size_t longest_bytes, bool straight) {
   const std::size_t others = as_size(std::max(size_ - 1, 1));
-  const std::size_t most = std::min(kMostRoom, flow_.most_call_bytes());
+  const std::size_t most = straight ? 0 : std::min(kMostRoom, flow_.most_call_bytes());
   lead_.made_for = longest_bytes;
+  lead_.straight = straight;
   lead_.head = (as_size(size_) * sizeof(Piece) + kRound - 1) / kRound * kRound;
   const std::size_t wanted = lead_.head + others * (longest_bytes + longest_bytes / 8 + kRound);
-  const std::size_t common = std::clamp(wanted <= most ? wanted : 0, std::min(kLeastRoom, most), most);
+  const std::size_t least = std::min(kLeastRoom, flow_.most_call_bytes());
+  const std::size_t common = wanted <= most ? std::max(wanted, least) : least;
   lead_.room = std::max(size_ == 2 ? Arrival::kBody : common, lead_.head);
   lead_.part = (lead_.room - lead_.head) / others / kRound * kRound;
 }
@@ -69,14 +73,22 @@ bool BoardCollectives::run_counted(const Counted& plan, const Call& call, std::c
   const std::size_t step = lead_.part / element_;
   direct_.guarded([&] {
     exchange_lead(plan, step);
+    choose_straight();
     if (longest_ <= step) return;
     choose_stores();
-    went_direct_ = within_reach_ && longest_ * element_ >= tuning_.direct_bytes;
+    went_direct_ = pulls_ || fetches_;
     if (went_direct_) pull_blocks(step);
   });
   if (!went_direct_ && longest_ > step) exchange(longest_, step);
-  if (longest_ * element_ != lead_.made_for) make_room(longest_ * element_);
+  const bool straight = (pulls_ || fetches_) && longest_ * element_ >= kLeastStraight;
+  if (longest_ * element_ != lead_.made_for || straight != lead_.straight) make_room(longest_ * element_, straight);
   return went_direct_;
+}
+
+void BoardCollectives::choose_straight() {
+  const std::size_t longest = longest_ * element_;
+  pulls_ = within_reach_ && longest >= tuning_.direct_bytes;
+  fetches_ = !within_reach_ && in_processes_ && direct_.fetches_blocks(longest);
 }
 
 // Two ranks hand lines over; what more of them bring is short behind the arrival, or lies in the ring.
@@ -91,7 +103,8 @@ void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {
   const std::uint64_t meeting = board_.take_line(sizeof(Sender));
   const Places places{.turn = board_.take_body(), .ring = size_ == 2 ? Place{} : flow_.reserve(lead_.room, false)};
   const Reach& reach = direct_.reach();
-  const Spot spot = reach.possible() ? reach.describe(call_.send, plan.bytes) : Spot{};
+  const bool tells = reach.possible() || direct_.may_fetch();
+  const Spot spot = tells ? reach.describe(call_.send, plan.bytes) : Spot{};
   const bool in_ring = brings_in_ring(step);
   bring_lead(in_ring ? flow_.at(rank_, places.ring) : board_.body(rank_, places.turn), in_ring, step);
   new (board_.payload(rank_, meeting))
@@ -105,6 +118,7 @@ void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {
   board_.await_all();
   longest_ = plan.longest;
   within_reach_ = may_pull_ && reach.possible() && (plan.bytes == 0 || reach.find(rank_, spot, plan.bytes) != nullptr);
+  in_processes_ = may_pull_ && direct_.may_fetch() && (plan.bytes == 0 || spot.kind == Spot::Kind::process);
   sources_[as_size(rank_)] = send(mine.offset);
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
@@ -135,11 +149,13 @@ void BoardCollectives::take_lead(int from, std::size_t step, const Places& place
   if (sender.in_ring != 0) ring_stores_.read();
   compare_counts(from, piece.sent, piece.expected);
   longest_ = std::max<std::size_t>(longest_, sender.longest);
-  if (within_reach_) {
-    const std::byte* const buffer = direct_.reach().find(from, sender.spot, sender.bytes);
-    within_reach_ = sender.bytes == 0 || buffer != nullptr;
-    sources_[as_size(from)] = buffer == nullptr ? nullptr : buffer + piece.before * element_;
-  }
+  const bool in_process = sender.spot.kind == Spot::Kind::process;
+  const std::byte* buffer = nullptr;
+  if (within_reach_) buffer = direct_.reach().find(from, sender.spot, sender.bytes);
+  within_reach_ = within_reach_ && (sender.bytes == 0 || buffer != nullptr);
+  in_processes_ = in_processes_ && (sender.bytes == 0 || in_process);
+  if (in_process) buffer = reinterpret_cast<const std::byte*>(sender.spot.at);
+  sources_[as_size(from)] = buffer == nullptr ? nullptr : buffer + piece.before * element_;
   const Range theirs = recv_block(from);
   copy_result(recv(theirs.offset), place + piece.at, std::min(theirs.count, step));
 }
@@ -164,9 +180,9 @@ void BoardCollectives::pull_blocks(std::size_t skipped) {
     const Range theirs = recv_block(r);
     if (theirs.count <= skipped) continue;
     const std::byte* const from = sources_[as_size(r)] + skipped * element_;
-    pieces.push_back({recv(theirs.offset + skipped), from, (theirs.count - skipped) * element_});
+    pieces.push_back({recv(theirs.offset + skipped), from, r, (theirs.count - skipped) * element_});
   }
-  direct_.pull(pieces, result_stores_);
+  direct_.pull(call_, pieces, result_stores_, fetches_);
 }
 
 }  // namespace rondo::comm

@@ -79,6 +79,15 @@ bool CopiedCollectives::promises(const Call& call) const {
   return is_cheap() && larger_count(call, size_) * size_of(call.dtype) < too_long();
 }
 
+// Ranks that share cores have met before they know: shorter blocks have gone with that, and what longer ones save by
+// one copy it costs to wait for all in the middle.
+bool CopiedCollectives::suits_blocks(std::size_t longest) const {
+  constexpr std::size_t kMostInCrowd = 32 << 20;
+  const Call even{.collective = Collective::all_to_all, .count = longest, .dtype = DataType::u8};
+  if (board_.is_crowded() && (longest < least_bytes_ || longest * as_size(size_ * size_) > kMostInCrowd)) return false;
+  return takes(even) && promises(even);
+}
+
 // Of two ranks with a core each both copy: of a broadcast a half each, of blocks from or to a root, which has one of
 // its own to copy, the root a quarter, of short ones nothing. Else whoever has the block to itself, so that all cores
 // have something to do.

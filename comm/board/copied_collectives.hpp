@@ -34,6 +34,13 @@ class CopiedCollectives {
   // Whether that is the faster way, as far as it is known before any such call: the same on all ranks.
   bool promises(const Call& call) const;
 
+  // Both, of an all_to_all_v whose longest block takes so many bytes.
+  bool suits_blocks(std::size_t longest) const;
+  void fetch(const Call& call, int peer, std::byte* into, std::uint64_t from, std::size_t bytes) {
+    call_ = call;
+    copy_slices(peer, true, into, from, bytes);
+  }
+
   // After a meeting of all. Where the buffers of the ranks lie, by index: addresses in their processes.
   struct Buffers {
     std::span<const std::uint64_t> send, recv;

@@ -107,10 +107,17 @@ float DirectCollectives::us_since(std::uint64_t begin) {
 
 double DirectCollectives::slowest() const { return std::ranges::max(lines_, {}, &Line::said).said; }
 
-void DirectCollectives::pull(std::span<const Pull> pieces, kernels::Stores stores) {
+void DirectCollectives::pull(const Call& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches) {
   stores_ = stores;
+  copied_now_ = fetches;
   touch();
-  for (const Pull& piece : pieces) copy_bytes(piece.into, piece.from, piece.bytes);
+  for (const Pull& piece : pieces) {
+    if (fetches && piece.whose != rank_) {
+      copied_.fetch(call, piece.whose, piece.into, reinterpret_cast<std::uintptr_t>(piece.from), piece.bytes);
+    } else {
+      copy_bytes(piece.into, piece.from, piece.bytes);
+    }
+  }
   let_go();
   board_.meet();
 }

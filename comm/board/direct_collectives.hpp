@@ -60,10 +60,14 @@ class DirectCollectives {
   }
   struct Pull {
     std::byte* into = nullptr;
-    const std::byte* from = nullptr;  // a peer's
+    const std::byte* from = nullptr;  // that rank's, by index; where it is fetched, an address in its process
+    int whose = 0;
     std::size_t bytes = 0;
   };
-  void pull(std::span<const Pull> pieces, kernels::Stores stores);  // of all that have met; they meet again
+  // Of all that have met; they meet again. fetches: the kernel copies what other ranks have.
+  void pull(const Call& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches);
+  bool may_fetch() const { return team_.copies_memory(); }
+  bool fetches_blocks(std::size_t longest) const { return copied_.suits_blocks(longest); }  // bytes
 
  private:
   using Range = kernels::Range;

@@ -195,6 +195,37 @@ const Kind& reduce_in_place() {
   return kind;
 }
 
+// Elements from one rank to another of an all_to_all_v.
+std::size_t sent(int from, int to, int world) {
+  return block_count - block_count / 13 * static_cast<std::size_t>((from + 2 * to) % world);
+}
+
+// Apart, since ranks that say where their blocks lie do not try both ways.
+const Kind& counted() {
+  static const Kind kind = {"all_to_all_v", 0, 0,
+                            [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
+                              std::vector<std::size_t> to, from;
+                              for (int peer = 0; peer < comm.world_size(); ++peer) {
+                                to.push_back(sent(comm.rank(), peer, comm.world_size()));
+                                from.push_back(sent(peer, comm.rank(), comm.world_size()));
+                              }
+                              comm.all_to_all_v(send.data(), to, recv.data(), from, DataType::i32);
+                            },
+                            [](int rank, int world, int call, std::size_t at) {
+                              for (int from = 0; from < world; ++from) {
+                                const std::size_t count = sent(from, rank, world);
+                                if (at >= count) {
+                                  at -= count;
+                                  continue;
+                                }
+                                for (int to = 0; to < rank; ++to) at += sent(from, to, world);
+                                return value(from, call, at);
+                              }
+                              return kUntouched;
+                            }};
+  return kind;
+}
+
 // What everybody reads from everybody, or from a root: not where ranks share cores.
 bool never_copied(const Kind& kind, int world) {
   if (kind.name.starts_with("reduce")) return world != 2 || comm::usable_cores() < 2;
@@ -259,6 +290,22 @@ TEST_CASE("a reduce in place that is copied gives what it must") {
   }));
 }
 
+TEST_CASE("an all_to_all_v of long blocks is copied where copies promise more, and gives what it must") {
+  const int world = GENERATE(2, 3, 5);
+  test::check_ended_well(run_processes(world, [](Communicator& comm) {
+    const auto blocks = block_count * static_cast<std::size_t>(comm.world_size());
+    const std::vector<int> send(blocks);
+    std::vector<int> recv(blocks);
+    comm.all_to_all(std::span<const int>(send), std::span(recv));
+    const bool promising = single_copy(comm);  // else the first goes through rings
+    for (const std::size_t count : {kCount, std::size_t{5}, 3 * kCount}) {
+      block_count = count;
+      const int copied = call_often(comm, counted(), kCalls);
+      expect(copied == (promising && count != 5 ? kCalls : 0), fmt::format("{} of {} were copied", copied, kCalls));
+    }
+  }));
+}
+
 TEST_CASE("processes of one user copy without any privilege") {
   test::check_ended_well(run_processes(
       2, [](Communicator& comm) { expect(call_often(comm, kinds().back(), kCalls) >= 3, "none was copied"); },
@@ -270,6 +317,7 @@ TEST_CASE("where one process does not let others at its memory, all calls go thr
       3,
       [](Communicator& comm) {
         for (const Kind& kind : kinds()) expect(call_often(comm, kind, kCalls) == 0, "it was copied");
+        expect(call_often(comm, counted(), kCalls) == 0, "an all_to_all_v was copied");
       },
       [](int rank) { drop_privileges(rank != 2); }));
 }
