@@ -61,7 +61,7 @@ bool CopiedCollectives::is_cheap() const {
 }
 
 // Measured by 2, 4 and 8 ranks on two cores of a Xeon.
-bool CopiedCollectives::promises(const Call& call) const {
+bool CopiedCollectives::promises(const Call& call, bool in_place) const {
   constexpr std::size_t kNever = 0, kAlways = SIZE_MAX;
   const auto too_long = [&]() -> std::size_t {  // there rings are faster, most of them past the caches
     switch (call.collective) {
@@ -69,7 +69,7 @@ bool CopiedCollectives::promises(const Call& call) const {
         return both_copy() ? 32 << 20 : kNever;
       case Collective::all_gather:
       case Collective::all_gather_v:
-        return both_copy() ? 2 << 20 : kNever;
+        return both_copy() ? in_place ? 32 << 20 : 2 << 20 : kNever;
       case Collective::all_to_all:
         return both_copy() ? 32 << 20 : 16 << 20;
       default:  // blocks from a root or to one
@@ -85,7 +85,7 @@ bool CopiedCollectives::suits_blocks(std::size_t longest) const {
   constexpr std::size_t kMostInCrowd = 32 << 20;
   const Call even{.collective = Collective::all_to_all, .count = longest, .dtype = DataType::u8};
   if (board_.is_crowded() && (longest < least_bytes_ || longest * as_size(size_ * size_) > kMostInCrowd)) return false;
-  return takes(even) && promises(even);
+  return takes(even) && promises(even, false);
 }
 
 // Of two ranks with a core each both copy: of a broadcast a half each, of blocks from or to a root, which has one of

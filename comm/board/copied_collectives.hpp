@@ -32,7 +32,8 @@ class CopiedCollectives {
   bool takes(const Call& call) const;
 
   // Whether that is the faster way, as far as it is known before any such call: the same on all ranks.
-  bool promises(const Call& call) const;
+  // in_place: of every rank.
+  bool promises(const Call& call, bool in_place) const;
 
   // Both, of an all_to_all_v whose longest block takes so many bytes.
   bool suits_blocks(std::size_t longest) const;

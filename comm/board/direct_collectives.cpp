@@ -73,7 +73,7 @@ bool DirectCollectives::run(const Call& call) {
     copies = may_copy_ && (!reach_.possible() || all_in_processes());
     if (!copies) return;
     if (const double slowest_us = slowest(); slowest_us > 0) kind.times.took(static_cast<float>(slowest_us));
-    const bool copy_promises = copied_.promises(call);
+    const bool copy_promises = copied_.promises(call, all_in_place());
     copied_now_ = kind.times.next(copy_promises) == WayTimes::Way::copy;
     if (copied_now_) return copy_blocks();
     timed_ = &kind;
@@ -216,6 +216,15 @@ bool DirectCollectives::all_in_processes() const {
   for (int i = 0; i < size_; ++i) {
     const Line& line = lines_[as_size(i)];
     if (!is_there(line.send, send_bytes(i)) || !is_there(line.recv, recv_bytes(i))) return false;
+  }
+  return true;
+}
+
+// Of an all_gather: each rank brings what lies where its block belongs.
+bool DirectCollectives::all_in_place() const {
+  for (int i = 0; i < size_; ++i) {
+    const Line& line = lines_[as_size(i)];
+    if (line.send.at != line.recv.at + block(i).offset * element_) return false;
   }
   return true;
 }

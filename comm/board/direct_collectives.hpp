@@ -99,6 +99,7 @@ class DirectCollectives {
   void find_buffers();
   bool choose_way();
   bool all_in_processes() const;
+  bool all_in_place() const;
   void move();
   void copy_blocks();
   float us_since(std::uint64_t begin);  // read_ticks()
