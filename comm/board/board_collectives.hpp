@@ -99,7 +99,7 @@ class BoardCollectives {
   void bring_lead(std::byte* into, bool in_ring, std::size_t step);
   void take_lead(int from, std::size_t step, const Places& places, const std::byte* beside_flag);
   void compare_counts(int peer, std::size_t sent, std::size_t expected) const;
-  void choose_straight();
+  void choose_straight(std::size_t step);
   void pull_blocks(std::size_t skipped);
   void gather_blocks(bool everywhere);
   void scatter_blocks();

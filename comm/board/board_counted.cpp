@@ -73,7 +73,7 @@ bool BoardCollectives::run_counted(const Counted& plan, const Call& call, std::c
   const std::size_t step = lead_.part / element_;
   direct_.guarded([&] {
     exchange_lead(plan, step);
-    choose_straight();
+    choose_straight(step);
     if (longest_ <= step) return;
     choose_stores();
     went_direct_ = pulls_ || fetches_;
@@ -85,8 +85,10 @@ bool BoardCollectives::run_counted(const Counted& plan, const Call& call, std::c
   return went_direct_;
 }
 
-void BoardCollectives::choose_straight() {
+void BoardCollectives::choose_straight(std::size_t step) {
   const std::size_t longest = longest_ * element_;
+  pulls_ = fetches_ = false;
+  if (longest_ <= step && longest < kLeastStraight) return;  // all of it has come, and would again
   pulls_ = within_reach_ && longest >= tuning_.direct_bytes;
   fetches_ = !within_reach_ && in_processes_ && direct_.fetches_blocks(longest);
 }
