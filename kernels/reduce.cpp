@@ -18,9 +18,14 @@ constexpr std::string_view kOpNames[kReduceOpCount] = {"sum",     "product", "mi
                                                        "bit_and", "bit_or",  "bit_xor", "premul_sum"};
 
 #ifdef RONDO_X86
-bool has_f16c() {  // clang 14 does not know it in __builtin_cpu_supports
+// Clang 14 does not know these in __builtin_cpu_supports.
+bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+bool has_avx512fp16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & bit_AVX512FP16) != 0;
 }
 #endif
 
@@ -66,6 +71,7 @@ kernels::ReduceTables runnable_tables() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
     *next++ = &kernels::reduce_table_avx512();
+    if (has_avx512fp16()) *next++ = &kernels::reduce_table_avx512fp16();
   }
 #endif
   return tables;

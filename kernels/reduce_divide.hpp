@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Division of numbers and vectors by a number of ranks; integers by multiplication, since hardly any processor divides
-// vectors of them: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994. Internal
-// linkage: see kernels/reduce_loops.hpp.
+// Division of numbers and vectors by a number of ranks; of floats by a power of two, which rounds like the product with
+// its inverse, and of integers by multiplication, since hardly any processor divides vectors of them: Granlund and
+// Montgomery, "Division by invariant integers using multiplication", 1994. Internal linkage: see
+// kernels/reduce_loops.hpp.
 #pragma once
 #include "kernels/reduce_vectors.hpp"
 
@@ -10,20 +11,22 @@ namespace {
 
 struct Divisor {  // 2 or more, if of integers
   double value;
-  // Of values of N bits: v / divisor == (v * multiplier >> N) + v >> shift, the sum without overflow.
+  double inverse;  // of a power of two; otherwise 0
+  // Of integers of N bits: v / divisor == (v * multiplier >> N) + v >> shift, the sum without overflow.
   std::uint64_t multiplier;
   int shift;
 
   template <class Value>
   static Divisor of(double value) {
     if constexpr (kFloating<Value>) {
-      return {value, 0, 0};
+      const bool is_power = __builtin_bit_cast(std::uint64_t, value) << 12 == 0;  // no bit of the fraction is set
+      return {value, is_power ? 1 / value : 0, 0, 0};
     } else {
       using Wide = unsigned __int128;
       const auto by = static_cast<std::uint64_t>(value);
       const int shift = by < 2 ? 0 : 64 - __builtin_clzll(by - 1);  // 2 ^ shift >= by
       const Wide numerator = ((Wide{1} << shift) - by) << (8 * sizeof(Value));
-      return {value, static_cast<std::uint64_t>(numerator / by + 1), shift};
+      return {value, 0, static_cast<std::uint64_t>(numerator / by + 1), shift};
     }
   }
 
@@ -42,6 +45,7 @@ struct Divisor {  // 2 or more, if of integers
   template <class V>
   [[gnu::always_inline]] V divide_vector(V number) const {
     if constexpr (kFloating<V>) {
+      if (inverse != 0) return number * static_cast<Lane<V>>(inverse);
       return number / static_cast<Lane<V>>(value);
     } else if constexpr (Lane<V>(-1) < Lane<V>(0)) {
       using Bits = typename BitsOf<V>::Type;

@@ -4,8 +4,8 @@
 // merged with another source's copy. An output may equal an input but never overlaps one partly, so no iteration sees
 // another's store.
 #pragma once
+#include "kernels/reduce.hpp"
 #include "kernels/reduce_divide.hpp"
-#include "kernels/reduce_table.hpp"
 #include "kernels/reduce_vectors.hpp"
 
 namespace rondo::kernels {
@@ -131,10 +131,6 @@ void copy_bytes(Byte* to, const Byte* from, std::size_t bytes) {
   copy_words<1>(to, from, at, bytes);
 }
 
-void copy(void* out, const void* in, std::size_t bytes) {
-  copy_bytes(static_cast<Byte*>(out), static_cast<const Byte*>(in), bytes);
-}
-
 // What is stored past the caches is aligned.
 template <Stores kStores, class E, std::size_t kUnits>
 [[gnu::always_inline]] inline void store_units(Byte* to, const Units<E, kVectorBytes, kUnits>& units) {
@@ -151,11 +147,6 @@ void stream_bytes(Byte* to, const Byte* from, std::size_t bytes) {
   __builtin_memcpy(to, from, at);
   for (; at + kVectorBytes <= bytes; at += kVectorBytes) stream_vector(to + at, from + at);
   __builtin_memcpy(to + at, from + at, bytes - at);
-}
-
-void stream(void* out, const void* in, std::size_t bytes) {
-  stream_bytes(static_cast<Byte*>(out), static_cast<const Byte*>(in), bytes);
-  end_streaming();
 }
 
 // One of two places that the same bytes are copied to: where the next vector goes, and what it is.
@@ -205,16 +196,6 @@ void copy_both(void* first, void* second, const void* in, std::size_t bytes) {
   one.finish(at);
   two.finish(at);
   if (kFirst == Stores::streaming || kSecond == Stores::streaming) end_streaming();
-}
-
-void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes) {
-  constexpr Stores kPlain = Stores::plain, kStreaming = Stores::streaming;
-  if (first.stores == kPlain) {
-    if (second.stores == kPlain) return copy_both<kPlain, kPlain>(first.out, second.out, in, bytes);
-    return copy_both<kPlain, kStreaming>(first.out, second.out, in, bytes);
-  }
-  if (second.stores == kPlain) return copy_both<kStreaming, kPlain>(first.out, second.out, in, bytes);
-  copy_both<kStreaming, kStreaming>(first.out, second.out, in, bytes);
 }
 
 // Bytes [first, end) of outputs, the first and the last ones of all: from a buffer that stays in the cache, so that no
@@ -406,48 +387,6 @@ template <class E>
 void divide_all(void* out, const void* in, std::size_t count, double divisor) {
   fold_into(fold<E, Sum, true>, out, &in, 1, count, divisor);
 }
-
-// ---- the table: one row per dtype; columns in the order of ReduceOp::Kind ----
-
-template <class E>
-constexpr ReduceRow floating_row(DataType dtype) {
-  return {dtype,
-          {fold<E, Sum>, fold<E, Product>, fold<E, Min>, fold<E, Max>, fold<E, Sum, true>, nullptr, nullptr, nullptr,
-           fold<E, Sum>},
-          multiply<E>,
-          divide_all<E>};
-}
-template <class T>
-constexpr ReduceRow integer_row(DataType dtype) {
-  using E = Plain<T>;
-  using U = Plain<typename BitsOf<T>::Type>;  // wraps around, and gives the same bits
-  return {dtype,
-          {fold<U, Sum>, fold<U, Product>, fold<E, Min>, fold<E, Max>, fold<E, Sum, true>, fold<U, And>, fold<U, Or>,
-           fold<U, Xor>, fold<U, Sum>},
-          multiply<E>,
-          divide_all<E>};
-}
-
-constexpr ReduceTable kTable = {
-    RONDO_INSTRUCTION_SET,
-    {
-        integer_row<std::int8_t>(DataType::i8),
-        integer_row<std::uint8_t>(DataType::u8),
-        integer_row<std::int32_t>(DataType::i32),
-        integer_row<std::uint32_t>(DataType::u32),
-        integer_row<std::int64_t>(DataType::i64),
-        integer_row<std::uint64_t>(DataType::u64),
-        floating_row<F16>(DataType::f16),
-        floating_row<Bf16>(DataType::bf16),
-        floating_row<Plain<float>>(DataType::f32),
-        floating_row<Plain<double>>(DataType::f64),
-        floating_row<F8e4m3>(DataType::f8e4m3),
-        floating_row<F8e5m2>(DataType::f8e5m2),
-    },
-    copy,
-    stream,
-    copy_twice,
-};
 
 }  // namespace
 }  // namespace rondo::kernels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reduction functions of one instruction set. One source per instruction set compiles kernels/reduce_loops.hpp with
+// The reduction functions of one instruction set. One source per instruction set compiles kernels/reduce_rows.hpp with
 // that set's flags; reduce.cpp picks the best that the processor has, once.
 #pragma once
 #include "kernels/reduce.hpp"
@@ -24,11 +24,12 @@ const ReduceTable& reduce_table_baseline();
 #ifdef RONDO_X86
 const ReduceTable& reduce_table_avx2();
 const ReduceTable& reduce_table_avx512();
+const ReduceTable& reduce_table_avx512fp16();
 #endif
 
 // All that this processor runs, the best one last; null after the last.
 struct ReduceTables {
-  const ReduceTable* table[4];
+  const ReduceTable* table[5];
 };
 const ReduceTables& reduce_tables();
 

@@ -145,7 +145,7 @@ TEMPLATE_TEST_CASE("fold: left to right, one rounding, average divides the whole
       const auto fold = table->rows[static_cast<int>(rondo::data_type_of<T>)].fold[op];
       if (fold == nullptr) continue;
       for (const std::size_t count : kCounts) {
-        for (int ranks : {1, kRanks}) {
+        for (int ranks : {1, 4, kRanks}) {
           std::vector<std::vector<T>> in;
           const void* pointers[kRanks];
           for (int r = 0; r < ranks; ++r) in.push_back(random_values<T>(random, count));

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// All functions of the instruction set that the including source is compiled for.
+#pragma once
+#include "kernels/reduce_loops.hpp"
+#include "kernels/reduce_table.hpp"
+
+namespace rondo::kernels {
+namespace {
+
+void copy(void* out, const void* in, std::size_t bytes) {
+  copy_bytes(static_cast<Byte*>(out), static_cast<const Byte*>(in), bytes);
+}
+
+void stream(void* out, const void* in, std::size_t bytes) {
+  stream_bytes(static_cast<Byte*>(out), static_cast<const Byte*>(in), bytes);
+  end_streaming();
+}
+
+void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes) {
+  constexpr Stores kPlain = Stores::plain, kStreaming = Stores::streaming;
+  if (first.stores == kPlain) {
+    if (second.stores == kPlain) return copy_both<kPlain, kPlain>(first.out, second.out, in, bytes);
+    return copy_both<kPlain, kStreaming>(first.out, second.out, in, bytes);
+  }
+  if (second.stores == kPlain) return copy_both<kStreaming, kPlain>(first.out, second.out, in, bytes);
+  copy_both<kStreaming, kStreaming>(first.out, second.out, in, bytes);
+}
+
+// One row per dtype; columns in the order of ReduceOp::Kind.
+
+template <class E>
+constexpr ReduceRow floating_row(DataType dtype) {
+  return {dtype,
+          {fold<E, Sum>, fold<E, Product>, fold<E, Min>, fold<E, Max>, fold<E, Sum, true>, nullptr, nullptr, nullptr,
+           fold<E, Sum>},
+          multiply<E>,
+          divide_all<E>};
+}
+template <class T>
+constexpr ReduceRow integer_row(DataType dtype) {
+  using E = Plain<T>;
+  using U = Plain<typename BitsOf<T>::Type>;  // wraps around, and gives the same bits
+  return {dtype,
+          {fold<U, Sum>, fold<U, Product>, fold<E, Min>, fold<E, Max>, fold<E, Sum, true>, fold<U, And>, fold<U, Or>,
+           fold<U, Xor>, fold<U, Sum>},
+          multiply<E>,
+          divide_all<E>};
+}
+
+constexpr ReduceTable kTable = {
+    RONDO_INSTRUCTION_SET,
+    {
+        integer_row<std::int8_t>(DataType::i8),
+        integer_row<std::uint8_t>(DataType::u8),
+        integer_row<std::int32_t>(DataType::i32),
+        integer_row<std::uint32_t>(DataType::u32),
+        integer_row<std::int64_t>(DataType::i64),
+        integer_row<std::uint64_t>(DataType::u64),
+        floating_row<F16>(DataType::f16),
+        floating_row<Bf16>(DataType::bf16),
+        floating_row<Plain<float>>(DataType::f32),
+        floating_row<Plain<double>>(DataType::f64),
+        floating_row<F8e4m3>(DataType::f8e4m3),
+        floating_row<F8e5m2>(DataType::f8e5m2),
+    },
+    copy,
+    stream,
+    copy_twice,
+};
+
+}  // namespace
+}  // namespace rondo::kernels
