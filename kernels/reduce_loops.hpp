@@ -274,8 +274,10 @@ std::size_t fold_pair_to_all(const FoldJob& job, const Divisor& divisor, std::si
   Byte* const first = static_cast<Byte*>(job.out[0]);
   Byte* const second = static_cast<Byte*>(job.out[kOutputs - 1]);
   for (; at + kStep <= end; at += kStep) {
-    if (kStreams && kTakesLong<E, Op> && at + kAheadBytes < end) {
-      for (const void* input : in) __builtin_prefetch(static_cast<const Byte*>(input) + at + kAheadBytes);
+    if (kTakesLong<E, Op> && at + kAheadBytes + kStep <= end) {
+      for (std::size_t ahead = kAheadBytes; ahead < kAheadBytes + kStep; ahead += kLineBytes) {
+        for (const void* input : in) __builtin_prefetch(static_cast<const Byte*>(input) + at + ahead);
+      }
     }
     const auto sums = sum_vectors<E, Op, kDivide, 2, kVectorBytes, kUnits>({in, 2, at, divisor}, 0);
     store_units<kFirst>(first + at, sums);
