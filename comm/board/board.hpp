@@ -31,6 +31,8 @@ class Board {
 
   int index() const { return index_; }
   bool is_crowded() const { return crowded_; }  // more ranks than cores
+  // Where this rank is, and whether too many others are too: in every few calls, in every wait, and in each long call.
+  void look_around();
   int ranks_on_a_core() const { return spread_.share(); }
   int size() const { return size_; }
   int rank_of(int index) const { return ranks_[static_cast<std::size_t>(index)]; }  // in the team
@@ -169,7 +171,6 @@ class Board {
     }
     return false;
   }
-  void look_around();
   // With a core of its own.
   void look_for_all();
   void look_for(int index);

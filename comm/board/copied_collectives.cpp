@@ -97,6 +97,7 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
   element_ = size_of(call.dtype);
   buffers_ = buffers;
   own_stores_ = own_stores;
+  if (board_.is_crowded()) board_.look_around();
   if (call.collective == Collective::reduce) return reduce_by_two();
   const auto block = [&](int of) { return blocks[as_size(of)]; };
   const auto quarters = [&](std::size_t count, std::size_t of_both, std::size_t of_one) {

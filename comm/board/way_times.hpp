@@ -30,6 +30,9 @@ class WayTimes {
   // Where copies promise nothing, so many calls through the rings have met before these are tried: most are slower, and
   // short runs had better not see them.
   static constexpr std::size_t kFirstRings = 12;
+  // Of copies that promise more so many, so that of a program's first calls of a kind one in a hundred at most, those
+  // that try the rings, take much longer.
+  static constexpr std::size_t kFirstCopies = 800;
 
   // The latest call that met.
   void took(float us) { times().add(us); }
@@ -57,7 +60,6 @@ class WayTimes {
     float us_ = 0;
   };
 
-  static constexpr std::size_t kFirst = 32;                         // of copies that promise more
   static constexpr std::size_t kTriedCopies = 16, kTriedRings = 8;  // what rings left in the caches suits copies less
   static constexpr std::size_t kCopies = 2000, kRings = 32;         // until both are tried again; few of these meet
   static constexpr float kWorth = 0.95F;                            // a copy needs a meeting that rings may do without
@@ -73,7 +75,7 @@ class WayTimes {
     };
     switch (phase_) {
       case Phase::first:
-        return calls_ >= (copies ? kFirst : kFirstRings);
+        return calls_ >= (copies ? kFirstCopies : kFirstRings);
       case Phase::other:
         return calls_ >= (copies ? kTriedCopies : kTriedRings) || is_slower(kLost);
       case Phase::again:
