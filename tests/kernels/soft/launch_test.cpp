@@ -87,7 +87,10 @@ TEST_CASE("A device loads and stores words of host memory and exchanges none", "
   REQUIRE(launch(kDawdle, Dawdle{0, words, host, host + 1}, stream) == cudaSuccess);
   CHECK(api().StreamSynchronize(stream) == cudaSuccess);
   CHECK(host[1] == 1);
+  auto* const gate = zeros(2);  // shut until it is launched: the launch tells a failure that it meets
+  REQUIRE(launch(kGate, Gate{gate, 1, gate + 1}, stream) == cudaSuccess);
   REQUIRE(launch(kDawdle, Dawdle{0, host, words, words + 1}, stream) == cudaSuccess);
+  __atomic_store_n(gate, 1u, __ATOMIC_RELEASE);
   CHECK(api().StreamSynchronize(stream) == cudaErrorLaunchFailure);
   CHECK(host[0] == 0);
   CHECK(g_reports == 1);
