@@ -40,6 +40,8 @@ class Claims {
   }
 
   // Where everybody has done a piece of its own, the one of its index: says so, and where it `waits`, until all have.
+  // All need not have met, if somebody waits: others may have finished the next ones' already, but their words only
+  // grow.
   void finish_own(bool waits);
 
  private:

@@ -35,6 +35,9 @@ class CopiedCollectives {
   // in_place: of every rank.
   bool promises(const Call& call, bool in_place) const;
 
+  // Whether a rank copies from and to the root's buffers alone, if at all.
+  bool needs_root_alone(const Call& call) const { return size_ > 2 && row_of(call.collective).rooted; }
+
   // Both, of an all_to_all_v whose longest block takes so many bytes.
   bool suits_blocks(std::size_t longest) const;
   void fetch(const Call& call, int peer, std::byte* into, std::uint64_t from, std::size_t bytes) {
@@ -42,7 +45,8 @@ class CopiedCollectives {
     copy_slices(peer, true, into, from, bytes);
   }
 
-  // After a meeting of all. Where the buffers of the ranks lie, by index: addresses in their processes.
+  // After a meeting of all, or with the root. Where the buffers of the ranks that this one needs lie, by index:
+  // addresses in their processes.
   struct Buffers {
     std::span<const std::uint64_t> send, recv;
   };

@@ -60,6 +60,14 @@ bool DirectCollectives::run(const Call& call) {
   load(call);
   Outlook& kind = outlook(call.collective, bytes_);
   bool moved = false, copies = false;
+  const bool root_alone = may_copy_ && !reach_.possible() && copied_.needs_root_alone(call);
+  if (root_alone && kind.times.goes_on()) {
+    guarded([&] {
+      await_root();
+      copy_blocks();
+    });
+    return copied_now_ = true;
+  }
   guarded([&] {
     const std::uint64_t meeting = board_.take_line(sizeof(Line));
     const Line own = announce(meeting, std::exchange(kind.took_us, 0));
@@ -159,6 +167,19 @@ void DirectCollectives::read_lines(std::uint64_t meeting, const Line& own) {
     all_came_ = std::max(all_came_, line.came);
     factors_[as_size(i)] = line.said;
   }
+}
+
+// Instead of a meeting of all. Where the others' buffers lie, in lines_, is not known then.
+void DirectCollectives::await_root() {
+  Line& line = lines_[as_size(call_.root)];
+  if (rank_ == call_.root) {
+    line = announce(board_.take_line(sizeof line), 0);
+    return board_.arrive();
+  }
+  board_.settle_own();
+  board_.arrive(Board::kNobody);
+  board_.await(call_.root);
+  std::memcpy(&line, board_.payload(call_.root, board_.meeting()), sizeof line);
 }
 
 // An empty buffer is within everybody's reach.

@@ -5,7 +5,8 @@
 // all buffers are within reach anybody may do any share (Claims); else everybody does its own, and all meet again.
 // Where they are ordinary memory of processes, the kernel copies them (CopiedCollectives), if that is faster than the
 // rings: calls of a kind are tried both ways, each rank tells the others at the next one how long the latest took from
-// when all had come, and all choose what took the slowest of them less.
+// when all had come, and all choose what took the slowest of them less. Once that is known, who copies from or to a
+// root waits for nobody else.
 // Roots, blocks and counts are those of the ranks that share the segment, by their index there (see Board).
 #pragma once
 #include <array>
@@ -96,6 +97,7 @@ class DirectCollectives {
   Outlook& outlook(Collective collective, std::size_t bytes);
   Line announce(std::uint64_t meeting, float took_us) const;
   void read_lines(std::uint64_t meeting, const Line& own);
+  void await_root();
   void find_buffers();
   bool choose_way();
   bool all_in_processes() const;

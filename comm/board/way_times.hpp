@@ -25,6 +25,14 @@ class WayTimes {
     ++calls_;
     return way_;
   }
+  // Instead of next(), of copies that need not meet for their own sake: whether it is one of many in a row, of which
+  // the times of a few will do. These meet.
+  bool goes_on() {
+    const bool in_a_row = phase_ == Phase::first || phase_ == Phase::chosen;
+    const bool goes = way_ == Way::copy && in_a_row && calls_ % kPerTold != 0 && !is_over();
+    if (goes) ++calls_;
+    return goes;
+  }
   // Calls of such a kind meet. Of others, which go through the rings, most do not.
   bool meets() const { return way_ == Way::copy || phase_ == Phase::other || phase_ == Phase::again; }
   // Where copies promise nothing, so many calls through the rings have met before these are tried: most are slower, and
@@ -62,6 +70,7 @@ class WayTimes {
 
   static constexpr std::size_t kTriedCopies = 16, kTriedRings = 8;  // what rings left in the caches suits copies less
   static constexpr std::size_t kCopies = 2000, kRings = 32;         // until both are tried again; few of these meet
+  static constexpr std::size_t kPerTold = 128;                      // meeting takes longer: fewer than one in a hundred
   static constexpr float kWorth = 0.95F;                            // a copy needs a meeting that rings may do without
   static constexpr float kWorse = 1.1F;                             // than the other way was: both are tried again
   static constexpr float kLost = 1.5F;                              // one that is tried is no longer

@@ -18,6 +18,7 @@
 
 #include "comm/board/way_times.hpp"
 #include "comm/placement.hpp"
+#include "comm/transport/memory.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/forked_ranks.hpp"
@@ -180,6 +181,8 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
+const Kind& kind_of(std::string_view name) { return *std::ranges::find(kinds(), name, &Kind::name); }
+
 // Apart, since it is of the kind of calls that a reduce is, of which the ways' times are known.
 const Kind& reduce_in_place() {
   static const Kind kind = {"reduce in place", 1, 1,
@@ -233,15 +236,30 @@ bool never_copied(const Kind& kind, int world) {
   return world > comm::usable_cores() && (kind.name == "broadcast" || kind.name.starts_with("all_gather"));
 }
 
+// Of one rank. They begin `shift` elements behind where their memory does.
+class Buffers {
+ public:
+  Buffers(const Kind& kind, int world, std::size_t shift = 0)
+      : shift_(shift),
+        send_(elements(kind.send_blocks, world) + shift),
+        recv_(elements(kind.recv_blocks, world) + shift) {}
+  std::span<int> send() { return std::span(send_).subspan(shift_); }
+  std::span<int> recv() { return std::span(recv_).subspan(shift_); }
+
+ private:
+  static std::size_t elements(std::size_t blocks, int world) {
+    return (blocks == 0 ? static_cast<std::size_t>(world) : blocks) * block_count;
+  }
+  std::size_t shift_;
+  std::vector<int> send_, recv_;
+};
+
 // Buffers begin anywhere in a page. Says how many of the calls were single copies, from when the other way is tried on
 // or, where none is, after as many as go another way before copies are tried.
 int call_often(Communicator& comm, const Kind& kind, int calls) {
-  const auto world = static_cast<std::size_t>(comm.world_size());
-  const auto blocks = [&](std::size_t n) { return (n == 0 ? world : n) * block_count; };
-  const std::size_t shift = 3 + static_cast<std::size_t>(comm.rank());
-  std::vector<int> send(blocks(kind.send_blocks) + shift), recv(blocks(kind.recv_blocks) + shift);
-  const auto out = std::span(recv).subspan(shift);
-  const auto run = [&] { kind.run(comm, std::span<const int>(send).subspan(shift), out); };
+  Buffers buffers(kind, comm.world_size(), 3 + static_cast<std::size_t>(comm.rank()));
+  const std::span<int> in = buffers.send(), out = buffers.recv();
+  const auto run = [&] { kind.run(comm, in, out); };
   int before = 0;
   do run();
   while (++before < kBefore && !single_copy(comm));
@@ -250,8 +268,8 @@ int call_often(Communicator& comm, const Kind& kind, int calls) {
   }
   int copied = 0;
   for (int call = 0; call < calls; ++call) {
-    for (std::size_t i = shift; i < send.size(); ++i) send[i] = value(comm.rank(), call, i - shift);
-    std::fill(recv.begin(), recv.end(), kUntouched);
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = value(comm.rank(), call, i);
+    std::ranges::fill(out, kUntouched);
     run();
     copied += single_copy(comm) ? 1 : 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
@@ -341,25 +359,76 @@ TEST_CASE("a buffer in a window beside ordinary ones is not copied so") {
   }));
 }
 
-TEST_CASE("a rank that is killed while peers copy its memory is named, and they live on") {
-  for (int round = 0; round < 4; ++round) {
+TEST_CASE("who copies from or to a root waits for the root alone, and that one for all") {
+  const Mapping memory = map_anonymous(sizeof(std::atomic<int>));
+  auto& left = *new (memory.data()) std::atomic<int>(0);  // calls that rank 0 has left
+  test::check_ended_well(run_processes(3, [&left](Communicator& comm) {
+    int calls = 0;
+    for (const std::string_view name : {"scatter", "gather", "scatter_v", "gather_v"}) {
+      const Kind& kind = kind_of(name);
+      Buffers buffers(kind, 3);
+      const auto run = [&] { kind.run(comm, buffers.send(), buffers.recv()); };
+      run();                           // which tells whether copies promise more
+      if (!single_copy(comm)) return;  // then all wait for all
+      for (int call = 0; call < 5; ++call) {
+        ++calls;
+        if (comm.rank() == 2) {
+          while (left.load() < calls) std::this_thread::yield();
+        }
+        run();
+        if (comm.rank() == kRoot) expect(left.load() == calls, "the root did not wait for all");
+        if (comm.rank() == 0) ++left;
+      }
+    }
+  }));
+}
+
+TEST_CASE("a disagreement about what is copied from a root names the rank and the call") {
+  const int other = GENERATE(0, kRoot, 2);
+  test::check_ended_well(run_processes(3, [other](Communicator& comm) {
+    const std::vector<int> send(3 * kCount);
+    std::vector<int> recv(kCount);
+    const auto scatter = [&](std::size_t count) {
+      comm.scatter(std::span(send).first(3 * count), std::span(recv).first(count), kRoot);
+    };
+    const auto error = test::thrown_by([&] {
+      for (int call = 0; call < 5; ++call) scatter(kCount);
+      scatter(comm.rank() == other ? kCount - 1 : kCount);
+      comm.barrier();
+    });
+    const std::string sentence = test::sentence_of(error);
+    expect(test::code_of(error) == ErrorCode::mismatch, sentence);
+    expect(sentence.find("scatter #6") != std::string::npos, sentence);
+    expect(sentence.find(fmt::format("rank {}", other)) != std::string::npos, sentence);
+  }));
+}
+
+TEST_CASE("a rank that is killed while it or peers copy is named, and they live on") {
+  const std::string_view name = GENERATE("all_to_all", "scatter", "gather");
+  const int lost = GENERATE(0, kRoot);
+  for (int round = 0; round < 2; ++round) {
     const auto ended = run_processes(3, [&](Communicator& comm) {
-      std::vector<int> send(3 * 200'000, comm.rank()), recv(send.size());
+      block_count = 200'000;
+      const Kind& kind = kind_of(name);
+      Buffers buffers(kind, 3);
       std::atomic<int> copied{0};
       std::jthread killer;
-      if (comm.rank() == 1) killer = test::kill_after(copied, 1 + round % 2);  // more copies come in a row
+      if (comm.rank() == lost) killer = test::kill_after(copied, 1 + round);  // more copies come in a row
       const auto error = test::thrown_by([&] {
         for (;;) {
-          comm.all_to_all(std::span<const int>(send), std::span(recv));
+          kind.run(comm, buffers.send(), buffers.recv());
           copied += single_copy(comm) ? 1 : 0;
         }
       });
       expect(test::code_of(error) == ErrorCode::peer_lost, test::sentence_of(error));
-      expect(test::sentence_of(error).find("rank 1") != std::string::npos, test::sentence_of(error));
+      expect(test::sentence_of(error).find(fmt::format("rank {}", lost)) != std::string::npos,
+             test::sentence_of(error));
     });
-    CHECK(ended[1].signal == SIGKILL);
-    CHECK(ended[0].failure == "");
-    CHECK(ended[2].failure == "");
+    for (int rank = 0; rank < 3; ++rank) {
+      const test::Ended& end = ended[static_cast<std::size_t>(rank)];
+      CHECK(end.signal == (rank == lost ? SIGKILL : 0));
+      CHECK(end.failure == "");
+    }
   }
 }
 
@@ -398,6 +467,26 @@ TEST_CASE("first goes the way that promises more, then each some times, then wha
   CHECK(copies_of(confirmed, false, 16, 10, 12) == 16);
   CHECK(copies_of(confirmed, false, 40, 10, 12) == 0);
   CHECK_FALSE(confirmed.meets());
+}
+
+TEST_CASE("of copies that need not meet only a few in a row do, from which the other way is tried in time") {
+  WayTimes times;
+  const auto meetings_of = [&](int calls, float rings_us, float copy_us) {
+    int meetings = 0;
+    for (int call = 0; call < calls; ++call) {
+      if (times.goes_on()) continue;
+      times.took(times.next(true) == WayTimes::Way::copy ? copy_us : rings_us);
+      ++meetings;
+    }
+    return meetings;
+  };
+  CHECK(meetings_of(kFirst, 12, 10) == kFirst / 128 + 1);
+  CHECK(meetings_of(24, 12, 10) == 24);  // both are tried
+  CHECK(meetings_of(2000, 12, 10) == 2000 / 128 + 1);
+  CHECK(meetings_of(24, 12, 10) == 24);
+  CHECK(meetings_of(2 * 128 + 1, 12, 15) == 3);  // the median of the latest five: slower than rings were
+  CHECK(meetings_of(24, 12, 15) == 24);
+  CHECK(meetings_of(32, 12, 15) == 32);  // rings, of which those meet that are counted here
 }
 
 TEST_CASE("a copy that is hardly faster is not worth a meeting") {
