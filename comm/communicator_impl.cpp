@@ -35,7 +35,8 @@ using comm::Buffers;
 using comm::PreparedCall;
 using comm::Signature;
 
-// Times direct_bytes: ranks that share cores do not ask where buffers lie when a short call brings no more.
+// Times direct_bytes: ranks that share cores do not ask where buffers lie when a short call brings no more, or the
+// root's buffer takes no more.
 constexpr std::uint64_t kCrowdsDirect = 2, kCrowdsDirectRooted = 8;
 constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the kernels, which say more
 
@@ -208,9 +209,11 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
   if (!short_calls_.takes(call)) return;
   prepared.way = PreparedCall::Way::short_call;
   prepared.plan = short_calls_.plan(call);
-  const std::uint64_t crowds = row_of(call.collective).rooted ? kCrowdsDirectRooted : kCrowdsDirect;
-  const std::uint64_t least = config_.tuning.direct_bytes * (team_->spare_cores() ? 1 : crowds);
-  if (prepared.plan.brought <= least) prepared.asks = false;
+  const bool crowded = !team_->spare_cores(), rooted = row_of(call.collective).rooted;
+  const std::uint64_t times = !crowded ? 1 : rooted ? kCrowdsDirectRooted : kCrowdsDirect;
+  const std::size_t of_root = comm::larger_count(call, world_size()) * size_of(call.dtype);
+  const std::size_t bytes = crowded && rooted ? of_root : prepared.plan.brought;
+  if (bytes <= times * config_.tuning.direct_bytes) prepared.asks = false;
 }
 
 // A rank's history says what it is in before a peer can see that it has come; the flight record is for later, and is

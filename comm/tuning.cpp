@@ -77,15 +77,16 @@ constexpr TuningField kFields[] = {
      0,
      kNever,
      "from here on, memory that peers can reach is used in place; in copies from a root or to one, by ranks that share "
-     "cores, from 64 times as much; in what is short among two ranks, where one takes more from the other",
+     "cores and have a window, from 64 times as much; in what is short among two ranks, where one takes more from the "
+     "other",
      {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
     {"single_copy_bytes",
      &Tuning::single_copy_bytes,
      0,
      kNever,
-     "from here on, by ranks that share cores from 8 times as much, blocks from or to a root by two where pages are "
-     "cheap from a quarter of it, the kernel also tries to copy ordinary memory of processes at once, and goes on "
-     "where that was faster",
+     "from here on, by ranks that share cores from 8 times as much, from or to a root from 4 times, blocks from or to "
+     "a root by two where pages are cheap from a quarter of it, the kernel also tries to copy ordinary memory of "
+     "processes at once, and goes on where that was faster",
      {.values = kSingleCopy, .collectives = kCopies, .sizes = kLong}},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},

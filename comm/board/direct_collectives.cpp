@@ -11,7 +11,8 @@
 namespace rondo::comm {
 namespace {
 
-// Times direct_bytes, of copies from or to a root by more ranks than cores: on the board few wait for others.
+// Times direct_bytes, of what goes from or to a root by more ranks than cores and may lie in windows: on the board few
+// wait for others.
 constexpr std::uint64_t kCrowdsRooted = 64;
 constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
 constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
@@ -48,7 +49,8 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
   const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
   if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return "it is shorter than direct_bytes";
   const CollectiveRow& row = row_of(call.collective);
-  if (board_.is_crowded() && row.rooted && !row.reduces && bytes / kCrowdsRooted < tuning_.direct_bytes)
+  const bool crowds = board_.is_crowded() && row.rooted && !row.reduces;
+  if (reach_.possible() && crowds && bytes / kCrowdsRooted < tuning_.direct_bytes)
     return "ranks share cores and it has a root: it is shorter than 64 times direct_bytes";
   std::uint8_t& skip = outlook(call.collective, bytes).skip;
   if (skip != 0) --skip;
