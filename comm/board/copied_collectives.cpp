@@ -30,6 +30,7 @@ CopiedCollectives::CopiedCollectives(const Team& team, const Config& config, Boa
       board_(board),
       claims_(claims),
       least_bytes_(config.tuning.single_copy_bytes),
+      streaming_bytes_(config.tuning.streaming_bytes),
       index_(board.index()),
       size_(board.size()) {}
 
@@ -80,6 +81,13 @@ bool CopiedCollectives::promises(const Call& call, bool in_place) const {
   return is_cheap() && larger_count(call, size_) * size_of(call.dtype) < too_long();
 }
 
+// Of blocks from or to a root, which has most of the buffers and so the most to copy.
+bool CopiedCollectives::fills_cache_of_root(const Call& call) const {
+  const CollectiveRow& row = row_of(call.collective);
+  const std::uint64_t bytes = larger_count(call, size_) * size_of(call.dtype);
+  return row.rooted && row.send != row.recv && both_copy() && is_cheap() && bytes >= streaming_bytes_ / 8 * 7;
+}
+
 // Ranks that share cores have met before they know: shorter blocks have gone with that, and what longer ones save by
 // one copy it costs to wait for all in the middle.
 bool CopiedCollectives::suits_blocks(std::size_t longest) const {
@@ -97,7 +105,7 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
   call_ = call;
   element_ = size_of(call.dtype);
   buffers_ = buffers;
-  own_stores_ = own_stores;
+  own_stores_ = fills_cache_of_root(call) ? kernels::Stores::streaming : own_stores;
   if (board_.is_crowded()) board_.look_around();
   if (call.collective == Collective::reduce) return reduce_by_two();
   const auto block = [&](int of) { return blocks[as_size(of)]; };

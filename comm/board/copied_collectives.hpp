@@ -63,7 +63,8 @@ class CopiedCollectives {
   void reduce_by_two();
   void fold(const std::byte* theirs, void* into, kernels::Range bytes) const;
   void move(int from, int to, Stretch stretch, std::size_t quarters);
-  bool is_cheap() const;  // to copy a page
+  bool is_cheap() const;                             // to copy a page
+  bool fills_cache_of_root(const Call& call) const;  // its own; of two ranks
   bool is_short(std::size_t count) const;
   bool both_copy() const { return size_ == 2 && !board_.is_crowded(); }  // of two ranks with a core each
   void keep(Stretch stretch) const;
@@ -74,6 +75,7 @@ class CopiedCollectives {
   Board& board_;
   Claims& claims_;
   const std::uint64_t least_bytes_;  // of a call, of more in a crowd
+  const std::uint64_t streaming_bytes_;
   const int index_, size_;
   Call call_{};
   std::size_t element_ = 1;
