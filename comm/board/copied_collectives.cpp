@@ -37,14 +37,14 @@ CopiedCollectives::CopiedCollectives(const Team& team, const Config& config, Boa
 // To meet, and once more at the end, costs ranks that share cores a turn each; from or to a root most wait for it
 // alone. Where two have a core each, one of them alone copies a short block from or to a root.
 bool CopiedCollectives::takes(const Call& call) const {
-  constexpr std::uint64_t kCrowds = 8, kCrowdsRooted = 4, kAlone = 4;
+  constexpr std::uint64_t kTwoInCrowd = 8, kCrowds = 4, kAlone = 4;
   const CollectiveRow& row = row_of(call.collective);
   if (row.send == Extent::none || (row.reduces && !sums(call))) return false;
   if (!team_.copies_memory() || size_ == 1) return false;
   const std::uint64_t bytes = larger_count(call, size_) * size_of(call.dtype);
   const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
-  const std::uint64_t crowds = needs_root_alone(call) ? kCrowdsRooted : kCrowds;
-  if (board_.is_crowded()) return !is_for_all && bytes / crowds >= least_bytes_;
+  const std::uint64_t of_many = row.rooted ? kCrowds : std::max<std::uint64_t>(as_size(size_), kCrowds);
+  if (board_.is_crowded()) return !is_for_all && bytes / (size_ == 2 ? kTwoInCrowd : of_many) >= least_bytes_;
   if (!row.rooted || !both_copy() || !is_cheap()) return bytes >= least_bytes_;
   const std::uint64_t block = row.send == row.recv ? bytes : bytes / 2;
   return block * kAlone >= least_bytes_;
