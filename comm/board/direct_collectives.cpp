@@ -61,15 +61,10 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
 bool DirectCollectives::run(const Call& call) {
   load(call);
   Outlook& kind = outlook(call.collective, bytes_);
+  const bool copy_goes_on = may_copy_ && copied_.needs_root_alone(call) && kind.times.goes_on();
+  if (copy_goes_on || (kind.root_reached && needs_root_alone())) return run_with_root(kind, copy_goes_on);
+  root_alone_ = false;
   bool moved = false, copies = false;
-  const bool root_alone = may_copy_ && !reach_.possible() && copied_.needs_root_alone(call);
-  if (root_alone && kind.times.goes_on()) {
-    guarded([&] {
-      await_root();
-      copy_blocks();
-    });
-    return copied_now_ = true;
-  }
   guarded([&] {
     const std::uint64_t meeting = board_.take_line(sizeof(Line));
     const Line own = announce(meeting, std::exchange(kind.took_us, 0));
@@ -90,6 +85,7 @@ bool DirectCollectives::run(const Call& call) {
     // In a crowd most ranks leave late, when they have their turn.
     left_ = copy_promises && board_.is_crowded() ? all_came_ : read_ticks();
   });
+  kind.root_reached = moved && (of_root(recv_, send_)[as_size(std::max(call.root, 0))] != nullptr);
   if (copied_now_) kind.took_us = us_since(all_came_);
   if (moved || (copies && kind.times.meets())) {
     kind.misses = kind.skip = 0;
@@ -99,6 +95,37 @@ bool DirectCollectives::run(const Call& call) {
   if (!moved && !copied_now_)
     why_not_ = copies ? "one copy by the kernel is slower" : "not all of its buffers are within reach";
   return moved || copied_now_;
+}
+
+// Where the others' buffers lie is not known then.
+bool DirectCollectives::run_with_root(Outlook& kind, bool may_copy) {
+  root_alone_ = true;
+  shared_ = false;
+  guarded([&] {
+    await_root();
+    const Line& line = lines_[as_size(call_.root)];
+    const Spot& spot = of_root(line.recv, line.send);
+    std::byte*& buffer = of_root(recv_, send_)[as_size(call_.root)];
+    buffer = reach_.find(call_.root, spot, bytes_);
+    kind.root_reached = buffer != nullptr;
+    pushes_ = row_of(call_.collective).recv_at_root;
+    if (kind.root_reached) return move();
+    copied_now_ = may_copy && spot.kind == Spot::Kind::process;
+    if (copied_now_) copy_blocks();
+  });
+  if (kind.root_reached || copied_now_) return true;
+  kind.missed();
+  why_not_ = "the root's buffer is not within reach";
+  return false;
+}
+
+// Of two ranks all is known at once, and they share the work. A longer broadcast is pushed, so that the root's buffer
+// is read once.
+bool DirectCollectives::needs_root_alone() const {
+  constexpr std::size_t kMostPulled = 256 << 10;
+  const CollectiveRow& row = row_of(call_.collective);
+  if (size_ == 2 || !row.rooted || row.reduces) return false;
+  return call_.collective != Collective::broadcast || (board_.is_crowded() && bytes_ <= kMostPulled);
 }
 
 // Calls that go another way for good do not meet here.
@@ -171,7 +198,7 @@ void DirectCollectives::read_lines(std::uint64_t meeting, const Line& own) {
   }
 }
 
-// Instead of a meeting of all. Where the others' buffers lie, in lines_, is not known then.
+// Instead of a meeting of all.
 void DirectCollectives::await_root() {
   Line& line = lines_[as_size(call_.root)];
   if (rank_ == call_.root) {
@@ -278,6 +305,7 @@ void DirectCollectives::move() {
   }
   do_share(rank_);
   let_go();
+  if (root_alone_ && as_size(size_) <= Claims::kMost) return claims_.finish_own(rank_ == call_.root);
   board_.meet();
 }
 

@@ -5,8 +5,8 @@
 // all buffers are within reach anybody may do any share (Claims); else everybody does its own, and all meet again.
 // Where they are ordinary memory of processes, the kernel copies them (CopiedCollectives), if that is faster than the
 // rings: calls of a kind are tried both ways, each rank tells the others at the next one how long the latest took from
-// when all had come, and all choose what took the slowest of them less. Once that is known, who copies from or to a
-// root waits for nobody else.
+// when all had come, and all choose what took the slowest of them less. Once that is known, or the root's buffer was
+// within reach in the last call of the kind, who copies from or to a root waits for nobody else.
 // Roots, blocks and counts are those of the ranks that share the segment, by their index there (see Board).
 #pragma once
 #include <array>
@@ -83,6 +83,7 @@ class DirectCollectives {
     std::uint64_t kind = 0;
     std::uint8_t misses = 0, skip = 0;
     WayTimes times;
+    bool root_reached = false;  // the latest: it went straight, and all reach that end of the call
     float took_us = 0;  // the latest that met and could be copied, this rank, from when all had come; 0: there is none
     void missed() {
       if (misses < 6) ++misses;
@@ -97,6 +98,8 @@ class DirectCollectives {
   Outlook& outlook(Collective collective, std::size_t bytes);
   Line announce(std::uint64_t meeting, float took_us) const;
   void read_lines(std::uint64_t meeting, const Line& own);
+  bool needs_root_alone() const;
+  bool run_with_root(Outlook& kind, bool may_copy);
   void await_root();
   void find_buffers();
   bool choose_way();
@@ -124,6 +127,11 @@ class DirectCollectives {
   void touch();  // from here on peers' buffers are used
   void let_go() { team_.own_line().touching.store(0, std::memory_order_release); }
   void retreat(const std::exception& error);
+  // Of what is there for both, what the call's root has for all.
+  template <class T>
+  T& of_root(T& recv, T& send) const {
+    return row_of(call_.collective).recv_at_root ? recv : send;
+  }
   bool reaches_all(const std::vector<std::byte*>& buffers) const;
 
   std::size_t send_bytes(int index) const;
@@ -146,6 +154,7 @@ class DirectCollectives {
   kernels::Stores stores_{};
   bool scales_ = false;                  // inputs are multiplied by their rank's factor
   bool shared_ = false;                  // anybody can do anybody's share
+  bool root_alone_ = false;              // nobody has waited for anybody else
   bool pushes_ = false;                  // who has the data writes it where it belongs, instead of the other way round
   std::vector<std::byte*> send_, recv_;  // by index, null: unreachable
   std::vector<Line> lines_;              // what the ranks said, by index

@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "comm/board/claims.hpp"
 #include "tests/comm/stress/worlds.hpp"
@@ -171,6 +173,34 @@ void exchange_counted(Communicator& comm, std::size_t count, std::uint32_t* from
     }
   }
   expect(into[at] == ~0U, "beyond the last block");
+}
+
+// Blocks from rank 1 or to it, whose values tell the call and the rank. `whole` is what the root has for all; what
+// others have is their own. True: they went direct.
+bool check_rooted(Communicator& comm, Collective collective, std::span<float> whole, int call) {
+  constexpr int kRoot = 1;
+  const std::size_t count = whole.size() / as_size(comm.world_size());
+  const auto value = [call](int rank) { return static_cast<float>(call * 16 + rank); };
+  const auto block = [&](int rank) { return whole.subspan(as_size(rank) * count, count); };
+  const auto check = [&](std::span<const float> values, int rank) {
+    const bool right = std::ranges::all_of(values, [&](float found) { return found == value(rank); });
+    expect(right, fmt::format("{}, call {}, rank {}'s block", name_of(collective), call, rank));
+  };
+  const bool at_root = comm.rank() == kRoot, gathers = collective == Collective::gather;
+  std::vector<float> own(count, gathers ? value(comm.rank()) : -1);
+  for (int rank = 0; rank < comm.world_size() && at_root; ++rank)
+    std::ranges::fill(block(rank), gathers ? -1 : value(rank));
+  if (collective == Collective::scatter) {
+    comm.scatter(std::span<const float>(whole), std::span(own), kRoot);
+    check(own, comm.rank());
+  } else if (gathers) {
+    comm.gather(std::span<const float>(own), whole, kRoot);
+    for (int rank = 0; rank < comm.world_size() && at_root; ++rank) check(block(rank), rank);
+  } else {
+    comm.broadcast(at_root ? block(0) : std::span(own), kRoot);
+    check(at_root ? block(0) : std::span(own), 0);
+  }
+  return went_direct(comm);
 }
 
 std::size_t entries_of(const char* folder) {
@@ -342,6 +372,35 @@ TEST_CASE("copies from a root or to one by ranks that share cores are made in pl
       check(collective, (kLong + 64) / blocks, true);
     }
     check(Collective::reduce, kLong / 2, true);
+  });
+}
+
+TEST_CASE("who moves from or to a root waits for the root alone, wherever its buffer lies this time") {
+  const FewCores two(2);
+  const Collective collective = GENERATE(Collective::scatter, Collective::gather, Collective::broadcast);
+  std::atomic<int> left{0};  // calls that rank 0 has left while rank 2 was waiting for that
+  check_all(Kind::shm, 3, {}, [&](Communicator& comm) {
+    constexpr std::size_t kWhole = 3 * (256 << 10) / sizeof(float);
+    const auto window = comm.allocate<float>(kWhole);
+    std::vector<float> ordinary(kWhole);
+    int call = 0;
+    expect(check_rooted(comm, collective, window.span(), ++call), "the first call went the other way");
+    for (int waited = 1; waited <= 5; ++waited) {
+      const auto until = std::chrono::steady_clock::now() + 20s;
+      while (comm.rank() == 2 && left.load() < waited) {
+        expect(std::chrono::steady_clock::now() < until, "rank 0 waits for rank 2");
+        std::this_thread::yield();
+      }
+      expect(check_rooted(comm, collective, window.span(), ++call), "it went the other way");
+      if (comm.rank() == 1) expect(left.load() == waited, "the root did not wait for all");
+      if (comm.rank() == 0) ++left;
+    }
+    expect(!check_rooted(comm, collective, ordinary, ++call), "ordinary memory was used in place");
+    int misses = 0;
+    while (misses < 3 && !check_rooted(comm, collective, window.span(), ++call)) ++misses;
+    expect(misses < 3, "calls still go the other way");
+    for (const bool in_window : {true, false, true, true, false, false, true, true, true})
+      check_rooted(comm, collective, in_window ? window.span() : std::span(ordinary), ++call);
   });
 }
 
