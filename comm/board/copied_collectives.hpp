@@ -35,9 +35,6 @@ class CopiedCollectives {
   // in_place: of every rank.
   bool promises(const Call& call, bool in_place) const;
 
-  // Whether a rank copies from and to the root's buffers alone, if at all.
-  bool needs_root_alone(const Call& call) const { return size_ > 2 && row_of(call.collective).rooted; }
-
   // Both, of an all_to_all_v whose longest block takes so many bytes.
   bool suits_blocks(std::size_t longest) const;
   void fetch(const Call& call, int peer, std::byte* into, std::uint64_t from, std::size_t bytes) {

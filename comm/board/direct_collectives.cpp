@@ -61,8 +61,10 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
 bool DirectCollectives::run(const Call& call) {
   load(call);
   Outlook& kind = outlook(call.collective, bytes_);
-  const bool copy_goes_on = may_copy_ && copied_.needs_root_alone(call) && kind.times.goes_on();
-  if (copy_goes_on || (kind.root_reached && needs_root_alone())) return run_with_root(kind, copy_goes_on);
+  const CollectiveRow& row = row_of(call.collective);
+  const bool by_others = size_ > 2 && row.rooted && !row.reduces;  // what they need is the root's
+  const bool copy_goes_on = by_others && may_copy_ && kind.times.goes_on();
+  if (copy_goes_on || (by_others && kind.root_reached && is_pulled())) return run_with_root(kind, copy_goes_on);
   root_alone_ = false;
   bool moved = false, copies = false;
   guarded([&] {
@@ -119,12 +121,9 @@ bool DirectCollectives::run_with_root(Outlook& kind, bool may_copy) {
   return false;
 }
 
-// Of two ranks all is known at once, and they share the work. A longer broadcast is pushed, so that the root's buffer
-// is read once.
-bool DirectCollectives::needs_root_alone() const {
+// Not a longer broadcast, which is pushed, so that the root's buffer is read once.
+bool DirectCollectives::is_pulled() const {
   constexpr std::size_t kMostPulled = 256 << 10;
-  const CollectiveRow& row = row_of(call_.collective);
-  if (size_ == 2 || !row.rooted || row.reduces) return false;
   return call_.collective != Collective::broadcast || (board_.is_crowded() && bytes_ <= kMostPulled);
 }
 

@@ -98,7 +98,7 @@ class DirectCollectives {
   Outlook& outlook(Collective collective, std::size_t bytes);
   Line announce(std::uint64_t meeting, float took_us) const;
   void read_lines(std::uint64_t meeting, const Line& own);
-  bool needs_root_alone() const;
+  bool is_pulled() const;  // or brought, by those who are not the root
   bool run_with_root(Outlook& kind, bool may_copy);
   void await_root();
   void find_buffers();

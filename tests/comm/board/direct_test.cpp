@@ -175,10 +175,9 @@ void exchange_counted(Communicator& comm, std::size_t count, std::uint32_t* from
   expect(into[at] == ~0U, "beyond the last block");
 }
 
-// Blocks from rank 1 or to it, whose values tell the call and the rank. `whole` is what the root has for all; what
+// Blocks from a root or to it, whose values tell the call and the rank. `whole` is what the root has for all; what
 // others have is their own. True: they went direct.
-bool check_rooted(Communicator& comm, Collective collective, std::span<float> whole, int call) {
-  constexpr int kRoot = 1;
+bool check_rooted(Communicator& comm, Collective collective, std::span<float> whole, int call, int root = 1) {
   const std::size_t count = whole.size() / as_size(comm.world_size());
   const auto value = [call](int rank) { return static_cast<float>(call * 16 + rank); };
   const auto block = [&](int rank) { return whole.subspan(as_size(rank) * count, count); };
@@ -186,18 +185,18 @@ bool check_rooted(Communicator& comm, Collective collective, std::span<float> wh
     const bool right = std::ranges::all_of(values, [&](float found) { return found == value(rank); });
     expect(right, fmt::format("{}, call {}, rank {}'s block", name_of(collective), call, rank));
   };
-  const bool at_root = comm.rank() == kRoot, gathers = collective == Collective::gather;
+  const bool at_root = comm.rank() == root, gathers = collective == Collective::gather;
   std::vector<float> own(count, gathers ? value(comm.rank()) : -1);
   for (int rank = 0; rank < comm.world_size() && at_root; ++rank)
     std::ranges::fill(block(rank), gathers ? -1 : value(rank));
   if (collective == Collective::scatter) {
-    comm.scatter(std::span<const float>(whole), std::span(own), kRoot);
+    comm.scatter(std::span<const float>(whole), std::span(own), root);
     check(own, comm.rank());
   } else if (gathers) {
-    comm.gather(std::span<const float>(own), whole, kRoot);
+    comm.gather(std::span<const float>(own), whole, root);
     for (int rank = 0; rank < comm.world_size() && at_root; ++rank) check(block(rank), rank);
   } else {
-    comm.broadcast(at_root ? block(0) : std::span(own), kRoot);
+    comm.broadcast(at_root ? block(0) : std::span(own), root);
     check(at_root ? block(0) : std::span(own), 0);
   }
   return went_direct(comm);
@@ -399,8 +398,10 @@ TEST_CASE("who moves from or to a root waits for the root alone, wherever its bu
     int misses = 0;
     while (misses < 3 && !check_rooted(comm, collective, window.span(), ++call)) ++misses;
     expect(misses < 3, "calls still go the other way");
-    for (const bool in_window : {true, false, true, true, false, false, true, true, true})
-      check_rooted(comm, collective, in_window ? window.span() : std::span(ordinary), ++call);
+    for (int turn = 0; turn < 60; ++turn) {  // also from root to root
+      const bool in_window = turn >= 30 || turn % 5 != 0;
+      check_rooted(comm, collective, in_window ? window.span() : std::span(ordinary), ++call, turn / 2 % 3);
+    }
   });
 }
 
