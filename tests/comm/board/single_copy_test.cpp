@@ -381,6 +381,7 @@ TEST_CASE("who copies from or to a root waits for the root alone, and that one f
       }
     }
   }));
+  if (left.load() == 0) WARN("not shown: copies promise nothing here");
 }
 
 TEST_CASE("a disagreement about what is copied from a root names the rank and the call") {
