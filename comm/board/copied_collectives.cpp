@@ -21,7 +21,7 @@ constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
 constexpr std::size_t kMostAlone = 16 << 10;    // of a block: two who copy at once take longer
 constexpr std::size_t kStripBytes = 128 << 10;  // of what is summed: a cache of the core holds it
 constexpr std::size_t kMostSummed = 1 << 20;    // longer inputs leave these caches
-constexpr std::size_t kNone = 0, kQuarter = 1, kHalf = 2, kMost = 3, kAll = 4;
+constexpr int kAll = Balance::kParts, kNone = 0, kQuarter = kAll / 4, kHalf = kAll / 2, kMost = kAll / 4 * 3;
 
 }  // namespace
 
@@ -97,41 +97,41 @@ bool CopiedCollectives::suits_blocks(std::size_t longest) const {
   return takes(even) && promises(even, false);
 }
 
-// Of two ranks with a core each both copy: of a broadcast a half each, of blocks from or to a root, which has one of
-// its own to copy, the root a quarter, of short ones nothing. Else whoever has the block to itself, so that all cores
-// have something to do.
+// Of two ranks with a core each both copy, at first: of a broadcast a half each, of blocks from or to a root, which has
+// one of its own to copy, the root a quarter, of short ones nothing, and of others each what it gets. Else whoever has
+// the block to itself, so that all cores have something to do.
 void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers,
-                            kernels::Stores own_stores) {
+                            kernels::Stores own_stores, int shift) {
   call_ = call;
   element_ = size_of(call.dtype);
   buffers_ = buffers;
+  shift_ = shift;
   own_stores_ = fills_cache_of_root(call) ? kernels::Stores::streaming : own_stores;
   if (board_.is_crowded()) board_.look_around();
   if (call.collective == Collective::reduce) return reduce_by_two();
   const auto block = [&](int of) { return blocks[as_size(of)]; };
-  const auto quarters = [&](std::size_t count, std::size_t of_both, std::size_t of_one) {
-    return both_copy() && !is_short(count) ? of_both : of_one;
-  };
+  const auto parts = [&](std::size_t count, int of_both, int of_one) { return share(count) ? of_both : of_one; };
   for (int step = 0; step < size_; ++step) {
     const int other = index_ + step < size_ ? index_ + step : index_ + step - size_;
     switch (call.collective) {
       case Collective::broadcast:
-        move(call.root, other, {0, 0, call.count}, quarters(call.count, kHalf, kAll));
+        move(call.root, other, {0, 0, call.count}, parts(call.count, kHalf, kAll));
         break;
       case Collective::scatter:
       case Collective::scatter_v:
-        move(call.root, other, {block(other).offset, 0, block(other).count}, quarters(block(other).count, kMost, kAll));
+        move(call.root, other, {block(other).offset, 0, block(other).count}, parts(block(other).count, kMost, kAll));
         break;
       case Collective::gather:
       case Collective::gather_v:
         move(other, call.root, {0, block(other).offset, block(other).count},
-             quarters(block(other).count, kQuarter, kNone));
+             parts(block(other).count, kQuarter, kNone));
         break;
       case Collective::all_to_all:
-        move(other, index_, {block(index_).offset, block(other).offset, block(other).count}, kAll);
+        exchange(other, {block(index_).offset, block(other).offset, block(other).count},
+                 {block(other).offset, block(index_).offset, block(index_).count});
         break;
       default:  // all_gather
-        move(other, index_, {0, block(other).offset, block(other).count}, kAll);
+        exchange(other, {0, block(other).offset, block(other).count}, {0, block(index_).offset, block(index_).count});
         break;
     }
   }
@@ -143,14 +143,20 @@ void CopiedCollectives::finish() {
   if (fetched_ != nullptr) fold(std::exchange(fetched_, nullptr), call_.recv, {0, call_.count * element_});
 }
 
+bool CopiedCollectives::share(std::size_t count) const { return both_copy() && !is_short(count); }
+
 bool CopiedCollectives::is_short(std::size_t count) const { return count * element_ <= kMostAlone; }
+
+int CopiedCollectives::shifted(int parts, int by) const {
+  return std::clamp(by == 0 ? parts + shift_ : parts - shift_, kNone, kAll);
+}
 
 // Each fetches strips of the other's and adds them; who is not the root brings it the sums, and so has fewer to do.
 // Of a short one the root fetches all, and adds when it has told the other so.
 void CopiedCollectives::reduce_by_two() {
   const int other = 1 - index_;
   const bool at_root = index_ == call_.root;
-  const std::size_t bytes = call_.count * element_, of_root = bytes / 8 * 5 / kPageBytes * kPageBytes;
+  const std::size_t bytes = call_.count * element_, of_root = part_of(bytes, shifted(kAll / 8 * 5, call_.root));
   strips_.resize(2 * kStripBytes);
   std::byte *const strip = strips_.data(), *const sums = strip + kStripBytes;
   if (is_short(call_.count)) {
@@ -183,11 +189,19 @@ void CopiedCollectives::fold(const std::byte* theirs, void* into, kernels::Range
                  .stores = index_ == call_.root ? own_stores_ : kernels::Stores::plain});
 }
 
-// Quarters of it are fetched by `to`, the rest is brought by `from`; other ranks have nothing to do with it.
-void CopiedCollectives::move(int from, int to, Stretch stretch, std::size_t quarters) {
+// From the other, and what it gets from this rank: both fetch, but for what one of them does for the other.
+void CopiedCollectives::exchange(int other, Stretch stretch, Stretch theirs) {
+  move(other, index_, stretch, kAll);
+  if (other != index_ && share(theirs.count)) move(index_, other, theirs, kAll);
+}
+
+// So many parts of it are fetched by `to`, but for their shift, the rest is brought by `from`; other ranks have nothing
+// to do with it.
+void CopiedCollectives::move(int from, int to, Stretch stretch, int parts) {
   if (from == to) return from == index_ ? keep(stretch) : void();
   const std::size_t send_at = stretch.send_at * element_, recv_at = stretch.recv_at * element_;
-  const std::size_t bytes = stretch.count * element_, pulled = part_of(bytes, quarters);
+  const std::size_t bytes = stretch.count * element_,
+                    pulled = part_of(bytes, share(stretch.count) ? shifted(parts, to) : parts);
   if (to == index_) {
     copy_slices(from, true, static_cast<std::byte*>(call_.recv) + recv_at, buffers_.send[as_size(from)] + send_at,
                 pulled);
@@ -198,8 +212,8 @@ void CopiedCollectives::move(int from, int to, Stretch stretch, std::size_t quar
   }
 }
 
-std::size_t CopiedCollectives::part_of(std::size_t bytes, std::size_t quarters) {
-  return quarters == kAll ? bytes : bytes / kAll * quarters / kPageBytes * kPageBytes;
+std::size_t CopiedCollectives::part_of(std::size_t bytes, int parts) {
+  return parts == kAll ? bytes : bytes / kAll * as_size(parts) / kPageBytes * kPageBytes;
 }
 
 void CopiedCollectives::keep(Stretch stretch) const {

@@ -11,6 +11,7 @@
 
 #include <rondo/collective.hpp>
 
+#include "comm/board/balance.hpp"
 #include "comm/board/board.hpp"
 #include "comm/board/claims.hpp"
 #include "comm/config.hpp"
@@ -47,8 +48,10 @@ class CopiedCollectives {
   struct Buffers {
     std::span<const std::uint64_t> send, recv;
   };
-  // blocks: of the larger buffer, by index. Throws peer_lost, with that rank as the culprit, where a process is gone.
-  void run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, kernels::Stores own_stores);
+  // blocks: of the larger buffer, by index. shift: as Balance has it, of two ranks. Throws peer_lost, with that rank as
+  // the culprit, where a process is gone.
+  void run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, kernels::Stores own_stores,
+           int shift);
   // After run(): waits for those who still use this rank's buffers.
   void finish();
 
@@ -59,14 +62,17 @@ class CopiedCollectives {
   bool sums(const Call& call) const;  // and may do so here
   void reduce_by_two();
   void fold(const std::byte* theirs, void* into, kernels::Range bytes) const;
-  void move(int from, int to, Stretch stretch, std::size_t quarters);
+  void exchange(int other, Stretch stretch, Stretch theirs);
+  void move(int from, int to, Stretch stretch, int parts);
   bool is_cheap() const;                             // to copy a page
   bool fills_cache_of_root(const Call& call) const;  // its own; of two ranks
   bool is_short(std::size_t count) const;
   bool both_copy() const { return size_ == 2 && !board_.is_crowded(); }  // of two ranks with a core each
+  bool share(std::size_t count) const;                                   // these, a block of so many elements
+  int shifted(int parts, int by) const;                                  // what that rank does of such a block
   void keep(Stretch stretch) const;
   void copy_slices(int peer, bool pulls, std::byte* here, std::uint64_t there, std::size_t bytes) const;
-  static std::size_t part_of(std::size_t bytes, std::size_t quarters);  // whole pages, but for all of it
+  static std::size_t part_of(std::size_t bytes, int parts);  // whole pages, but for all of it
 
   const Team& team_;
   Board& board_;
@@ -80,6 +86,7 @@ class CopiedCollectives {
   std::vector<std::byte> strips_;       // of a peer's input, and of sums that are brought
   const std::byte* fetched_ = nullptr;  // a peer's input, to be added at the end
   kernels::Stores own_stores_{};
+  int shift_ = 0;
 };
 
 }  // namespace rondo::comm

@@ -79,16 +79,19 @@ bool DirectCollectives::run(const Call& call) {
     if (moved) return move();
     copies = may_copy_ && (!reach_.possible() || all_in_processes());
     if (!copies) return;
-    if (const double slowest_us = slowest(); slowest_us > 0) kind.times.took(static_cast<float>(slowest_us));
+    if (const double slowest_us = slowest(); slowest_us > 0) {
+      if (size_ == 2 && kind.times.copied()) kind.balance.took(lines_[0].said, lines_[1].said, !row.rooted);
+      kind.times.took(static_cast<float>(slowest_us));
+    }
     const bool copy_promises = copied_.promises(call, all_in_place());
     copied_now_ = kind.times.next(copy_promises) == WayTimes::Way::copy;
-    if (copied_now_) return copy_blocks();
+    if (copied_now_) return copy_blocks(kind.balance.shift());
     timed_ = &kind;
     // In a crowd most ranks leave late, when they have their turn.
     left_ = copy_promises && board_.is_crowded() ? all_came_ : read_ticks();
   });
   kind.root_reached = moved && (of_root(recv_, send_)[as_size(std::max(call.root, 0))] != nullptr);
-  if (copied_now_) kind.took_us = us_since(all_came_);
+  if (copied_now_) kind.took_us = us_between(all_came_, did_own_);
   if (moved || (copies && kind.times.meets())) {
     kind.misses = kind.skip = 0;
   } else {
@@ -113,7 +116,7 @@ bool DirectCollectives::run_with_root(Outlook& kind, bool may_copy) {
     pushes_ = row_of(call_.collective).recv_at_root;
     if (kind.root_reached) return move();
     copied_now_ = may_copy && spot.kind == Spot::Kind::process;
-    if (copied_now_) copy_blocks();
+    if (copied_now_) copy_blocks(0);
   });
   if (kind.root_reached || copied_now_) return true;
   kind.missed();
@@ -129,16 +132,15 @@ bool DirectCollectives::is_pulled() const {
 
 // Calls that go another way for good do not meet here.
 void DirectCollectives::went_another_way() {
-  if (timed_ != nullptr) timed_->took_us = us_since(std::max(all_came_, left_));
+  if (timed_ != nullptr) timed_->took_us = us_between(std::max(all_came_, left_), read_ticks());
 }
 
 // Ticks of two cores may differ a little. What a tick is becomes known better with time.
-float DirectCollectives::us_since(std::uint64_t begin) {
+float DirectCollectives::us_between(std::uint64_t begin, std::uint64_t end) {
   constexpr double kLeast = 0.01;
   constexpr std::uint32_t kBetween = 256;
-  const std::uint64_t now = read_ticks();
   if (timed_calls_++ % kBetween == 0) us_per_tick_ = scale_.us_per_tick();
-  return static_cast<float>(now > begin ? std::max(us_per_tick_ * static_cast<double>(now - begin), kLeast) : kLeast);
+  return static_cast<float>(end > begin ? std::max(us_per_tick_ * static_cast<double>(end - begin), kLeast) : kLeast);
 }
 
 double DirectCollectives::slowest() const { return std::ranges::max(lines_, {}, &Line::said).said; }
@@ -278,7 +280,7 @@ bool DirectCollectives::all_in_place() const {
   return true;
 }
 
-void DirectCollectives::copy_blocks() {
+void DirectCollectives::copy_blocks(int shift) {
   for (int i = 0; i < size_; ++i) {
     const Line& line = lines_[as_size(i)];
     blocks_[as_size(i)] = block(i);
@@ -286,7 +288,8 @@ void DirectCollectives::copy_blocks() {
     recv_at_[as_size(i)] = line.recv.at;
   }
   touch();
-  copied_.run(call_, blocks_, {send_at_, recv_at_}, stores_);
+  copied_.run(call_, blocks_, {send_at_, recv_at_}, stores_, shift);
+  did_own_ = read_ticks();
   let_go();
   copied_.finish();
 }

@@ -21,6 +21,7 @@
 
 #include "comm/base/ticks.hpp"
 #include "comm/blocks.hpp"
+#include "comm/board/balance.hpp"
 #include "comm/board/board.hpp"
 #include "comm/board/claims.hpp"
 #include "comm/board/copied_collectives.hpp"
@@ -83,8 +84,9 @@ class DirectCollectives {
     std::uint64_t kind = 0;
     std::uint8_t misses = 0, skip = 0;
     WayTimes times;
+    Balance balance;
     bool root_reached = false;  // the latest: it went straight, and all reach that end of the call
-    float took_us = 0;  // the latest that met and could be copied, this rank, from when all had come; 0: there is none
+    float took_us = 0;  // the latest that met and could be copied, until this rank had done its own; 0: there is none
     void missed() {
       if (misses < 6) ++misses;
       skip = static_cast<std::uint8_t>(1 << misses);
@@ -106,9 +108,9 @@ class DirectCollectives {
   bool all_in_processes() const;
   bool all_in_place() const;
   void move();
-  void copy_blocks();
-  float us_since(std::uint64_t begin);  // read_ticks()
-  double slowest() const;               // what it took, of the latest call of this kind
+  void copy_blocks(int shift);
+  float us_between(std::uint64_t begin, std::uint64_t end);  // read_ticks()
+  double slowest() const;                                    // what it took, of the latest call of this kind
   // The share of the work that is a rank's, by whoever does it: a part of the message, or what a rank brings or gets.
   void do_share(int whose);
   void reduce(int whose);
@@ -172,7 +174,8 @@ class DirectCollectives {
   double us_per_tick_ = 0;
   std::uint32_t timed_calls_ = 0;
   std::uint64_t all_came_ = 0;  // ticks, to the latest call that met,
-  std::uint64_t left_ = 0;      // and when it went on another way
+  std::uint64_t left_ = 0;      // and when it went on another way,
+  std::uint64_t did_own_ = 0;   // or when this rank had copied what was its to copy
   Outlook* timed_ = nullptr;    // of a call that has met and goes another way
 };
 

@@ -33,6 +33,7 @@ class WayTimes {
     if (goes) ++calls_;
     return goes;
   }
+  bool copied() const { return way_ == Way::copy; }  // the latest
   // Calls of such a kind meet. Of others, which go through the rings, most do not.
   bool meets() const { return way_ == Way::copy || phase_ == Phase::other || phase_ == Phase::again; }
   // Where copies promise nothing, so many calls through the rings have met before these are tried: most are slower, and
@@ -73,24 +74,27 @@ class WayTimes {
   static constexpr std::size_t kPerTold = 128;                      // meeting takes longer: fewer than one in a hundred
   static constexpr float kWorth = 0.95F;                            // a copy needs a meeting that rings may do without
   static constexpr float kWorse = 1.1F;                             // than the other way was: both are tried again
-  static constexpr float kLost = 1.5F;                              // one that is tried is no longer
+  static constexpr float kLost = 1.5F;                              // one that is tried is no longer,
+  static constexpr float kRingsLost = 1.25F;                        // and rings even sooner: they are as fast at once
+  static constexpr std::size_t kLeastRings = 4;                     // of which two may have been disturbed
 
   Times& times() { return way_ == Way::rings ? rings_ : copy_; }
   bool is_over() const {
     const bool copies = way_ == Way::copy;
     const auto [own_us, other_us] = copies ? std::pair(copy_.us(), rings_.us()) : std::pair(rings_.us(), copy_.us());
-    const auto is_slower = [&, own = own_us, other = other_us](float times) {
-      return calls_ >= kKept && own > times * other;
+    const auto is_slower = [&, own = own_us, other = other_us](float times, std::size_t calls) {
+      return calls_ >= calls && own > times * other;
     };
     switch (phase_) {
       case Phase::first:
         return calls_ >= (copies ? kFirstCopies : kFirstRings);
       case Phase::other:
-        return calls_ >= (copies ? kTriedCopies : kTriedRings) || is_slower(kLost);
+        return calls_ >= (copies ? kTriedCopies : kTriedRings) ||
+               (copies ? is_slower(kLost, kKept) : is_slower(kRingsLost, kLeastRings));
       case Phase::again:
         return calls_ >= (copies ? kTriedCopies : kTriedRings);
       default:
-        return calls_ >= (copies ? kCopies : kRings) || is_slower(kWorse);
+        return calls_ >= (copies ? kCopies : kRings) || is_slower(kWorse, kKept);
     }
   }
   void turn() {

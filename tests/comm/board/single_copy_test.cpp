@@ -2,9 +2,12 @@
 // Ordinary memory of processes, which the kernel copies once: right however the calls go, where it is refused, and when
 // a rank is killed in the middle.
 #include <fmt/format.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -287,6 +290,19 @@ void drop_privileges(bool dumpable) {
   expect(::prctl(PR_SET_DUMPABLE, dumpable ? 1 : 0) == 0, "prctl");
 }
 
+// From here on this thread writes into no other process.
+void write_nowhere() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{static_cast<unsigned short>(std::size(rules)), rules};
+  expect(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
+  expect(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0, "no filter");
+}
+
 }  // namespace
 
 TEST_CASE("calls that the kernel copies, and the same ones through rings, give what they must") {
@@ -310,6 +326,33 @@ TEST_CASE("a reduce in place that is copied gives what it must") {
     const int copied = call_often(comm, reduce_in_place(), kCalls);
     expect(copied < kCalls && (copied >= 3 || comm::usable_cores() < 2), fmt::format("{} were copied", copied));
   }));
+}
+
+// Rank 1 alone has a block to fetch, until rank 0 brings it a part, which then shows because it may not.
+TEST_CASE("of two ranks the one that has less to copy does some of what is the other's") {
+  constexpr int kEnough = 20;  // calls that were copied, for rank 0 to have begun
+  const Mapping memory = map_anonymous(sizeof(std::atomic<bool>));
+  auto& shown = *new (memory.data()) std::atomic<bool>(false);
+  test::check_ended_well(run_processes(2, [&shown](Communicator& comm) {
+    constexpr std::size_t kLong = 1 << 18;
+    const std::size_t counts[] = {kLong, 1};
+    std::vector<int> recv(kLong + 1);
+    const std::span own = comm.rank() == 0 ? std::span(recv).first(kLong) : std::span(recv).last(1);
+    if (comm.rank() == 0) write_nowhere();
+    int copied = 0;
+    const auto error = test::thrown_by([&] {
+      for (int call = 0; call < kBefore; ++call) {
+        comm.all_gather_v(std::span<const int>(own), std::span(recv), counts);
+        copied += single_copy(comm) ? 1 : 0;
+      }
+    });
+    expect(error != nullptr || copied < kEnough || comm::usable_cores() < 2, fmt::format("{} were copied", copied));
+    if (error == nullptr) return;
+    const std::string sentence = test::sentence_of(error);
+    expect(sentence.find("cannot write rank 1's memory") != std::string::npos, sentence);
+    shown = true;
+  }));
+  if (!shown.load()) WARN("not shown: copies promise nothing here, or there is one core");
 }
 
 TEST_CASE("an all_to_all_v of long blocks is copied where copies promise more, and gives what it must") {
