@@ -137,10 +137,12 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
   }
 }
 
-void CopiedCollectives::finish() {
-  if (as_size(size_) > Claims::kMost) return board_.meet();
+bool CopiedCollectives::finish() {
+  if (as_size(size_) > Claims::kMost) return board_.meet(), false;
   claims_.finish_own(size_ == 2 || !row_of(call_.collective).rooted || index_ == call_.root);
-  if (fetched_ != nullptr) fold(std::exchange(fetched_, nullptr), call_.recv, {0, call_.count * element_});
+  if (fetched_ == nullptr) return false;
+  fold(std::exchange(fetched_, nullptr), call_.recv, {0, call_.count * element_});
+  return true;
 }
 
 bool CopiedCollectives::share(std::size_t count) const { return both_copy() && !is_short(count); }

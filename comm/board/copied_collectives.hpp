@@ -52,8 +52,8 @@ class CopiedCollectives {
   // the culprit, where a process is gone.
   void run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, kernels::Stores own_stores,
            int shift);
-  // After run(): waits for those who still use this rank's buffers.
-  void finish();
+  // After run(): waits for those who still use this rank's buffers. True: it had something left to add, and has.
+  bool finish();
 
  private:
   struct Stretch {  // of two buffers, in elements

@@ -291,7 +291,7 @@ void DirectCollectives::copy_blocks(int shift) {
   copied_.run(call_, blocks_, {send_at_, recv_at_}, stores_, shift);
   did_own_ = read_ticks();
   let_go();
-  copied_.finish();
+  if (copied_.finish()) did_own_ = read_ticks();
 }
 
 // Where anybody can do anybody's share, whoever is running does what nobody has begun, and who finds all of it done
