@@ -18,7 +18,7 @@ class Balance {
 
   // The latest call, until each had done its own. costs: to do anything for the other takes a call of the kernel more.
   void took(double first_us, double second_us, bool costs) {
-    const std::int64_t first = ticks(first_us), second = ticks(second_us);
+    const std::int64_t first = nanoseconds(first_us), second = nanoseconds(second_us);
     const std::int64_t ahead = kWhole * (second - first) / std::max({first, second, std::int64_t{1}});
     ahead_ += std::clamp(ahead, -kMost, kMost) - ahead_ / kLatest;
     if (std::abs(ahead_) < (costs && shift_ == 0 ? kWorthCall : kWorth) * kLatest) return;
@@ -32,7 +32,7 @@ class Balance {
   static constexpr std::int64_t kWorth = kWhole / 20, kWorthCall = kWhole / 10;
   static constexpr std::int64_t kLatest = 16;  // calls, whose mean counts
   static constexpr int kStep = 2;
-  static std::int64_t ticks(double us) { return static_cast<std::int64_t>(us * 1000); }
+  static std::int64_t nanoseconds(double us) { return static_cast<std::int64_t>(us * 1000); }
 
   std::int64_t ahead_ = 0;  // the first rank, in the latest calls together
   int shift_ = 0;
