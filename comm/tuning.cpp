@@ -85,8 +85,9 @@ constexpr TuningField kFields[] = {
      0,
      kNever,
      "from here on, by ranks that share cores from 4 times as much, by two of them 8 times, in blocks from each to "
-     "each that are as long, blocks from or to a root by two with a core each where pages are cheap from a quarter "
-     "of it, the kernel also tries to copy ordinary memory of processes at once, and goes on where that was faster",
+     "each that are as long, where pages are cheap, by two with a core each, blocks from or to a root from a quarter "
+     "of it and sums for both from 4 times as much, the kernel also tries to copy ordinary memory of processes at "
+     "once, and goes on where that was faster",
      {.values = kSingleCopy, .collectives = kCopies, .sizes = kLong}},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},

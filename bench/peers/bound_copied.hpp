@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bound in ordinary memory that the kernel copies between processes: all come, say where their buffers lie, and
 // each block is copied once, by whoever gets it; what goes to a root, by whoever has it. Two ranks with a core each
-// share the work of a call with a root. Not for sums, which would be copied first.
+// share the work of a call with a root, and of sums, which they add where they have fetched them.
 #pragma once
 #include <sys/uio.h>
 #include <unistd.h>
@@ -28,11 +28,12 @@ class BoundCopied : public Library {
   // Whether that is faster than two copies here (2 to 8 ranks on two cores of a Xeon, Emerald Rapids). Where pages cost
   // more than kMostPerPageUs, on EPYCs, it nowhere is.
   static bool is_faster(const Cell& cell, bool has_cores) {
-    constexpr std::size_t kBlock = 8 << 10, kExchange = 128 << 10, kOfMany = 256 << 10;
+    constexpr std::size_t kBlock = 8 << 10, kExchange = 128 << 10, kOfMany = 256 << 10, kMostSummed = 1 << 20;
     constexpr std::size_t kTooLong = 32 << 20, kTooLongGathered = 2 << 20;
     const std::size_t bytes = cell.count * sizeof(float);
     const bool to_all = cell.is(Collective::broadcast) || cell.is(Collective::all_gather);
-    if (cell.reduces() || (to_all && !has_cores)) return false;
+    if (cell.reduces()) return cheap() && has_cores && cell.np == 2 && bytes >= kExchange && bytes <= kMostSummed;
+    if (to_all && !has_cores) return false;
     if (has_cores && cell.rooted() ? block_bytes(cell) < kBlock : bytes < (has_cores ? kExchange : kOfMany))
       return false;
     if (cell.is(Collective::all_gather) && bytes >= kTooLongGathered) return false;
@@ -55,7 +56,11 @@ class BoundCopied : public Library {
   void run() override {
     ++call_;
     meet(kArrived);
-    for (int turn = 0; turn < np_; ++turn) copy_with((rank_ + turn) % np_);
+    if (cell_.reduces()) {
+      sum_with(1 - rank_);
+    } else {
+      for (int turn = 0; turn < np_; ++turn) copy_with((rank_ + turn) % np_);
+    }
     if (kept_ == Stores::streamed) fence();
     meet(kDone);
   }
@@ -128,6 +133,19 @@ class BoundCopied : public Library {
     if (cell_.is(Collective::scatter)) return move(0, other, {theirs, 0}, both ? kMost : kAll);
     if (cell_.is(Collective::gather)) return move(other, 0, {0, theirs}, both ? kQuarter : kNone);
     move(other, rank_, {cell_.is(Collective::all_to_all) ? mine : 0, theirs}, kAll);
+  }
+
+  // Each fetches, adds and brings a part; of a reduce the root, which brings nothing, five eighths.
+  void sum_with(int other) {
+    const std::size_t of_first = cell_.is(Collective::reduce) ? cell_.count / 8 * 5 : cell_.count / 2;
+    const std::size_t first = rank_ == 0 ? 0 : of_first, count = rank_ == 0 ? of_first : cell_.count - of_first;
+    float* const sums = out_ + (cell_.is(Collective::reduce_scatter) ? 0 : first);
+    const auto bytes_at = [](const float* at) { return reinterpret_cast<std::byte*>(const_cast<float*>(at)); };
+    const std::size_t bytes = count * sizeof(float);
+    call(::process_vm_readv, other, bytes_at(sums), bytes_at(place(other).in + first), bytes);
+    add(sums, in_ + first, sums, count);
+    if (cell_.is(Collective::all_reduce) || (cell_.is(Collective::reduce) && rank_ != 0))
+      call(::process_vm_writev, other, bytes_at(sums), bytes_at(place(other).out + first), bytes);
   }
 
   struct Offsets {

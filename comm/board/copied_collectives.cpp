@@ -16,11 +16,10 @@
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kSliceBytes = 2 << 20;    // between two looks at the communicator's failure
-constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
-constexpr std::size_t kMostAlone = 16 << 10;    // of a block: two who copy at once take longer
-constexpr std::size_t kStripBytes = 128 << 10;  // of what is summed: a cache of the core holds it
-constexpr std::size_t kMostSummed = 1 << 20;    // longer inputs leave these caches
+constexpr std::size_t kSliceBytes = 2 << 20;  // between two looks at the communicator's failure
+constexpr std::size_t kPageBytes = 4 << 10;   // the kernel looks each one up
+constexpr std::size_t kMostAlone = 16 << 10;  // of a block: two who copy at once take longer
+constexpr std::size_t kMostSummed = 1 << 20;  // longer inputs leave these caches
 constexpr int kAll = Balance::kParts, kNone = 0, kQuarter = kAll / 4, kHalf = kAll / 2, kMost = kAll / 4 * 3;
 
 }  // namespace
@@ -37,7 +36,7 @@ CopiedCollectives::CopiedCollectives(const Team& team, const Config& config, Boa
 // To meet, and once more at the end, costs ranks that share cores a turn each; from or to a root most wait for it
 // alone. Where two have a core each, one of them alone copies a short block from or to a root.
 bool CopiedCollectives::takes(const Call& call) const {
-  constexpr std::uint64_t kTwoInCrowd = 8, kCrowds = 4, kAlone = 4;
+  constexpr std::uint64_t kTwoInCrowd = 8, kCrowds = 4, kAlone = 4, kSums = 4;
   const CollectiveRow& row = row_of(call.collective);
   if (row.send == Extent::none || (row.reduces && !sums(call))) return false;
   if (!team_.copies_memory() || size_ == 1) return false;
@@ -45,15 +44,17 @@ bool CopiedCollectives::takes(const Call& call) const {
   const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
   const std::uint64_t of_many = row.rooted ? kCrowds : std::max<std::uint64_t>(as_size(size_), kCrowds);
   if (board_.is_crowded()) return !is_for_all && bytes / (size_ == 2 ? kTwoInCrowd : of_many) >= least_bytes_;
+  if (row.reduces && !row.rooted) return bytes / kSums >= least_bytes_;
   if (!row.rooted || !both_copy() || !is_cheap()) return bytes >= least_bytes_;
   const std::uint64_t block = row.send == row.recv ? bytes : bytes / 2;
   return block * kAlone >= least_bytes_;
 }
 
-// A factor would come with the arrivals in the place of the times.
+// A factor would come with the arrivals in the place of the times. Where pages are dear a sum for both is not worth a
+// try: the rings take no more than what the kernel's copies take alone.
 bool CopiedCollectives::sums(const Call& call) const {
-  return call.collective == Collective::reduce && both_copy() && call.op != ReduceOp::premultiplied_sum &&
-         call.count <= kMostSummed / size_of(call.dtype);
+  return both_copy() && (row_of(call.collective).rooted || is_cheap()) && call.op != ReduceOp::premultiplied_sum &&
+         larger_count(call, size_) <= kMostSummed / size_of(call.dtype);
 }
 
 // 0.1 us on a Xeon. On EPYCs it costs 0.3, and one copy is hardly ever faster than two.
@@ -74,7 +75,7 @@ bool CopiedCollectives::promises(const Call& call, bool in_place) const {
         return both_copy() ? in_place ? 32 << 20 : 2 << 20 : kNever;
       case Collective::all_to_all:
         return both_copy() ? 32 << 20 : 16 << 20;
-      default:  // blocks from a root or to one
+      default:  // blocks from a root or to one, and sums of both
         return kAlways;
     }
   };
@@ -108,8 +109,11 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
   shift_ = shift;
   own_stores_ = fills_cache_of_root(call) ? kernels::Stores::streaming : own_stores;
   if (board_.is_crowded()) board_.look_around();
-  if (call.collective == Collective::reduce) return reduce_by_two();
   const auto block = [&](int of) { return blocks[as_size(of)]; };
+  if (call.collective == Collective::reduce) return reduce_by_two();
+  if (call.collective == Collective::all_reduce) return all_reduce_by_two();
+  if (call.collective == Collective::reduce_scatter)
+    return sum({block(index_).offset * element_, call.count * element_});
   const auto parts = [&](std::size_t count, int of_both, int of_one) { return share(count) ? of_both : of_one; };
   for (int step = 0; step < size_; ++step) {
     const int other = index_ + step < size_ ? index_ + step : index_ + step - size_;
@@ -141,7 +145,7 @@ bool CopiedCollectives::finish() {
   if (as_size(size_) > Claims::kMost) return board_.meet(), false;
   claims_.finish_own(size_ == 2 || !row_of(call_.collective).rooted || index_ == call_.root);
   if (fetched_ == nullptr) return false;
-  fold(std::exchange(fetched_, nullptr), call_.recv, {0, call_.count * element_});
+  fold(call_.send, std::exchange(fetched_, nullptr), call_.recv, call_.count * element_);
   return true;
 }
 
@@ -153,42 +157,50 @@ int CopiedCollectives::shifted(int parts, int by) const {
   return std::clamp(by == 0 ? parts + shift_ : parts - shift_, kNone, kAll);
 }
 
-// Each fetches strips of the other's and adds them; who is not the root brings it the sums, and so has fewer to do.
-// Of a short one the root fetches all, and adds when it has told the other so.
+// Who is not the root brings it the sums, and so has fewer to do. Of a short one the root fetches all, and adds when it
+// has told the other so.
 void CopiedCollectives::reduce_by_two() {
-  const int other = 1 - index_;
   const bool at_root = index_ == call_.root;
   const std::size_t bytes = call_.count * element_, of_root = part_of(bytes, shifted(kAll / 8 * 5, call_.root));
-  strips_.resize(2 * kStripBytes);
-  std::byte *const strip = strips_.data(), *const sums = strip + kStripBytes;
-  if (is_short(call_.count)) {
-    if (!at_root) return;
-    std::byte* const into = call_.recv == call_.send ? strip : static_cast<std::byte*>(call_.recv);
-    copy_slices(other, true, into, buffers_.send[as_size(other)], bytes);
-    fetched_ = into;
-    return;
-  }
-  const std::size_t first = at_root ? 0 : of_root, end = at_root ? of_root : bytes;
-  for (const kernels::Range now : kernels::Rounds(end - first, kStripBytes)) {
-    const std::size_t at = first + now.offset;
-    copy_slices(other, true, strip, buffers_.send[as_size(other)] + at, now.count);
-    fold(strip, at_root ? static_cast<std::byte*>(call_.recv) + at : sums, {at, now.count});
-    if (!at_root) copy_slices(other, false, sums, buffers_.recv[as_size(other)] + at, now.count);
+  if (!is_short(call_.count)) return at_root ? sum({0, of_root}) : sum({of_root, bytes - of_root});
+  if (!at_root) return;
+  std::byte* const into = call_.recv == call_.send ? strip() : static_cast<std::byte*>(call_.recv);
+  copy_slices(1 - index_, true, into, buffers_.send[as_size(1 - index_)], bytes);
+  fetched_ = into;
+}
+
+void CopiedCollectives::all_reduce_by_two() {
+  const std::size_t bytes = call_.count * element_, of_first = part_of(bytes, shifted(kHalf, 0));
+  index_ == 0 ? sum({0, of_first}) : sum({of_first, bytes - of_first});
+}
+
+// bytes: of both inputs. Strips of the other's are fetched, added to this rank's, and brought to the other where it
+// gets these sums. In place, too: where they belong in its input it reads nothing itself.
+void CopiedCollectives::sum(kernels::Range bytes) {
+  const int other = 1 - index_;
+  const bool gets = call_.collective != Collective::reduce || index_ == call_.root;
+  const bool brings = !gets || call_.collective == Collective::all_reduce;
+  const std::size_t skipped = call_.collective == Collective::reduce_scatter ? bytes.offset : 0;
+  for (const kernels::Range now : kernels::Rounds(bytes.count, kStripBytes)) {
+    const std::size_t at = bytes.offset + now.offset;
+    const auto* const own = static_cast<const std::byte*>(call_.send) + at;
+    auto* const into = gets ? static_cast<std::byte*>(call_.recv) + at - skipped : strip();
+    auto* const theirs = into == own ? strip() : into;
+    copy_slices(other, true, theirs, buffers_.send[as_size(other)] + at, now.count);
+    fold(own, theirs, into, now.count);
+    if (brings) copy_slices(other, false, into, buffers_.recv[as_size(other)] + at, now.count);
   }
 }
 
-// bytes: of this rank's input; theirs: the other's.
-void CopiedCollectives::fold(const std::byte* theirs, void* into, kernels::Range bytes) const {
-  const std::byte* const own = static_cast<const std::byte*>(call_.send) + bytes.offset;
+void CopiedCollectives::fold(const void* own, const void* theirs, void* into, std::size_t bytes) const {
   const void* const in[] = {index_ == 0 ? own : theirs, index_ == 0 ? theirs : own};
   kernels::fold(call_.dtype, call_.op,
                 {.out = &into,
                  .outputs = 1,
                  .in = in,
                  .inputs = 2,
-                 .count = bytes.count / element_,
-                 .divisor = call_.op == ReduceOp::average ? 2.0 : 1.0,
-                 .stores = index_ == call_.root ? own_stores_ : kernels::Stores::plain});
+                 .count = bytes / element_,
+                 .divisor = call_.op == ReduceOp::average ? 2.0 : 1.0});
 }
 
 // From the other, and what it gets from this rank: both fetch, but for what one of them does for the other.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives over ordinary memory of processes: all have met and said where their buffers lie, and the kernel copies
-// each block once, from where it is to where it belongs, for the rank that gets it or the one that has it. Of sums only
-// a reduce by two ranks, which add what they have fetched. A rank's buffers are used until the ranks that need them
-// have said that they are done (Claims).
+// each block once, from where it is to where it belongs, for the rank that gets it or the one that has it. Of sums
+// those of two ranks with a core each, which add what they have fetched. A rank's buffers are used until the ranks that
+// need them have said that they are done (Claims).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -56,12 +56,16 @@ class CopiedCollectives {
   bool finish();
 
  private:
-  struct Stretch {  // of two buffers, in elements
+  static constexpr std::size_t kStripBytes = 256 << 10;  // of what is summed: a cache of the core holds it
+  struct Stretch {                                       // of two buffers, in elements
     std::size_t send_at = 0, recv_at = 0, count = 0;
   };
   bool sums(const Call& call) const;  // and may do so here
   void reduce_by_two();
-  void fold(const std::byte* theirs, void* into, kernels::Range bytes) const;
+  void all_reduce_by_two();
+  void sum(kernels::Range bytes);
+  void fold(const void* own, const void* theirs, void* into, std::size_t bytes) const;
+  std::byte* strip() { return strip_.resize(kStripBytes), strip_.data(); }
   void exchange(int other, Stretch stretch, Stretch theirs);
   void move(int from, int to, Stretch stretch, int parts);
   bool is_cheap() const;                             // to copy a page
@@ -83,8 +87,8 @@ class CopiedCollectives {
   Call call_{};
   std::size_t element_ = 1;
   Buffers buffers_{};
-  std::vector<std::byte> strips_;       // of a peer's input, and of sums that are brought
-  const std::byte* fetched_ = nullptr;  // a peer's input, to be added at the end
+  std::vector<std::byte> strip_;        // of the other's input, then of sums that it gets
+  const std::byte* fetched_ = nullptr;  // the other's input, to be added at the end
   kernels::Stores own_stores_{};
   int shift_ = 0;
 };

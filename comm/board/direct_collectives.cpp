@@ -80,7 +80,8 @@ bool DirectCollectives::run(const Call& call) {
     copies = may_copy_ && (!reach_.possible() || all_in_processes());
     if (!copies) return;
     if (const double slowest_us = slowest(); slowest_us > 0) {
-      if (size_ == 2 && kind.times.copied()) kind.balance.took(lines_[0].said, lines_[1].said, !row.rooted);
+      if (size_ == 2 && kind.times.copied())
+        kind.balance.took(lines_[0].said, lines_[1].said, !row.rooted && !row.reduces);
       kind.times.took(static_cast<float>(slowest_us));
     }
     const bool copy_promises = copied_.promises(call, all_in_place());

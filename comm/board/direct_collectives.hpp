@@ -75,7 +75,7 @@ class DirectCollectives {
   using Range = kernels::Range;
   struct Line {  // what a rank says in its arrival line
     Spot send, recv;
-    double said = 1;         // the factor of a premultiplied sum; of what is no sum, took_us of the Outlook
+    double said = 1;         // the factor of a premultiplied sum; else took_us of the Outlook
     std::uint64_t came = 0;  // read_ticks()
   };
   static_assert(sizeof(Line) == Arrival::kPayload);  // in the arrival line's first cache line
