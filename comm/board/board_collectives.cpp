@@ -118,7 +118,18 @@ Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::si
   const std::size_t chunks = std::max<std::size_t>((count + most - 1) / most, 1);
   const std::size_t equal = std::max<std::size_t>((count + chunks - 1) / chunks, 1);
   const std::size_t step = chunks == 1 ? equal : std::min((equal + kRound - 1) / kRound * kRound, most);
-  return {.count = count, .step = step, .place_bytes = step * pieces * element_, .source = source};
+  return {.count = count,
+          .step = step,
+          .place_bytes = step * pieces * element_,
+          .handed = handed_over(count * element_, pieces),
+          .source = source};
+}
+
+// What else a longer call brings into the caches puts places out that change hands: then a rank had better run ahead.
+// Where results go past them early on, that is less.
+bool BoardCollectives::handed_over(std::size_t block, std::size_t pieces) const {
+  constexpr std::size_t kMost = 6 << 20, kMostBeside = 16 << 20;
+  return tuning_.streaming_bytes < kMost ? block <= kMostBeside : block * pieces <= kMost;
 }
 
 // Where one rank writes and others read, or one reads and others write, small chunks let both go on at once. Where
@@ -184,7 +195,7 @@ void BoardCollectives::gather_blocks(bool everywhere) {
   const bool keeps = everywhere || rank_ == call_.root;
   const std::size_t bytes = longest * element_;
   Flow::Plan chunks = plan(longest, 1, everywhere ? gathered_bytes(bytes) : lopsided_bytes(bytes, chunk_bytes_));
-  chunks.even = size_ != 2 || are_even(block(0).count, block(1).count);
+  chunks.handed = chunks.handed && size_ == 2 && are_even(block(0).count, block(1).count);
   if (!everywhere) chunks.sink = call_.root;
   flow_.run(
       chunks,
@@ -253,7 +264,7 @@ void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t step) {
 // All but the first elements of every block.
 void BoardCollectives::exchange(std::size_t longest, std::size_t skipped) {
   Flow::Plan chunks = plan(longest - skipped, as_size(size_), tuning_.chunk_bytes);
-  chunks.even = size_ != 2 || are_even(block(1 - rank_).count, recv_block(1 - rank_).count);
+  chunks.handed = chunks.handed && size_ == 2 && are_even(block(1 - rank_).count, recv_block(1 - rank_).count);
   const auto after = [&](Range chunk) { return Range{chunk.offset + skipped, chunk.count}; };
   flow_.run(
       chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, chunks.step); }, Flow::kNothing,

@@ -106,6 +106,7 @@ class BoardCollectives {
 
   // A chunk's place holds `pieces` pieces of so many elements.
   Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes, int source = Flow::kEverybody) const;
+  bool handed_over(std::size_t block, std::size_t pieces) const;  // bytes; of a place: see Flow::Plan
   Flow::Plan plan_parts() const;
   std::size_t most_at_once() const;
   std::size_t gathered_bytes(std::size_t block) const;

@@ -115,7 +115,7 @@ void BoardCollectives::reduce_together() {
 void BoardCollectives::reduce_in_parts(bool everywhere) {
   const bool keeps = everywhere || rank_ == call_.root;
   Flow::Plan chunks = plan_parts();
-  chunks.folds = true;
+  chunks.folds = chunks.handed = true;
   if (!everywhere) chunks.sink = call_.root;
   const bool hands_over = flow_.hands_over(chunks);
   const auto home = [&](int folder) { return hands_over ? 1 - folder : folder; };

@@ -5,8 +5,6 @@ namespace rondo::comm {
 namespace {
 
 constexpr std::size_t kFoldedPlaces = 2;  // one is brought while the other is folded
-// Bytes of a call's places. Longer calls fill the caches with other things, and a rank had better be further ahead.
-constexpr std::size_t kMostHandedOver = 6 << 20;
 
 }  // namespace
 
@@ -82,9 +80,7 @@ void Flow::enter_window() {
 }
 
 bool Flow::hands_over(const Plan& plan) const {
-  const std::size_t chunks = (plan.count + plan.step - 1) / plan.step;
-  return size_ == 2 && plan.even && plan.source == kEverybody && plan.sink == kEverybody &&
-         (plan.folds || chunks * plan.place_bytes <= kMostHandedOver);
+  return size_ == 2 && plan.handed && plan.source == kEverybody && plan.sink == kEverybody;
 }
 
 // What one rank brings the other writes next, chunk by chunk; but where that one folds, it is given back. Then calls of

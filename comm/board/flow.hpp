@@ -27,7 +27,7 @@ class Flow {
     std::size_t place_bytes = 0;  // of a chunk in the rings;
     bool folds = false;
     bool apart = false;                          // places keep the rings' gap between each other
-    bool even = true;                            // ranks bring about as much in every chunk
+    bool handed = true;                          // of two ranks: each may write next where it was the last to read
     int source = kEverybody, sink = kEverybody;  // or the index of the one that publishes, or consumes
   };
   struct Place {  // of a chunk, in every ring
