@@ -16,7 +16,7 @@
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kSliceBytes = 2 << 20;  // between two looks at the communicator's failure
+constexpr std::size_t kSliceBytes = 8 << 20;  // between two looks at the communicator's failure
 constexpr std::size_t kPageBytes = 4 << 10;   // the kernel looks each one up
 constexpr std::size_t kMostAlone = 16 << 10;  // of a block: two who copy at once take longer
 constexpr std::size_t kMostSummed = 1 << 20;  // longer inputs leave these caches
