@@ -16,10 +16,11 @@
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kSliceBytes = 8 << 20;  // between two looks at the communicator's failure
-constexpr std::size_t kPageBytes = 4 << 10;   // the kernel looks each one up
-constexpr std::size_t kMostAlone = 16 << 10;  // of a block: two who copy at once take longer
-constexpr std::size_t kMostSummed = 1 << 20;  // longer inputs leave these caches
+constexpr std::size_t kSliceBytes = 8 << 20;       // between two looks at the communicator's failure
+constexpr std::size_t kPageBytes = 4 << 10;        // the kernel looks each one up
+constexpr std::size_t kMostAlone = 16 << 10;       // of a block: two who copy at once take longer,
+constexpr std::size_t kMostAddedAlone = 24 << 10;  // and to bring sums takes a call of the kernel more
+constexpr std::size_t kMostSummed = 1 << 20;       // longer inputs leave these caches
 constexpr int kAll = Balance::kParts, kNone = 0, kQuarter = kAll / 4, kHalf = kAll / 2, kMost = kAll / 4 * 3;
 
 }  // namespace
@@ -162,7 +163,7 @@ int CopiedCollectives::shifted(int parts, int by) const {
 void CopiedCollectives::reduce_by_two() {
   const bool at_root = index_ == call_.root;
   const std::size_t bytes = call_.count * element_, of_root = part_of(bytes, shifted(kAll / 8 * 5, call_.root));
-  if (!is_short(call_.count)) return at_root ? sum({0, of_root}) : sum({of_root, bytes - of_root});
+  if (bytes > kMostAddedAlone) return at_root ? sum({0, of_root}) : sum({of_root, bytes - of_root});
   if (!at_root) return;
   std::byte* const into = call_.recv == call_.send ? strip() : static_cast<std::byte*>(call_.recv);
   copy_slices(1 - index_, true, into, buffers_.send[as_size(1 - index_)], bytes);
