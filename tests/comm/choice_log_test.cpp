@@ -82,10 +82,11 @@ TEST_CASE("every way of a collective and size is told once, with the reason") {
     sum(comm, 2, 5);
     sum(comm, 3, 1);  // 8 and 12 bytes are of a class
     sum(comm, 16 << 10, 3);
-    const auto window = comm.allocate<float>(16 << 10);
-    for (int i = 0; i < 3; ++i) comm.all_reduce(window.span(), ReduceOp::sum);
+    const auto window = comm.allocate<float>(64 << 10);
+    for (int i = 0; i < 3; ++i) comm.all_reduce(window.span().first(16 << 10), ReduceOp::sum);
     sum(comm, 16 << 10, 3);  // over the board again, which was told
-    sum(comm, 64 << 10, 1);
+    std::vector<float> beside(64 << 10);
+    comm.all_reduce(window.span(), std::span(beside), ReduceOp::sum);
   });
   CHECK(log.lines("barrier") ==
         Lines{"barrier of 0 bytes takes short_call: what a rank brings comes with its arrival"});
