@@ -281,6 +281,14 @@ bool DirectCollectives::all_in_place() const {
   return true;
 }
 
+// Its own block of what goes from it or to it; as all ranks have been told.
+bool DirectCollectives::root_in_place() const {
+  const Line& root = lines_[as_size(call_.root)];
+  const bool gathers = row_of(call_.collective).recv_at_root;
+  const Spot &all = gathers ? root.recv : root.send, &own = gathers ? root.send : root.recv;
+  return own.kind == all.kind && own.window == all.window && own.at == all.at + block(call_.root).offset * element_;
+}
+
 void DirectCollectives::copy_blocks(int shift) {
   for (int i = 0; i < size_; ++i) {
     const Line& line = lines_[as_size(i)];
@@ -333,7 +341,7 @@ void DirectCollectives::do_share(int whose) {
       return gather(whose);
     case Collective::scatter:
     case Collective::scatter_v:
-      return copy(recv_[as_size(whose)], of(send_, call_.root, block(whose).offset), block(whose).count);
+      return copy_with_root(whose);
     default:
       return all_to_all(whose);
   }
@@ -361,9 +369,15 @@ void DirectCollectives::broadcast(int whose) {
 // A block to everybody, which reads it once; or everybody's block from them.
 void DirectCollectives::all_gather(int whose) {
   if (pushes_) {
-    in_.push_back(send_[as_size(whose)]);
-    for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (whose + i) % size_, block(whose).offset));
-    return spread(block(whose).count);
+    return in_halves(
+        whose, [&](int i) { return block(i).count; },
+        [&](int of_rank, Range part) {
+          in_.assign({of(send_, of_rank, part.offset)});
+          out_.clear();
+          for (int i = 0; i < size_; ++i)
+            out_.push_back(of(recv_, (whose + i) % size_, block(of_rank).offset + part.offset));
+          spread(part.count);
+        });
   }
   for (int i = 0; i < size_; ++i) {
     const int from = (whose + i) % size_;
@@ -372,9 +386,34 @@ void DirectCollectives::all_gather(int whose) {
 }
 
 void DirectCollectives::gather(int whose) {
-  if (pushes_) return copy(of(recv_, call_.root, block(whose).offset), of(send_, whose, 0), block(whose).count);
+  if (pushes_) return copy_with_root(whose);
   for (int i = 0; i < size_ && whose == call_.root; ++i)
     copy(of(recv_, whose, block(i).offset), of(send_, i, 0), block(i).count);
+}
+
+void DirectCollectives::copy_with_root(int whose) {
+  const bool gathers = row_of(call_.collective).recv_at_root;
+  const auto count_of = [&](int i) { return i == call_.root && root_in_place() ? 0 : block(i).count; };
+  in_halves(whose, count_of, [&](int i, Range part) {
+    std::byte* const into = gathers ? of(recv_, call_.root, block(i).offset) : recv_[as_size(i)];
+    const std::byte* const from = gathers ? send_[as_size(i)] : of(send_, call_.root, block(i).offset);
+    copy(into + part.offset * element_, from + part.offset * element_, part.count);
+  });
+}
+
+// The block of that rank; of two ranks of which one has much less to do, as a root whose own block lies in place, a
+// half of both blocks.
+template <class Count, class Part>
+void DirectCollectives::in_halves(int whose, Count count_of, Part do_part) {
+  constexpr std::size_t kLeastHalved = 64 << 10;
+  if (size_ != 2 || !shared_) return do_part(whose, {0, block(whose).count});
+  const std::size_t first = count_of(0), second = count_of(1);
+  if (are_even(first, second) || (first + second) * element_ < kLeastHalved)
+    return do_part(whose, {0, block(whose).count});
+  const Range half = kernels::part({0, first + second}, size_, whose);
+  const std::size_t end = half.offset + half.count;
+  if (half.offset < first) do_part(0, {half.offset, std::min(end, first) - half.offset});
+  if (end > first) do_part(1, {std::max(half.offset, first) - first, end - std::max(half.offset, first)});
 }
 
 void DirectCollectives::all_to_all(int whose) {

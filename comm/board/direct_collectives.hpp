@@ -107,6 +107,7 @@ class DirectCollectives {
   bool choose_way();
   bool all_in_processes() const;
   bool all_in_place() const;
+  bool root_in_place() const;
   void move();
   void copy_blocks(int shift);
   float us_between(std::uint64_t begin, std::uint64_t end);  // read_ticks()
@@ -117,6 +118,9 @@ class DirectCollectives {
   void broadcast(int whose);
   void all_gather(int whose);
   void gather(int whose);
+  void copy_with_root(int whose);
+  template <class Count, class Part>
+  void in_halves(int whose, Count count_of, Part do_part);
   void all_to_all(int whose);
 
   // in_ and out_ are where the first element lies.

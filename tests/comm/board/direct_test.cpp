@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -401,6 +402,39 @@ TEST_CASE("who moves from or to a root waits for the root alone, wherever its bu
     for (int turn = 0; turn < 60; ++turn) {  // also from root to root
       const bool in_window = turn >= 30 || turn % 5 != 0;
       check_rooted(comm, collective, in_window ? window.span() : std::span(ordinary), ++call, turn / 2 % 3);
+    }
+  });
+}
+
+TEST_CASE("two ranks copy blocks that differ between windows, whoever has more") {
+  const auto counts = GENERATE(std::array<std::size_t, 2>{90'000, 20'000}, std::array<std::size_t, 2>{20'000, 90'000},
+                               std::array<std::size_t, 2>{0, 50'001}, std::array<std::size_t, 2>{50'001, 0});
+  check_all(Kind::shm, 2, reproducible(), [&](Communicator& comm) {
+    const std::size_t total = counts[0] + counts[1], mine = counts[as_size(comm.rank())];
+    const auto whole = comm.allocate<float>(total + 1), own = comm.allocate<float>(total + 1);
+    const std::span<float> all = whole.span().first(total), block = own.span().first(mine);
+    const auto value = [&](int call, std::size_t at) { return static_cast<float>(at * 8 + as_size(call)); };
+    const std::size_t before = comm.rank() == 0 ? 0 : counts[0];
+    for (int call = 0; call < 4; ++call) {
+      const int root = call % 2;
+      std::ranges::fill(all, -1.0F);
+      for (std::size_t i = 0; i < mine; ++i) block[i] = value(call, before + i);
+      comm.gather_v(std::span<const float>(block), all, counts, root);
+      expect(went_direct(comm), "a gather_v was copied");
+      for (std::size_t i = 0; i < total && comm.rank() == root; ++i)
+        if (all[i] != value(call, i)) expect(false, fmt::format("gather_v, call {}, element {}", call, i));
+      std::ranges::fill(all, -1.0F);
+      comm.all_gather_v(std::span<const float>(block), all, counts);
+      expect(went_direct(comm), "an all_gather_v was copied");
+      for (std::size_t i = 0; i < total; ++i)
+        if (all[i] != value(call, i)) expect(false, fmt::format("all_gather_v, call {}, element {}", call, i));
+      std::ranges::fill(block, -1.0F);
+      for (std::size_t i = 0; i < total; ++i) all[i] = value(call + 4, i);
+      comm.scatter_v(std::span<const float>(all), block, counts, root);
+      expect(went_direct(comm), "a scatter_v was copied");
+      for (std::size_t i = 0; i < mine; ++i)
+        if (block[i] != value(call + 4, before + i))
+          expect(false, fmt::format("scatter_v, call {}, element {}", call, i));
     }
   });
 }

@@ -223,6 +223,22 @@ const std::vector<Kind>& kinds_in_place() {
          comm.all_reduce(recv, recv, ReduceOp::sum);
        },
        [](int, int world, int call, std::size_t at) { return sum_of(world, call, at); }},
+      {"gather", 1, 0,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
+         const bool at_root = comm.rank() == kRoot;
+         if (at_root) std::copy(send.begin(), send.end(), own_block(comm, recv).begin());
+         comm.gather(at_root ? own_block(comm, recv) : send, recv, kRoot);
+       },
+       kind_of("gather").expected},
+      {"scatter", 0, 0,
+       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
+         if (comm.rank() == kRoot) std::copy(send.begin(), send.end(), recv.begin());
+         comm.scatter(recv, own_block(comm, recv), kRoot);
+       },
+       [](int rank, int, int call, std::size_t at) {
+         const bool own = at / block_count == static_cast<std::size_t>(rank);
+         return own || rank == kRoot ? value(kRoot, call, at) : kUntouched;
+       }},
       {"reduce_scatter", 0, 0,
        [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
          std::copy(send.begin(), send.end(), recv.begin());
@@ -365,7 +381,7 @@ TEST_CASE("calls that the kernel copies, and the same ones through rings, give w
   test::check_ended_well(run_processes(world, [count](Communicator& comm) { check_kinds(comm, kinds(), count); }));
 }
 
-TEST_CASE("sums in place that are copied give what they must") {
+TEST_CASE("calls in place that are copied give what they must") {
   const std::size_t count = GENERATE(kShort, kCount);
   test::check_ended_well(run_processes(2, [count](Communicator& comm) { check_kinds(comm, kinds_in_place(), count); }));
 }
