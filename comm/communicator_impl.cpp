@@ -36,8 +36,8 @@ using comm::PreparedCall;
 using comm::Signature;
 
 // Times direct_bytes: ranks that share cores do not ask where buffers lie when a short call brings no more, or the
-// root's buffer takes no more.
-constexpr std::uint64_t kCrowdsDirect = 2, kCrowdsDirectRooted = 8;
+// root's buffer takes no more; when it brings something else for each, not so much.
+constexpr std::uint64_t kCrowdsDirect = 2, kCrowdsDirectParts = 1;
 constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the kernels, which say more
 
 bool may_work_in_place(Collective c) { return c != Collective::all_to_all && c != Collective::all_to_all_v; }
@@ -209,8 +209,9 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
   if (!short_calls_.takes(call)) return;
   prepared.way = PreparedCall::Way::short_call;
   prepared.plan = short_calls_.plan(call);
-  const bool crowded = !team_->spare_cores(), rooted = row_of(call.collective).rooted;
-  const std::uint64_t times = !crowded ? 1 : rooted ? kCrowdsDirectRooted : kCrowdsDirect;
+  const CollectiveRow& row = row_of(call.collective);
+  const bool crowded = !team_->spare_cores(), rooted = row.rooted, has_parts = row.send == Extent::world;
+  const std::uint64_t times = !crowded ? 1 : has_parts && !rooted ? kCrowdsDirectParts : kCrowdsDirect;
   const std::size_t of_root = comm::larger_count(call, world_size()) * size_of(call.dtype);
   const std::size_t bytes = crowded && rooted ? of_root : prepared.plan.brought;
   if (bytes <= times * config_.tuning.direct_bytes) prepared.asks = false;

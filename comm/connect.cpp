@@ -204,7 +204,8 @@ class Connecting {
     for (int r = 0; r < size(); ++r) {
       if (placement(r).node == placement(bootstrap_.rank).node) neighbours_.push_back(r);
     }
-    cores_suffice_ = cores_suffice();
+    cores_ = count_usable_cores();
+    cores_suffice_ = static_cast<int>(neighbours_.size()) <= cores_;
   }
 
   // The node's ranks meet, and everybody learns whether they did: a node where one could not falls back to sockets.
@@ -263,15 +264,15 @@ class Connecting {
     log::debug("rank {}: no single copies by the kernel: {}", bootstrap_.rank, obstacle);
   }
 
-  // Whether this node has as many cores as ranks, which may be bound to one each, and no quota leaves fewer.
-  bool cores_suffice() const {
+  // Of this node's ranks, which may be bound to one each, as far as no quota leaves fewer.
+  int count_usable_cores() const {
     std::vector<Bytes> masks;
     int quota = 1;
     for (const int r : neighbours_) {
       masks.push_back(card(r).cores);
       quota = std::max(quota, card(r).quota);
     }
-    return static_cast<int>(masks.size()) <= std::min(count_cores(masks), quota);
+    return std::min(count_cores(masks), quota);
   }
 
   // Every rank comes to the same rows: the file's first, then those for crowds, then the built-in ones.
@@ -315,6 +316,7 @@ class Connecting {
     parts.segment = Segment(memory_->data(), static_cast<int>(neighbours_.size()), shape_);
     parts.memory = memory_;
     parts.bells = Doorbells(parts.segment, std::make_shared<const std::vector<Fd>>(std::move(descriptors_.doorbells)));
+    parts.cores = cores_;
     parts.spare_cores = cores_suffice_;
     parts.copies_memory = copies_memory_;
     parts.copied_page_us = copied_page_us_;
@@ -367,6 +369,7 @@ class Connecting {
   std::vector<Placement> placement_;
   std::vector<int> neighbours_;  // this node's ranks that share memory, this one included
   FifoShape shape_;
+  int cores_ = 1;
   bool cores_suffice_ = false;
   bool copies_memory_ = true;  // the kernel, between all ranks of this node that share memory
   double copied_page_us_ = 0;

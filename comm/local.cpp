@@ -61,7 +61,8 @@ std::unique_ptr<detail::CommunicatorImpl> make_local_rank(const std::shared_ptr<
   parts.segment = segment;
   parts.memory = group;
   parts.bells = Doorbells(segment, group->bells);
-  parts.spare_cores = group->world_size <= usable_cores();
+  parts.cores = usable_cores();
+  parts.spare_cores = group->world_size <= parts.cores;
   Bootstrap bootstrap;
   bootstrap.rank = rank;
   bootstrap.world_size = group->world_size;

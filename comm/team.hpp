@@ -34,7 +34,8 @@ class Team {
     Segment segment;
     std::shared_ptr<const void> memory;  // keeps the segment mapped
     Doorbells bells;
-    bool spare_cores = false;  // every rank of the node has a core of its own
+    int cores = 1;             // that ranks of the node may use, as all of them know it;
+    bool spare_cores = false;  // every one has a core of its own
     // The kernel copies between the processes of all who share the segment, and what a page of it costs, in us.
     bool copies_memory = false;
     double copied_page_us = 0;
@@ -55,6 +56,7 @@ class Team {
   const Segment& segment() const { return parts_.segment; }
   const Doorbells& bells() const { return parts_.bells; }
   const Failure& failure() const { return failure_; }
+  int cores() const { return parts_.cores; }
   bool spare_cores() const { return parts_.spare_cores; }
   bool copies_memory() const { return parts_.copies_memory; }
   double copied_page_us() const { return parts_.copied_page_us; }

@@ -76,9 +76,8 @@ constexpr TuningField kFields[] = {
      &Tuning::direct_bytes,
      0,
      kNever,
-     "from here on, memory that peers can reach is used in place; in copies from a root or to one, by ranks that share "
-     "cores and have a window, from 64 times as much; in what is short among two ranks, where one takes more from the "
-     "other",
+     "from here on, memory that peers can reach is used in place; what would be short, where a rank brings more; by "
+     "ranks that share cores, but of pieces for each, twice as much, and of what has a root counting its whole buffer",
      {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
     {"single_copy_bytes",
      &Tuning::single_copy_bytes,

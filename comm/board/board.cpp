@@ -35,6 +35,7 @@ Board::Board(Team& team, const Config& config)
       lines_(&team.segment().line(0)),
       index_(team.own_index()),
       size_(team.segment().local_size()),
+      cores_(std::min(team.cores(), size_)),
       arrivals_(arrivals_by_turn(team.segment(), size_)),
       ranks_(ranks_by_index(team)),
       readers_{size_ == 2 ? kEverybody : kNobody, size_ == 2 ? kEverybody : kNobody},

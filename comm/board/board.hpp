@@ -34,6 +34,8 @@ class Board {
   // Where this rank is, and whether too many others are too: in every few calls, in every wait, and in each long call.
   void look_around();
   int ranks_on_a_core() const { return spread_.share(); }
+  int cores() const { return cores_; }                 // that ranks are on; as all know it
+  int turn_of_core() const { return spread_.turn(); }  // see Spread
   int size() const { return size_; }
   int rank_of(int index) const { return ranks_[static_cast<std::size_t>(index)]; }  // in the team
   // Every collective of the communicator, on the board or not, before it begins: who meets compares them all.
@@ -193,7 +195,7 @@ class Board {
   Waiter waiter_;
   Spread spread_;
   RankLine* lines_;  // of all
-  int index_, size_;
+  int index_, size_, cores_;
   std::vector<Arrival*> arrivals_;  // of each rank two, in turn; two ranks have two in common
   std::vector<int> ranks_;          // in the team, by index
   std::uint64_t meetings_ = 0;

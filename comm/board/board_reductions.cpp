@@ -97,7 +97,7 @@ void BoardCollectives::reduce_together() {
   board_.arrive();
   board_.give_way();
   board_.await_all();
-  claims_.share((call_.count + step - 1) / step,
+  claims_.share((call_.count + step - 1) / step, false,
                 [&](std::size_t piece) {
                   const Range mine = range_of(piece);
                   gather_contributions(place, mine.offset, send(mine.offset));

@@ -21,20 +21,28 @@ class Claims {
   // After a meeting of all, once. work(piece) does one that this rank has claimed; take(piece, index) is called for
   // each that the rank of that index has done, and follows what that rank did.
   template <class Work, class Take>
-  void share(std::size_t pieces, Work work, Take take) {
+  void share(std::size_t pieces, bool backwards, Work work, Take take) {
     const auto index = static_cast<std::size_t>(index_), size = static_cast<std::size_t>(size_);
     const std::size_t first = index * pieces / size, end = (index + 1) * pieces / size;
     const bool claims = board_.is_crowded();
+    // Each core begins where it did the last time.
+    const std::size_t cores = static_cast<std::size_t>(board_.cores());
+    const std::size_t turn = std::min(static_cast<std::size_t>(board_.turn_of_core()), cores - 1);
+    const std::size_t start = claims ? turn * pieces / cores : first;
+    const std::size_t near = claims ? (turn + 1) * pieces / cores - start : end - first;
+    const auto nth = [&](std::size_t step) {
+      return (start + (backwards && step < near ? near - 1 - step : step)) % pieces;
+    };
     std::uint64_t own = 0;  // a bit for each
     for (std::size_t step = 0; step < (claims ? pieces : end - first); ++step) {
-      const std::size_t piece = (first + step) % pieces;
+      const std::size_t piece = nth(step);
       if (claims && !claim(piece)) continue;
       work(piece);
       finish(piece);
       own |= std::uint64_t{1} << piece;
     }
     for (std::size_t step = 0; step < pieces; ++step) {
-      const std::size_t piece = (first + step) % pieces;
+      const std::size_t piece = nth(step);
       if ((own >> piece & 1) == 0) take(piece, await(piece, pieces));
     }
   }

@@ -9,13 +9,6 @@
 #include <utility>
 
 namespace rondo::comm {
-namespace {
-
-// Times direct_bytes, of what goes from or to a root by more ranks than cores and may lie in windows: on the board few
-// wait for others.
-constexpr std::uint64_t kCrowdsRooted = 64;
-
-}  // namespace
 
 DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& board, Windows& windows)
     : team_(team),
@@ -46,10 +39,6 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
   if (!reach_.possible() && !may_copy_) return "no window was ever allocated";
   const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
   if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return "it is shorter than direct_bytes";
-  const CollectiveRow& row = row_of(call.collective);
-  const bool crowds = board_.is_crowded() && row.rooted && !row.reduces;
-  if (reach_.possible() && crowds && bytes / kCrowdsRooted < tuning_.direct_bytes)
-    return "ranks share cores and it has a root: it is shorter than 64 times direct_bytes";
   std::uint8_t& skip = outlook(call.collective, bytes).skip;
   if (skip != 0) --skip;
   if (skip == 0) return "";
@@ -59,6 +48,7 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
 bool DirectCollectives::run(const Call& call) {
   load(call);
   Outlook& kind = outlook(call.collective, bytes_);
+  backwards_ = kind.backwards = !kind.backwards;
   const CollectiveRow& row = row_of(call.collective);
   const bool by_others = size_ > 2 && row.rooted && !row.reduces;  // what they need is the root's
   const bool copy_goes_on = by_others && may_copy_ && kind.times.goes_on();
@@ -147,6 +137,7 @@ double DirectCollectives::slowest() const { return std::ranges::max(lines_, {}, 
 void DirectCollectives::pull(const Call& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches) {
   stores_ = stores;
   copied_now_ = fetches;
+  backwards_ = false;
   touch();
   for (const Pull& piece : pieces) {
     if (fetches && piece.whose != rank_) {
@@ -258,6 +249,12 @@ bool DirectCollectives::choose_way() {
   }
 }
 
+// Into parts, which are nobody's in particular.
+bool DirectCollectives::is_cut() const {
+  return call_.collective == Collective::all_reduce || call_.collective == Collective::reduce ||
+         (call_.collective == Collective::broadcast && pushes_);
+}
+
 // Buffers in windows, beside ordinary ones, are nobody's to copy like this.
 bool DirectCollectives::all_in_processes() const {
   const auto is_there = [](const Spot& spot, std::size_t bytes) {
@@ -305,11 +302,13 @@ void DirectCollectives::copy_blocks(int shift) {
 // need not meet the others again.
 void DirectCollectives::move() {
   touch();
+  shares_ = shared_ && is_cut() && bytes_ <= kMostByCores ? board_.cores() : size_;
   send_[as_size(rank_)] = const_cast<std::byte*>(static_cast<const std::byte*>(call_.send));
   recv_[as_size(rank_)] = static_cast<std::byte*>(call_.recv);
   if (shared_) {
     claims_.share(
-        as_size(size_), [&](std::size_t whose) { do_share(static_cast<int>(whose)); }, [](std::size_t, int) {});
+        as_size(shares_), backwards_, [&](std::size_t whose) { do_share(static_cast<int>(whose)); },
+        [](std::size_t, int) {});
     return let_go();
   }
   do_share(rank_);

@@ -85,6 +85,7 @@ class DirectCollectives {
     std::uint8_t misses = 0, skip = 0;
     WayTimes times;
     Balance balance;
+    bool backwards = false;     // the latest: see Sweep
     bool root_reached = false;  // the latest: it went straight, and all reach that end of the call
     float took_us = 0;  // the latest that met and could be copied, until this rank had done its own; 0: there is none
     void missed() {
@@ -93,6 +94,9 @@ class DirectCollectives {
     }
   };
 
+  // Up to here what is cut is cut into as many shares as there are cores, whoever they belong to: each claim takes
+  // time.
+  static constexpr std::size_t kMostByCores = 64 << 10;
   static constexpr std::size_t kKinds = 256;  // that are remembered; two that fall on one place forget each other
 
   void load(const Call& call);
@@ -105,6 +109,7 @@ class DirectCollectives {
   void await_root();
   void find_buffers();
   bool choose_way();
+  bool is_cut() const;
   bool all_in_processes() const;
   bool all_in_place() const;
   bool root_in_place() const;
@@ -122,6 +127,7 @@ class DirectCollectives {
   template <class Count, class Part>
   void in_halves(int whose, Count count_of, Part do_part);
   void all_to_all(int whose);
+  int nth_after(int whose, int step) const { return (whose + (backwards_ ? size_ - 1 - step : step)) % size_; }
 
   // in_ and out_ are where the first element lies.
   void fold(std::size_t count);
@@ -160,6 +166,8 @@ class DirectCollectives {
   kernels::Stores stores_{};
   bool scales_ = false;                  // inputs are multiplied by their rank's factor
   bool shared_ = false;                  // anybody can do anybody's share
+  int shares_ = 1;                       // of them all
+  bool backwards_ = false;               // see Sweep
   bool root_alone_ = false;              // nobody has waited for anybody else
   bool pushes_ = false;                  // who has the data writes it where it belongs, instead of the other way round
   std::vector<std::byte*> send_, recv_;  // by index, null: unreachable

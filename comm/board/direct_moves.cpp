@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each share of a collective over reachable buffers moves.
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 #include "comm/board/direct_collectives.hpp"
+#include "comm/board/sweep.hpp"
 
 namespace rondo::comm {
 namespace {
 
 constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
 constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
+
+// Moves pointers to bytes `to` of what they pointed to bytes `at` of.
+template <class Pointer>
+void turn_to(std::vector<Pointer>& pointers, std::size_t at, std::size_t to) {
+  using Byte = std::conditional_t<std::is_same_v<Pointer, void*>, std::byte, const std::byte>;
+  for (Pointer& pointer : pointers) pointer = static_cast<Byte*>(pointer) + static_cast<std::ptrdiff_t>(to - at);
+}
 
 }  // namespace
 
@@ -40,7 +50,7 @@ void DirectCollectives::do_share(int whose) {
 }
 
 void DirectCollectives::reduce(int whose) {
-  const Range mine = kernels::part({0, call_.count}, size_, whose);
+  const Range mine = kernels::part({0, call_.count}, shares_, whose);
   for (int i = 0; i < size_; ++i) in_.push_back(of(send_, i, mine.offset));
   for (int i = 0; i < size_; ++i) {
     const int to = whose + i < size_ ? whose + i : whose + i - size_;
@@ -52,7 +62,7 @@ void DirectCollectives::reduce(int whose) {
 // In parts, so that the root works too, where it reaches the others.
 void DirectCollectives::broadcast(int whose) {
   if (!pushes_) return copy(recv_[as_size(whose)], of(send_, call_.root, 0), call_.count);
-  const Range mine = kernels::part({0, call_.count}, size_, whose);
+  const Range mine = kernels::part({0, call_.count}, shares_, whose);
   in_.push_back(of(send_, call_.root, mine.offset));
   for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (whose + i) % size_, mine.offset));
   spread(mine.count);
@@ -72,7 +82,7 @@ void DirectCollectives::all_gather(int whose) {
         });
   }
   for (int i = 0; i < size_; ++i) {
-    const int from = (whose + i) % size_;
+    const int from = nth_after(whose, i);
     copy(of(recv_, whose, block(from).offset), of(send_, from, 0), block(from).count);
   }
 }
@@ -110,7 +120,7 @@ void DirectCollectives::in_halves(int whose, Count count_of, Part do_part) {
 
 void DirectCollectives::all_to_all(int whose) {
   for (int i = 0; i < size_; ++i) {
-    const int peer = (whose + i) % size_;
+    const int peer = nth_after(whose, i);
     const int from = pushes_ ? whose : peer, to = pushes_ ? peer : whose;
     copy(of(recv_, to, block(from).offset), of(send_, from, block(to).offset), block(to).count);
   }
@@ -122,8 +132,11 @@ void DirectCollectives::fold(std::size_t count) {
   const bool in_caches = std::all_of(out_.begin(), out_.end(), is_input);
   const double divisor = call_.op == ReduceOp::average ? size_ : 1.0;
   const std::size_t step = (scales_ ? kScratchBytes : kStepBytes) / element_;
-  for (const Range now : kernels::Rounds(count, step)) {
+  std::size_t at = 0;
+  for (const Range now : Sweep(count, step, backwards_)) {
     team_.failure().check();
+    turn_to(in_, at, now.offset * element_);
+    turn_to(out_, std::exchange(at, now.offset * element_), now.offset * element_);
     const kernels::FoldJob job{.out = out_.data(),
                                .outputs = static_cast<int>(out_.size()),
                                .in = in_.data(),
@@ -132,8 +145,6 @@ void DirectCollectives::fold(std::size_t count) {
                                .divisor = divisor,
                                .stores = in_caches ? kernels::Stores::plain : stores_};
     scales_ ? fold_scaled(job) : kernels::fold(call_.dtype, call_.op, job);
-    for (const void*& in : in_) in = static_cast<const std::byte*>(in) + now.count * element_;
-    for (void*& out : out_) out = static_cast<std::byte*>(out) + now.count * element_;
   }
 }
 
@@ -154,16 +165,17 @@ void DirectCollectives::fold_scaled(const kernels::FoldJob& job) {
 void DirectCollectives::spread(std::size_t count) {
   const auto* const from = static_cast<const std::byte*>(in_.front());
   std::erase(out_, from);
-  for (const Range now : kernels::Rounds(count * element_, kStepBytes)) {
+  std::size_t at = 0;
+  for (const Range now : Sweep(count * element_, kStepBytes, backwards_)) {
     team_.failure().check();
+    turn_to(out_, std::exchange(at, now.offset), now.offset);
     kernels::copy_to_all(out_, from + now.offset, now.count, stores_);
-    for (void*& out : out_) out = static_cast<std::byte*>(out) + now.count;
   }
 }
 
 void DirectCollectives::copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes) {
   if (into == from) return;
-  for (const Range now : kernels::Rounds(bytes, kStepBytes)) {
+  for (const Range now : Sweep(bytes, kStepBytes, backwards_)) {
     team_.failure().check();
     kernels::copy(into + now.offset, from + now.offset, now.count, stores_);
   }

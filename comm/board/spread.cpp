@@ -34,6 +34,7 @@ void Spread::note() {
 
 bool Spread::look() {
   note();
+  turn_ = cores_before();
   bool last = core_ != 0;  // of the ranks here: that one goes
   for (int index = own_ + 1; index < segment_.local_size(); ++index) last = last && !is_beside(index);
   seen_ = last && ranks_on(core_) > share_ ? seen_ + 1 : 0;
@@ -41,6 +42,17 @@ bool Spread::look() {
   seen_ = 0;
   looks_ = std::min(2 * looks_, kMostLooks);
   return leave();
+}
+
+int Spread::cores_before() const {
+  int cores = 0;
+  for (int index = 0; index < segment_.local_size(); ++index) {
+    const std::uint32_t core = segment_.line(index).core.load(std::memory_order_relaxed);
+    bool is_first = core != 0 && core < core_;
+    for (int other = 0; is_first && other < index; ++other) is_first = !is_on(other, core);
+    cores += is_first ? 1 : 0;
+  }
+  return cores;
 }
 
 int Spread::ranks_on(std::uint32_t core) const {

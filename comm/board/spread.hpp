@@ -14,11 +14,14 @@ class Spread {
   int share() const { return share_; }  // ranks of a core, when all cores have as many
   // Says where this rank is, for the others: in every few calls, and whenever a wait gets long. True: it moved.
   bool look();
+  // Which of the cores where ranks are this rank's is, counted from 0 in the order of their numbers.
+  int turn() const { return turn_; }
   // As far as both have said where they are.
   bool is_beside(int index) const { return is_on(index, core_); }
 
  private:
   void note();
+  int cores_before() const;
   bool is_on(int index, std::uint32_t core) const {
     return segment_.line(index).core.load(std::memory_order_relaxed) == core;
   }
@@ -29,7 +32,8 @@ class Spread {
   int own_;
   int share_;
   std::uint32_t core_ = 0;  // as in the line
-  int looks_, seen_ = 0;    // that must see it in a row before it goes; that have
+  int turn_ = 0;
+  int looks_, seen_ = 0;  // that must see it in a row before it goes; that have
 };
 
 }  // namespace rondo::comm

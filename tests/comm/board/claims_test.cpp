@@ -48,6 +48,7 @@ class World {
     for (int r = 0; r < kRanks; ++r) parts.placement.push_back({.local_rank = r, .segment_index = r, .host = "here"});
     parts.segment = segment_;
     parts.bells = bells;
+    parts.cores = spare_cores_ ? kRanks : 2;
     parts.spare_cores = spare_cores_;
     return parts;
   }
@@ -100,7 +101,7 @@ std::vector<std::exception_ptr> hold_up(std::chrono::milliseconds timeout, const
     if (team.rank() != 0) claimed.wait(false);
     try {
       claims.share(
-          1,
+          1, false,
           [&](std::size_t) {
             claimed = true;
             claimed.notify_all();
@@ -161,7 +162,7 @@ TEST_CASE("claims: each piece of each work is done once, and all others take it 
       meet(team, board, work, 60s);
       if (team.rank() == 0) wanted += count;
       claims.share(
-          count,
+          count, work % 2 != 0,
           [&](std::size_t piece) {
             if (pieces[piece].work == work) ++wrong;
             const std::size_t from = static_cast<std::size_t>(team.rank()) * count / kRanks,
@@ -204,7 +205,7 @@ std::array<eventfd_t, kRanks> rung_for_sleepers() {
       claimed.arrive_and_wait();
       team.bells().drain(team.rank());  // the meeting's
       return claims.share(
-          1, [](std::size_t) {}, nothing);
+          1, false, [](std::size_t) {}, nothing);
     }
     const Doorbells unheard = world.make_bells();
     Team ringing(world.parts(0, unheard));
@@ -215,7 +216,7 @@ std::array<eventfd_t, kRanks> rung_for_sleepers() {
       claimed.arrive_and_wait();
       for (int r = 1; r < kRanks; ++r) await_sleep(team.segment().line(r));
     };
-    Claims(ringing, arriving).share(1, hold, nothing);
+    Claims(ringing, arriving).share(1, false, hold, nothing);
     for (int r = 1; r < kRanks; ++r) {
       if (::eventfd_read(unheard.fd(r), &rung[static_cast<std::size_t>(r)]) == 0) team.bells().ring(r);
     }

@@ -151,6 +151,7 @@ TEST_CASE("who gives to a root waits, one call after the other, for the root alo
 }
 
 TEST_CASE("who settles its ring finds others there, or further") {
+  const Setting by_name("RONDO_ALGORITHM", "board");  // buffers in place: all meet
   constexpr std::size_t kShort = 1, kInRings = 5000;
   constexpr int kRounds = 50;
   std::vector<Gate> gone_on(kRounds);
