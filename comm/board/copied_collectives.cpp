@@ -11,12 +11,14 @@
 #include <rondo/error.hpp>
 
 #include "comm/blocks.hpp"
+#include "comm/board/sweep.hpp"
 #include "comm/transport/process_memory.hpp"
 
 namespace rondo::comm {
 namespace {
 
 constexpr std::size_t kSliceBytes = 8 << 20;       // between two looks at the communicator's failure
+constexpr std::size_t kSweptBytes = 512 << 10;     // at once, where it goes backwards
 constexpr std::size_t kPageBytes = 4 << 10;        // the kernel looks each one up
 constexpr std::size_t kMostAlone = 16 << 10;       // of a block: two who copy at once take longer,
 constexpr std::size_t kMostAddedAlone = 24 << 10;  // and to bring sums takes a call of the kernel more
@@ -103,7 +105,8 @@ bool CopiedCollectives::suits_blocks(std::size_t longest) const {
 // one of its own to copy, the root a quarter, of short ones nothing, and of others each what it gets. Else whoever has
 // the block to itself, so that all cores have something to do.
 void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers,
-                            kernels::Stores own_stores, int shift) {
+                            kernels::Stores own_stores, int shift, bool backwards) {
+  backwards_ = backwards;
   call_ = call;
   element_ = size_of(call.dtype);
   buffers_ = buffers;
@@ -117,7 +120,8 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
     return sum({block(index_).offset * element_, call.count * element_});
   const auto parts = [&](std::size_t count, int of_both, int of_one) { return share(count) ? of_both : of_one; };
   for (int step = 0; step < size_; ++step) {
-    const int other = index_ + step < size_ ? index_ + step : index_ + step - size_;
+    const int on = backwards_ ? size_ - 1 - step : step;
+    const int other = index_ + on < size_ ? index_ + on : index_ + on - size_;
     switch (call.collective) {
       case Collective::broadcast:
         move(call.root, other, {0, 0, call.count}, parts(call.count, kHalf, kAll));
@@ -182,7 +186,7 @@ void CopiedCollectives::sum(kernels::Range bytes) {
   const bool gets = call_.collective != Collective::reduce || index_ == call_.root;
   const bool brings = !gets || call_.collective == Collective::all_reduce;
   const std::size_t skipped = call_.collective == Collective::reduce_scatter ? bytes.offset : 0;
-  for (const kernels::Range now : kernels::Rounds(bytes.count, kStripBytes)) {
+  for (const kernels::Range now : Sweep(bytes.count, kStripBytes, backwards_)) {
     const std::size_t at = bytes.offset + now.offset;
     const auto* const own = static_cast<const std::byte*>(call_.send) + at;
     auto* const into = gets ? static_cast<std::byte*>(call_.recv) + at - skipped : strip();
@@ -234,13 +238,15 @@ std::size_t CopiedCollectives::part_of(std::size_t bytes, int parts) {
 void CopiedCollectives::keep(Stretch stretch) const {
   auto* const into = static_cast<std::byte*>(call_.recv) + stretch.recv_at * element_;
   const auto* const from = static_cast<const std::byte*>(call_.send) + stretch.send_at * element_;
-  if (into != from) kernels::copy(into, from, stretch.count * element_, own_stores_);
+  if (into == from) return;
+  for (const kernels::Range now : Sweep(stretch.count * element_, kSweptBytes, backwards_))
+    kernels::copy(into + now.offset, from + now.offset, now.count, own_stores_);
 }
 
 void CopiedCollectives::copy_slices(int peer, bool pulls, std::byte* here, std::uint64_t there,
                                     std::size_t bytes) const {
   const int rank = board_.rank_of(peer), pid = team_.placement(rank).pid;
-  for (const kernels::Range now : kernels::Rounds(bytes, kSliceBytes)) {
+  for (const kernels::Range now : Sweep(bytes, backwards_ ? kSweptBytes : kSliceBytes, backwards_)) {
     team_.failure().check();
     const std::uint64_t address = there + now.offset;
     const int fault = pulls ? copy_from_process(pid, address, here + now.offset, now.count)

@@ -40,6 +40,7 @@ class CopiedCollectives {
   bool suits_blocks(std::size_t longest) const;
   void fetch(const Call& call, int peer, std::byte* into, std::uint64_t from, std::size_t bytes) {
     call_ = call;
+    backwards_ = false;
     copy_slices(peer, true, into, from, bytes);
   }
 
@@ -48,10 +49,10 @@ class CopiedCollectives {
   struct Buffers {
     std::span<const std::uint64_t> send, recv;
   };
-  // blocks: of the larger buffer, by index. shift: as Balance has it, of two ranks. Throws peer_lost, with that rank as
-  // the culprit, where a process is gone.
+  // blocks: of the larger buffer, by index. shift: as Balance has it, of two ranks; backwards: see Sweep. Throws
+  // peer_lost, with that rank as the culprit, where a process is gone.
   void run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, kernels::Stores own_stores,
-           int shift);
+           int shift, bool backwards);
   // After run(): waits for those who still use this rank's buffers. True: it had something left to add, and has.
   bool finish();
 
@@ -91,6 +92,7 @@ class CopiedCollectives {
   const std::byte* fetched_ = nullptr;  // the other's input, to be added at the end
   kernels::Stores own_stores_{};
   int shift_ = 0;
+  bool backwards_ = false;  // see Sweep
 };
 
 }  // namespace rondo::comm

@@ -292,7 +292,7 @@ void DirectCollectives::copy_blocks(int shift) {
     recv_at_[as_size(i)] = line.recv.at;
   }
   touch();
-  copied_.run(call_, blocks_, {send_at_, recv_at_}, stores_, shift);
+  copied_.run(call_, blocks_, {send_at_, recv_at_}, stores_, shift, backwards_);
   did_own_ = read_ticks();
   let_go();
   if (copied_.finish()) did_own_ = read_ticks();
