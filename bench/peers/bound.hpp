@@ -7,6 +7,8 @@
 #include <sched.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "collective.hpp"
 #include "comm/base/system_call.hpp"
 
@@ -86,6 +88,17 @@ class Cores {
   int rank_, np_, cores_;
   bool has_core_, ahead_;
 };
+
+// each(first, count) for pieces of `step` at most. Calls go forwards and backwards by turns: what the caches still hold
+// of one is what the next one begins with.
+template <class Each>
+void sweep(std::size_t count, std::size_t step, bool backwards, Each each) {
+  const std::size_t pieces = (count + step - 1) / step;
+  for (std::size_t nth = 0; nth < pieces; ++nth) {
+    const std::size_t first = (backwards ? pieces - 1 - nth : nth) * step;
+    each(first, std::min(step, count - first));
+  }
+}
 
 // a may be to.
 inline void add(float* to, const float* a, const float* b, std::size_t count) {

@@ -28,11 +28,12 @@ class BoundCopied : public Library {
   // Whether that is faster than two copies here (2 to 8 ranks on two cores of a Xeon, Emerald Rapids). Where pages cost
   // more than kMostPerPageUs, on EPYCs, it nowhere is.
   static bool is_faster(const Cell& cell, bool has_cores) {
-    constexpr std::size_t kBlock = 8 << 10, kExchange = 128 << 10, kOfMany = 256 << 10, kMostSummed = 1 << 20;
+    constexpr std::size_t kBlock = 8 << 10, kExchange = 128 << 10, kOfMany = 256 << 10, kMostSummed = 2 << 20;
     constexpr std::size_t kTooLong = 32 << 20, kTooLongGathered = 2 << 20;
     const std::size_t bytes = cell.count * sizeof(float);
     const bool to_all = cell.is(Collective::broadcast) || cell.is(Collective::all_gather);
-    if (cell.reduces()) return cheap() && has_cores && cell.np == 2 && bytes >= kExchange && bytes <= kMostSummed;
+    const std::size_t summed = cell.is(Collective::all_reduce) ? kMostSummed / 2 : kMostSummed;
+    if (cell.reduces()) return cheap() && has_cores && cell.np == 2 && bytes >= kExchange && bytes <= summed;
     if (to_all && !has_cores) return false;
     if (has_cores && cell.rooted() ? block_bytes(cell) < kBlock : bytes < (has_cores ? kExchange : kOfMany))
       return false;
@@ -59,7 +60,7 @@ class BoundCopied : public Library {
     if (cell_.reduces()) {
       sum_with(1 - rank_);
     } else {
-      for (int turn = 0; turn < np_; ++turn) copy_with((rank_ + turn) % np_);
+      for (int turn = 0; turn < np_; ++turn) copy_with((rank_ + (backwards() ? np_ - 1 - turn : turn)) % np_);
     }
     if (kept_ == Stores::streamed) fence();
     meet(kDone);
@@ -69,6 +70,7 @@ class BoundCopied : public Library {
  private:
   static constexpr double kMostPerPageUs = 0.2;
   static constexpr std::size_t kMostAlone = 16 << 10;  // of a block: two who copy at once take longer
+  static constexpr std::size_t kStrip = 256 << 10, kBackwards = 512 << 10;  // bytes: of sums; of copies at once
   static std::size_t block_bytes(const Cell& cell) {
     return (cell.has_blocks() ? cell.block() : cell.count) * sizeof(float);
   }
@@ -107,6 +109,7 @@ class BoundCopied : public Library {
   static constexpr std::size_t kLine = 128, kRank = (kWords + 1) * kLine, kPage = 4096;
   static constexpr std::size_t kNone = 0, kQuarter = 1, kHalf = 2, kMost = 3, kAll = 4;  // quarters
 
+  bool backwards() const { return call_ % 2 != 0; }
   Word& word(int rank, Which which) const {
     return *reinterpret_cast<Word*>(shared_ + static_cast<std::size_t>(rank) * kRank + which * kLine);
   }
@@ -138,8 +141,12 @@ class BoundCopied : public Library {
   // Each fetches, adds and brings a part; of a reduce the root, which brings nothing, five eighths.
   void sum_with(int other) {
     const std::size_t of_first = cell_.is(Collective::reduce) ? cell_.count / 8 * 5 : cell_.count / 2;
-    const std::size_t first = rank_ == 0 ? 0 : of_first, count = rank_ == 0 ? of_first : cell_.count - of_first;
-    float* const sums = out_ + (cell_.is(Collective::reduce_scatter) ? 0 : first);
+    const std::size_t mine = rank_ == 0 ? 0 : of_first, whole = rank_ == 0 ? of_first : cell_.count - of_first;
+    sweep(whole, kStrip / sizeof(float), backwards(),
+          [&](std::size_t at, std::size_t count) { sum_strip(other, mine + at, count, mine); });
+  }
+  void sum_strip(int other, std::size_t first, std::size_t count, std::size_t mine) {
+    float* const sums = out_ + first - (cell_.is(Collective::reduce_scatter) ? mine : 0);
     const auto bytes_at = [](const float* at) { return reinterpret_cast<std::byte*>(const_cast<float*>(at)); };
     const std::size_t bytes = count * sizeof(float);
     call(::process_vm_readv, other, bytes_at(sums), bytes_at(place(other).in + first), bytes);
@@ -157,7 +164,11 @@ class BoundCopied : public Library {
     auto* target = reinterpret_cast<std::byte*>(place(to).out) + at.out;
     if (from == to) {
       if (from == rank_ && source != target)
-        copy(reinterpret_cast<float*>(target), reinterpret_cast<const float*>(source), bytes_ / sizeof(float), kept_);
+        sweep(bytes_ / sizeof(float), kBackwards / sizeof(float), backwards(),
+              [&](std::size_t first, std::size_t count) {
+                copy(reinterpret_cast<float*>(target) + first, reinterpret_cast<const float*>(source) + first, count,
+                     kept_);
+              });
       return;
     }
     const std::size_t fetched = quarters == kAll ? bytes_ : bytes_ / kAll * quarters / kPage * kPage;
@@ -169,9 +180,11 @@ class BoundCopied : public Library {
   template <class Copy>
   void call(Copy copies, int peer, std::byte* here, std::byte* there, std::size_t bytes) const {
     if (bytes == 0) return;
-    const iovec local{here, bytes}, remote{there, bytes};
-    if (copies(place(peer).pid, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(bytes))
-      std::perror("process_vm"), std::exit(1);
+    sweep(bytes, backwards() ? kBackwards : bytes, backwards(), [&](std::size_t first, std::size_t count) {
+      const iovec local{here + first, count}, remote{there + first, count};
+      if (copies(place(peer).pid, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(count))
+        std::perror("process_vm"), std::exit(1);
+    });
   }
 
   std::byte* shared_;  // for each rank its words, then its place

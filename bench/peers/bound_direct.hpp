@@ -53,15 +53,16 @@ class BoundDirect : public Library {
       const auto has_come = [&](int other) { return word(other, kArrived).load(std::memory_order_acquire) >= call_; };
       cores_.until([&] { return has_come((rank_ + turn) % np_); }, has_come);
     }
-    for (int turn = 0; turn < items_; ++turn) do_if_free((rank_ + turn) % items_);
-    for (int turn = 0; turn < items_; ++turn) await((rank_ + turn) % items_);
+    for (int turn = 0; turn < items_; ++turn) do_if_free(item_of(turn));
+    for (int turn = 0; turn < items_; ++turn) await(item_of(turn));
   }
   const float* result() override { return out_; }
 
  private:
   using Word = std::atomic<std::uint64_t>;
   enum Which : std::size_t { kArrived, kClaimed, kWords };  // of a rank; of an item: by whom, and whether it is done
-  static constexpr std::size_t kLine = 128, kPage = 4096, kRank = kMost + kPage, kGrain = 16, kTurn = 1024;
+  static constexpr std::size_t kLine = 128, kPage = 4096, kRank = kMost + kPage, kGrain = 16, kTurn = 1024,
+                               kStep = 64 << 10;  // floats
 
   static std::size_t as_size(int number) { return static_cast<std::size_t>(number); }
   Word& word(int index, Which which) const {
@@ -76,6 +77,13 @@ class BoundDirect : public Library {
   const float* in_of(int rank) const { return in_ + apart(rank); }
   float* out_of(int rank) const { return out_ + apart(rank); }
 
+  bool backwards() const { return call_ % 2 != 0; }
+  // Each core begins with those that it did in the last call, in the opposite order.
+  int item_of(int turn) const {
+    const int cores = std::min(cores_.count(), items_), core = rank_ % cores;
+    const int first = core * items_ / cores, its = (core + 1) * items_ / cores - first;
+    return (first + (backwards() && turn < its ? its - 1 - turn : turn)) % items_;
+  }
   void do_if_free(int item) {
     Word& claimed = word(item, kClaimed);
     std::uint64_t seen = claimed.load(std::memory_order_relaxed);
@@ -93,9 +101,9 @@ class BoundDirect : public Library {
   void do_part(int item) {
     const std::size_t each = (cell_.count / as_size(items_) + kGrain) / kGrain * kGrain;
     const std::size_t end = std::min((as_size(item) + 1) * each, cell_.count);
-    const std::size_t turn = kept_ == Stores::cached ? kTurn : each;
-    for (std::size_t first = as_size(item) * each; first < end; first += turn)
-      do_range(first, std::min(turn, end - first));
+    const std::size_t begin = std::min(as_size(item) * each, end);
+    sweep(end - begin, kept_ == Stores::cached ? kTurn : kStep, backwards(),
+          [&](std::size_t first, std::size_t count) { do_range(begin + first, count); });
   }
   // Of a broadcast the sum of one. In the caches, copies of what was just written are faster than several outputs.
   void do_range(std::size_t first, std::size_t count) {
@@ -113,16 +121,20 @@ class BoundDirect : public Library {
   void do_block(int item) {
     const std::size_t block = cell_.block(), theirs = as_size(item) * block;
     const auto move = [&](int from, std::size_t first, int to, std::size_t at) {
-      copy(out_of(to) + at, in_of(from) + first, block, kept_);
+      sweep(block, kStep, backwards(), [&](std::size_t begin, std::size_t count) {
+        copy(out_of(to) + at + begin, in_of(from) + first + begin, count, kept_);
+      });
     };
     if (cell_.is(Collective::reduce_scatter)) {
-      for (int rank = 0; rank < np_; ++rank) sources_[as_size(rank)] = in_of(rank) + theirs;
-      return sum(out_of(item), nullptr, sources_.data(), np_, block, kept_);
+      return sweep(block, kStep, backwards(), [&](std::size_t begin, std::size_t count) {
+        for (int rank = 0; rank < np_; ++rank) sources_[as_size(rank)] = in_of(rank) + theirs + begin;
+        sum(out_of(item) + begin, nullptr, sources_.data(), np_, count, kept_);
+      });
     }
     if (cell_.is(Collective::gather)) return move(item, 0, 0, theirs);
     if (cell_.is(Collective::scatter)) return move(0, theirs, item, 0);
     for (int turn = 0; turn < np_; ++turn) {
-      const int from = (item + turn) % np_;
+      const int from = (item + (backwards() ? np_ - 1 - turn : turn)) % np_;
       move(from, cell_.is(Collective::all_to_all) ? theirs : 0, item, as_size(from) * block);
     }
   }

@@ -22,7 +22,7 @@ constexpr std::size_t kSweptBytes = 512 << 10;     // at once, where it goes bac
 constexpr std::size_t kPageBytes = 4 << 10;        // the kernel looks each one up
 constexpr std::size_t kMostAlone = 16 << 10;       // of a block: two who copy at once take longer,
 constexpr std::size_t kMostAddedAlone = 24 << 10;  // and to bring sums takes a call of the kernel more
-constexpr std::size_t kMostSummed = 1 << 20;       // longer inputs leave these caches
+constexpr std::size_t kMostSummed = 2 << 20;       // longer inputs leave these caches; half of it, brought to both
 constexpr int kAll = Balance::kParts, kNone = 0, kQuarter = kAll / 4, kHalf = kAll / 2, kMost = kAll / 4 * 3;
 
 }  // namespace
@@ -56,8 +56,9 @@ bool CopiedCollectives::takes(const Call& call) const {
 // A factor would come with the arrivals in the place of the times. Where pages are dear a sum for both is not worth a
 // try: the rings take no more than what the kernel's copies take alone.
 bool CopiedCollectives::sums(const Call& call) const {
+  const std::size_t most = call.collective == Collective::all_reduce ? kMostSummed / 2 : kMostSummed;
   return both_copy() && (row_of(call.collective).rooted || is_cheap()) && call.op != ReduceOp::premultiplied_sum &&
-         larger_count(call, size_) <= kMostSummed / size_of(call.dtype);
+         larger_count(call, size_) <= most / size_of(call.dtype);
 }
 
 // 0.1 us on a Xeon. On EPYCs it costs 0.3, and one copy is hardly ever faster than two.
