@@ -48,7 +48,7 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
 bool DirectCollectives::run(const Call& call) {
   load(call);
   Outlook& kind = outlook(call.collective, bytes_);
-  backwards_ = kind.backwards = !kind.backwards;
+  backwards_ = kind.backwards = !kind.backwards && outgrows_caches();
   const CollectiveRow& row = row_of(call.collective);
   const bool by_others = size_ > 2 && row.rooted && !row.reduces;  // what they need is the root's
   const bool copy_goes_on = by_others && may_copy_ && kind.times.goes_on();
@@ -213,6 +213,11 @@ void DirectCollectives::find_buffers() {
     send_[as_size(i)] = find(line.send, send_bytes(i));
     recv_[as_size(i)] = find(line.recv, recv_bytes(i));
   }
+}
+
+bool DirectCollectives::outgrows_caches() const {
+  constexpr std::size_t kLeast = 1 << 20, kLeastInCrowd = 2 << 20;  // of all ranks' larger buffers
+  return bytes_ * as_size(size_) >= (board_.is_crowded() ? kLeastInCrowd : kLeast);
 }
 
 // Whether what it needs is within reach, and who moves it. All ranks draw the same conclusion.

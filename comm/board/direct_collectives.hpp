@@ -110,6 +110,7 @@ class DirectCollectives {
   void find_buffers();
   bool choose_way();
   bool is_cut() const;
+  bool outgrows_caches() const;
   bool all_in_processes() const;
   bool all_in_place() const;
   bool root_in_place() const;
