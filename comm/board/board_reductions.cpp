@@ -86,7 +86,7 @@ std::size_t BoardCollectives::most_at_once() const {
 // from there, most of them without having waited a second time.
 void BoardCollectives::reduce_together() {
   constexpr std::size_t kLeastPiece = 8 << 10, kRound = 64;
-  const std::size_t pieces = std::clamp<std::size_t>(call_.count * element_ / kLeastPiece, 1, as_size(size_));
+  const std::size_t pieces = std::clamp<std::size_t>(call_.count * element_ / kLeastPiece, 1, as_size(board_.cores()));
   const std::size_t step = ((call_.count + pieces - 1) / pieces + kRound - 1) / kRound * kRound;
   const auto range_of = [&](std::size_t piece) {
     return Range{piece * step, std::min(step, call_.count - piece * step)};
