@@ -21,6 +21,7 @@ namespace rondo::comm {
 
 struct LocalGroup {
   int world_size = 1;
+  int cores = usable_cores();  // the same for all ranks, wherever their threads may run
   Options options;
   Config config;
   FifoShape shape;
@@ -61,7 +62,7 @@ std::unique_ptr<detail::CommunicatorImpl> make_local_rank(const std::shared_ptr<
   parts.segment = segment;
   parts.memory = group;
   parts.bells = Doorbells(segment, group->bells);
-  parts.cores = usable_cores();
+  parts.cores = group->cores;
   parts.spare_cores = group->world_size <= parts.cores;
   Bootstrap bootstrap;
   bootstrap.rank = rank;

@@ -38,9 +38,9 @@ class CopiedCollectives {
 
   // Both, of an all_to_all_v whose longest block takes so many bytes.
   bool suits_blocks(std::size_t longest) const;
-  void fetch(const Call& call, int peer, std::byte* into, std::uint64_t from, std::size_t bytes) {
+  void fetch(const Call& call, int peer, std::byte* into, std::uint64_t from, std::size_t bytes, bool backwards) {
     call_ = call;
-    backwards_ = false;
+    backwards_ = backwards;
     copy_slices(peer, true, into, from, bytes);
   }
 

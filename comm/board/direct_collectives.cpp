@@ -48,7 +48,7 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
 bool DirectCollectives::run(const Call& call) {
   load(call);
   Outlook& kind = outlook(call.collective, bytes_);
-  backwards_ = kind.backwards = !kind.backwards && outgrows_caches();
+  backwards_ = kind.backwards = !kind.backwards && outgrows_caches(bytes_);
   const CollectiveRow& row = row_of(call.collective);
   const bool by_others = size_ > 2 && row.rooted && !row.reduces;  // what they need is the root's
   const bool copy_goes_on = by_others && may_copy_ && kind.times.goes_on();
@@ -137,11 +137,15 @@ double DirectCollectives::slowest() const { return std::ranges::max(lines_, {}, 
 void DirectCollectives::pull(const Call& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches) {
   stores_ = stores;
   copied_now_ = fetches;
-  backwards_ = false;
+  std::size_t bytes = 0;
+  for (const Pull& piece : pieces) bytes += piece.bytes;
+  backwards_ = pulled_backwards_ = !pulled_backwards_ && outgrows_caches(bytes);
   touch();
-  for (const Pull& piece : pieces) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Pull& piece = pieces[backwards_ ? pieces.size() - 1 - i : i];
     if (fetches && piece.whose != rank_) {
-      copied_.fetch(call, piece.whose, piece.into, reinterpret_cast<std::uintptr_t>(piece.from), piece.bytes);
+      copied_.fetch(call, piece.whose, piece.into, reinterpret_cast<std::uintptr_t>(piece.from), piece.bytes,
+                    backwards_);
     } else {
       copy_bytes(piece.into, piece.from, piece.bytes);
     }
@@ -215,9 +219,9 @@ void DirectCollectives::find_buffers() {
   }
 }
 
-bool DirectCollectives::outgrows_caches() const {
+bool DirectCollectives::outgrows_caches(std::size_t bytes) const {
   constexpr std::size_t kLeast = 1 << 20, kLeastInCrowd = 2 << 20;  // of all ranks' larger buffers
-  return bytes_ * as_size(size_) >= (board_.is_crowded() ? kLeastInCrowd : kLeast);
+  return bytes * as_size(size_) >= (board_.is_crowded() ? kLeastInCrowd : kLeast);
 }
 
 // Whether what it needs is within reach, and who moves it. All ranks draw the same conclusion.

@@ -110,7 +110,7 @@ class DirectCollectives {
   void find_buffers();
   bool choose_way();
   bool is_cut() const;
-  bool outgrows_caches() const;
+  bool outgrows_caches(std::size_t bytes) const;  // of a rank's larger buffer
   bool all_in_processes() const;
   bool all_in_place() const;
   bool root_in_place() const;
@@ -169,6 +169,7 @@ class DirectCollectives {
   bool shared_ = false;                  // anybody can do anybody's share
   int shares_ = 1;                       // of them all
   bool backwards_ = false;               // see Sweep
+  bool pulled_backwards_ = false;        // the latest pull()
   bool root_alone_ = false;              // nobody has waited for anybody else
   bool pushes_ = false;                  // who has the data writes it where it belongs, instead of the other way round
   std::vector<std::byte*> send_, recv_;  // by index, null: unreachable
