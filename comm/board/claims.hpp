@@ -19,22 +19,19 @@ class Claims {
   Claims(Team& team, Board& board);
 
   // After a meeting of all, once. work(piece) does one that this rank has claimed; take(piece, index) is called for
-  // each that the rank of that index has done, and follows what that rank did.
+  // each that the rank of that index has done, and follows what that rank did. backwards: see Sweep.
   template <class Work, class Take>
   void share(std::size_t pieces, bool backwards, Work work, Take take) {
-    const auto index = static_cast<std::size_t>(index_), size = static_cast<std::size_t>(size_);
-    const std::size_t first = index * pieces / size, end = (index + 1) * pieces / size;
+    // A core that ranks share begins where it did the last time.
     const bool claims = board_.is_crowded();
-    // Each core begins where it did the last time.
-    const std::size_t cores = static_cast<std::size_t>(board_.cores());
-    const std::size_t turn = std::min(static_cast<std::size_t>(board_.turn_of_core()), cores - 1);
-    const std::size_t start = claims ? turn * pieces / cores : first;
-    const std::size_t near = claims ? (turn + 1) * pieces / cores - start : end - first;
+    const auto takers = static_cast<std::size_t>(claims ? board_.cores() : size_);
+    const auto taker = std::min(static_cast<std::size_t>(claims ? board_.turn_of_core() : index_), takers - 1);
+    const std::size_t first = taker * pieces / takers, near = (taker + 1) * pieces / takers - first;
     const auto nth = [&](std::size_t step) {
-      return (start + (backwards && step < near ? near - 1 - step : step)) % pieces;
+      return (first + (backwards && step < near ? near - 1 - step : step)) % pieces;
     };
     std::uint64_t own = 0;  // a bit for each
-    for (std::size_t step = 0; step < (claims ? pieces : end - first); ++step) {
+    for (std::size_t step = 0; step < (claims ? pieces : near); ++step) {
       const std::size_t piece = nth(step);
       if (claims && !claim(piece)) continue;
       work(piece);

@@ -308,8 +308,9 @@ void DirectCollectives::copy_blocks(int shift) {
 }
 
 // Where anybody can do anybody's share, whoever is running does what nobody has begun, and who finds all of it done
-// need not meet the others again.
+// need not meet the others again. What is short and cut is cut by cores, not ranks: each claim takes time.
 void DirectCollectives::move() {
+  constexpr std::size_t kMostByCores = 64 << 10;
   touch();
   shares_ = shared_ && is_cut() && bytes_ <= kMostByCores ? board_.cores() : size_;
   send_[as_size(rank_)] = const_cast<std::byte*>(static_cast<const std::byte*>(call_.send));

@@ -94,9 +94,6 @@ class DirectCollectives {
     }
   };
 
-  // Up to here what is cut is cut into as many shares as there are cores, whoever they belong to: each claim takes
-  // time.
-  static constexpr std::size_t kMostByCores = 64 << 10;
   static constexpr std::size_t kKinds = 256;  // that are remembered; two that fall on one place forget each other
 
   void load(const Call& call);

@@ -308,23 +308,14 @@ class Buffers {
   std::vector<int> send_, recv_;
 };
 
-// Buffers begin anywhere in a page. Says how many of the calls were single copies, from when the other way is tried on
-// or, where none is, after as many as go another way before copies are tried.
-int call_often(Communicator& comm, const Kind& kind, int calls) {
-  Buffers buffers(kind, comm.world_size(), 3 + static_cast<std::size_t>(comm.rank()));
+// Says how many of the calls were single copies.
+int check_calls(Communicator& comm, const Kind& kind, Buffers& buffers, int calls) {
   const std::span<int> in = buffers.send(), out = buffers.recv();
-  const auto run = [&] { kind.run(comm, in, out); };
-  int before = 0;
-  do run();
-  while (++before < kBefore && !single_copy(comm));
-  if (before == 1) {  // copies promise more
-    for (; before < kFirst - kCalls / 2; ++before) run();
-  }
   int copied = 0;
   for (int call = 0; call < calls; ++call) {
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = value(comm.rank(), call, i);
     std::ranges::fill(out, kUntouched);
-    run();
+    kind.run(comm, in, out);
     copied += single_copy(comm) ? 1 : 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
       const int wanted = kind.expected(comm.rank(), comm.world_size(), call, i);
@@ -332,6 +323,20 @@ int call_often(Communicator& comm, const Kind& kind, int calls) {
     }
   }
   return copied;
+}
+
+// Buffers begin anywhere in a page. Says how many of the calls were single copies, from when the other way is tried on
+// or, where none is, after as many as go another way before copies are tried.
+int call_often(Communicator& comm, const Kind& kind, int calls) {
+  Buffers buffers(kind, comm.world_size(), 3 + static_cast<std::size_t>(comm.rank()));
+  const auto run = [&] { kind.run(comm, buffers.send(), buffers.recv()); };
+  int before = 0;
+  do run();
+  while (++before < kBefore && !single_copy(comm));
+  if (before == 1) {  // copies promise more
+    for (; before < kFirst - kCalls / 2; ++before) run();
+  }
+  return check_calls(comm, kind, buffers, calls);
 }
 
 // Whether they promise more here, which the first gather of a length tells.
@@ -384,6 +389,20 @@ TEST_CASE("calls that the kernel copies, and the same ones through rings, give w
 TEST_CASE("calls in place that are copied give what they must") {
   const std::size_t count = GENERATE(kShort, kCount);
   test::check_ended_well(run_processes(2, [count](Communicator& comm) { check_kinds(comm, kinds_in_place(), count); }));
+}
+
+TEST_CASE("longer calls are copied from the back and from the front by turns, and give what they must") {
+  constexpr std::size_t kLong = 262'000;  // several pieces; the longest sum for both that is copied
+  constexpr int kTurns = 4;
+  test::check_ended_well(run_processes(2, [](Communicator& comm) {
+    const bool copies = copies_are_cheap(comm) && comm::usable_cores() >= 2;
+    block_count = kLong;
+    for (const std::string_view name : {"all_to_all", "scatter", "gather", "all_reduce"}) {
+      Buffers buffers(kind_of(name), comm.world_size());
+      const int copied = check_calls(comm, kind_of(name), buffers, kTurns);
+      expect(!copies || copied == kTurns, fmt::format("{}: {} were copied", name, copied));
+    }
+  }));
 }
 
 // Rank 1 alone has a block to fetch, until rank 0 brings it a part, which then shows because it may not.
