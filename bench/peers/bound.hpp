@@ -100,6 +100,11 @@ void sweep(std::size_t count, std::size_t step, bool backwards, Each each) {
   }
 }
 
+// Whether a call leaves so little of its buffers in the caches that it pays to turn round.
+inline bool outgrows_caches(const Cell& cell, bool has_core) {
+  return cell.count * sizeof(float) * static_cast<std::size_t>(cell.np) >= std::size_t{has_core ? 1U : 2U} << 20;
+}
+
 // a may be to.
 inline void add(float* to, const float* a, const float* b, std::size_t count) {
 #pragma GCC ivdep

@@ -50,6 +50,7 @@ class BoundCopied : public Library {
     in_ = cell.is(Collective::broadcast) ? out : in;
     bytes_ = block_bytes(cell);
     kept_ = kept(cell, false);
+    turns_ = outgrows_caches(cell, cores_.has_core());
     Place& mine = place(rank_);
     mine.pid = ::getpid(), mine.in = in_, mine.out = out_;
   }
@@ -109,7 +110,7 @@ class BoundCopied : public Library {
   static constexpr std::size_t kLine = 128, kRank = (kWords + 1) * kLine, kPage = 4096;
   static constexpr std::size_t kNone = 0, kQuarter = 1, kHalf = 2, kMost = 3, kAll = 4;  // quarters
 
-  bool backwards() const { return call_ % 2 != 0; }
+  bool backwards() const { return turns_ && call_ % 2 != 0; }
   Word& word(int rank, Which which) const {
     return *reinterpret_cast<Word*>(shared_ + static_cast<std::size_t>(rank) * kRank + which * kLine);
   }
@@ -195,6 +196,7 @@ class BoundCopied : public Library {
   float* out_ = nullptr;
   std::size_t bytes_ = 0;
   Stores kept_ = Stores::cached;
+  bool turns_ = false;  // goes forwards and backwards
   std::uint64_t call_ = 0;
 };
 

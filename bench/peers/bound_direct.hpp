@@ -43,6 +43,7 @@ class BoundDirect : public Library {
     // Whoever has a core writes everybody's buffers: else pages would be met for the first time in timed calls.
     for (int rank = 0; rank < np_; ++rank) ::madvise(shared_ + as_size(rank) * kRank, used_, MADV_POPULATE_WRITE);
     kept_ = kept(cell, false);
+    turns_ = outgrows_caches(cell, cores_.has_core());
     items_ = is_ranged() ? std::min(cores_.count(), np_) : np_;
   }
 
@@ -77,7 +78,7 @@ class BoundDirect : public Library {
   const float* in_of(int rank) const { return in_ + apart(rank); }
   float* out_of(int rank) const { return out_ + apart(rank); }
 
-  bool backwards() const { return call_ % 2 != 0; }
+  bool backwards() const { return turns_ && call_ % 2 != 0; }
   // Each core begins with those that it did in the last call, in the opposite order.
   int item_of(int turn) const {
     const int cores = std::min(cores_.count(), items_), core = rank_ % cores;
@@ -148,6 +149,7 @@ class BoundDirect : public Library {
   const float* in_ = nullptr;
   float* out_ = nullptr;
   Stores kept_ = Stores::cached;
+  bool turns_ = false;  // goes forwards and backwards
   std::size_t used_ = 0;
   std::uint64_t call_ = 0;
 };
