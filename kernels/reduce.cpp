@@ -131,10 +131,16 @@ void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* i
   }
 }
 
-// In turns this short, what a loop has the processor fetch ahead of it is still there when its next turn comes.
+// Past the caches a vector to all of them at a time: what is read once need not stay. Through them in turns so short
+// that what a loop has the processor fetch ahead of it is still there when its next turn comes.
 void copy_to_all(std::span<void* const> out, const void* in, std::size_t bytes, Stores stores) {
   constexpr std::size_t kTurn = 512, kTurnOfTwo = 1024;
-  const bool takes_turns = out.size() > 1 && stores == Stores::plain && !copies_as_strings();
+  if (stores == Stores::streaming && out.size() > 1) {
+    const int outputs = static_cast<int>(out.size());
+    return fold(DataType::u8, ReduceOp::sum,
+                {.out = out.data(), .outputs = outputs, .in = &in, .inputs = 1, .count = bytes, .stores = stores});
+  }
+  const bool takes_turns = out.size() > 1 && !copies_as_strings();
   const std::size_t turn = !takes_turns ? bytes : out.size() == 2 ? kTurnOfTwo : kTurn;
   for (std::size_t at = 0; at < bytes; at += turn) {
     const std::size_t now = std::min(turn, bytes - at);

@@ -15,7 +15,7 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
     : team_(team),
       board_(team, config),
       direct_(team, config, board_, windows),
-      flow_(team, board_, config.tuning.ahead_bytes),
+      flow_(team, board_, config.tuning),
       claims_(team, board_),
       ring_stores_(team.segment(), board_.index(), !team.spare_cores()),
       tuning_(config.tuning),

@@ -8,11 +8,12 @@ constexpr std::size_t kFoldedPlaces = 2;  // one is brought while the other is f
 
 }  // namespace
 
-Flow::Flow(Team& team, Board& board, std::size_t ahead_bytes)
+Flow::Flow(Team& team, Board& board, const Tuning& tuning)
     : board_(board),
       segment_(team.segment()),
       rings_(team.segment(), team.own_index(), !team.spare_cores()),
-      ahead_bytes_(ahead_bytes),
+      ahead_bytes_(tuning.ahead_bytes),
+      warm_bytes_(tuning.streaming_bytes / 4),
       index_(board.index()),
       size_(board.size()) {}
 
@@ -49,7 +50,7 @@ void Flow::begin(const Plan& plan) {
   if (hands_over(plan)) return enter_shared();
   rings_used_ = plan.source == kEverybody ? 1 : static_cast<std::size_t>(size_);
   const auto places_in = [&](std::size_t bytes) {
-    return std::max<std::size_t>(std::min(ahead_bytes_, bytes) / plan_.place_bytes, 1);
+    return std::max<std::size_t>(std::min(ahead_bytes(), bytes) / plan_.place_bytes, 1);
   };
   std::size_t in_a_ring = places_in(rings_.capacity());
   const bool fits = plan_.place_bytes <= rings_.capacity() && chunks_ <= in_a_ring * rings_used_;
@@ -59,6 +60,13 @@ void Flow::begin(const Plan& plan) {
   if (turns_) return enter_window();
   const std::size_t deep = (window_ + rings_used_ - 1) / rings_used_;
   first_.offset = rings_.reserve(deep * plan_.place_bytes, plan.folds);
+}
+
+// In a ring. Where ranks share cores, what a single source puts there is still in a core's own cache, beside what they
+// write, when the last of that core reads it.
+std::size_t Flow::ahead_bytes() const {
+  if (plan_.source == kEverybody || !board_.is_crowded()) return ahead_bytes_;
+  return std::min(ahead_bytes_, warm_bytes_ / rings_used_);
 }
 
 // Of a ring, for a call of more chunks than can be on their way at once. Where all put, a rank is never far ahead of

@@ -14,6 +14,7 @@
 
 #include "comm/board/board.hpp"
 #include "comm/board/rings.hpp"
+#include "comm/tuning.hpp"
 #include "kernels/algorithms/ranges.hpp"
 
 namespace rondo::comm {
@@ -40,7 +41,7 @@ class Flow {
   static_assert(sizeof(Place) == 16);
   static constexpr auto kNothing = [](kernels::Range, Place) {};  // for run()
 
-  Flow(Team& team, Board& board, std::size_t ahead_bytes);
+  Flow(Team& team, Board& board, const Tuning& tuning);
 
   // A window has room for two places where everybody puts, and in every ring for one of an only source.
   std::size_t most_place_bytes(int source = kEverybody) const {
@@ -101,6 +102,7 @@ class Flow {
   void tell(Stage stage, std::uint64_t chunks);
   void enter_window();
   void enter_shared();
+  std::size_t ahead_bytes() const;
   std::size_t window_bytes() const;
   bool earlier_was_read(std::size_t chunk);
   bool takes_part(Stage stage, int index) const;
@@ -112,7 +114,7 @@ class Flow {
   Board& board_;
   Segment segment_;
   Rings rings_;
-  std::size_t ahead_bytes_;
+  std::size_t ahead_bytes_, warm_bytes_;
   int index_, size_;
   std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
   Plan plan_;

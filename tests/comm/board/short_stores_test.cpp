@@ -60,7 +60,7 @@ class Rank {
   Rank(const Node& node, int rank)
       : team_(parts_of(node, rank)),
         board_(team_, Config{}),
-        flow_(team_, board_, Tuning{}.ahead_bytes),
+        flow_(team_, board_, Tuning{}),
         stores_(node.segment, rank, false),
         calls_(board_, flow_, stores_) {}
 
