@@ -108,6 +108,7 @@ class BoardCollectives {
   Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes, int source = Flow::kEverybody) const;
   bool handed_over(std::size_t block, std::size_t pieces) const;  // bytes; of a place: see Flow::Plan
   Flow::Plan plan_parts() const;
+  std::size_t crowds_chunk(std::size_t bytes) const;
   std::size_t most_at_once() const;
   std::size_t gathered_bytes(std::size_t block) const;
   std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;

@@ -73,8 +73,12 @@ Flow::Plan BoardCollectives::plan_parts() const {
     const bool one_place = size_ == 2 && 2 * bytes < tuning_.cached_bytes;
     return plan(call_.count, 1, one_place ? 2 * pieces_bytes() : pieces_bytes());
   }
-  if (bytes > most_at_once()) return plan(call_.count, 1, tuning_.chunk_bytes);
-  return {.count = call_.count, .step = call_.count, .place_bytes = bytes};
+  return plan(call_.count, 1, crowds_chunk(bytes));
+}
+
+// Of a sum that takes so many bytes. Where only one other rank waits for the core, caches count for more than turns.
+std::size_t BoardCollectives::crowds_chunk(std::size_t bytes) const {
+  return size_ > kFewRanks || bytes <= most_at_once() ? tuning_.chunk_bytes : tuning_.chunk_bytes / 2;
 }
 
 std::size_t BoardCollectives::most_at_once() const {
@@ -149,8 +153,8 @@ void BoardCollectives::reduce_in_parts(bool everywhere) {
 
 // A place holds a piece of everybody's block; each rank needs those of its own block.
 void BoardCollectives::reduce_scatter() {
-  const std::size_t bytes = board_.is_crowded() ? tuning_.chunk_bytes : chunk_bytes_;
-  const Flow::Plan chunks = plan(longest_block(), as_size(size_), bytes);
+  const std::size_t pieces = as_size(size_), whole = longest_block() * pieces * element_;
+  const Flow::Plan chunks = plan(longest_block(), pieces, board_.is_crowded() ? crowds_chunk(whole) : chunk_bytes_);
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {
