@@ -103,7 +103,7 @@ bool BoardCollectives::brings_in_ring(std::size_t step) const {
 
 void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {
   const std::uint64_t meeting = board_.take_line(sizeof(Sender));
-  const Places places{.turn = board_.take_body(), .ring = size_ == 2 ? Place{} : flow_.reserve(lead_.room, false)};
+  const Places places{.turn = board_.take_body(), .ring = size_ == 2 ? Place{} : flow_.reserve(lead_.room)};
   const Reach& reach = direct_.reach();
   const bool tells = reach.possible() || direct_.may_fetch();
   const Spot spot = tells ? reach.describe(call_.send, plan.bytes) : Spot{};

@@ -96,7 +96,7 @@ void BoardCollectives::reduce_together() {
     return Range{piece * step, std::min(step, call_.count - piece * step)};
   };
   board_.settle();
-  const Place place = flow_.reserve(call_.count * element_, true);
+  const Place place = flow_.reserve(call_.count * element_);
   publish(place, send(0), call_.count);
   board_.arrive();
   board_.give_way();

@@ -59,7 +59,7 @@ void Flow::begin(const Plan& plan) {
   window_ = std::min(in_a_ring * rings_used_, chunks_);
   if (turns_) return enter_window();
   const std::size_t deep = (window_ + rings_used_ - 1) / rings_used_;
-  first_.offset = rings_.reserve(deep * plan_.place_bytes, plan.folds);
+  first_.offset = rings_.reserve(deep * plan_.place_bytes);
 }
 
 // In a ring. Where ranks share cores, what a single source puts there is still in a core's own cache, beside what they

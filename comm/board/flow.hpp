@@ -60,8 +60,8 @@ class Flow {
   bool hands_over() const { return hands_over_; }  // the latest
 
   // After Board::settle(), on all ranks: a place of at most most_call_bytes() for a call that is not run here. It may
-  // be overwritten from the next call but one on. folds: see Rings.
-  Place reserve(std::size_t bytes, bool folds) { return {.offset = rings_.reserve(bytes, folds)}; }
+  // be overwritten from the next call but one on.
+  Place reserve(std::size_t bytes) { return {.offset = rings_.reserve(bytes)}; }
 
   // Each of them is called with a chunk (elements of a block) and its place, chunks in order. Returns when this rank
   // has nothing more to do.

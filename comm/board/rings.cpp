@@ -28,15 +28,14 @@ Rings::Rings(Segment segment, int own_index, bool crowded)
                  whole_lines(std::min<std::size_t>(crowded ? SIZE_MAX : kShortBytes, segment.shape().ring_bytes / 6))},
       long_{.start = short_.start + short_.bytes,
             .bytes = whole_lines(segment.shape().ring_bytes - short_.start - short_.bytes)},
-      short_place_(std::min(kShortPlace, short_.bytes / 16)),
-      folded_place_(crowded ? short_.bytes / 4 : short_place_) {}
+      short_place_(crowded ? short_.bytes / 4 : std::min(kShortPlace, short_.bytes / 16)) {}
 
 // Short places turn in a stretch of their own, so that they touch few pages. What longer ones overwrite must have left
 // the readers' caches, or each line waits until a reader's core has given it up. Where ranks take turns on cores, most
 // are on the writer's own, and what all of them read and write turns within the caches nearest to the cores.
-std::size_t Rings::reserve(std::size_t bytes, bool folds) {
+std::size_t Rings::reserve(std::size_t bytes) {
   const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
-  if (rounded <= (folds ? folded_place_ : short_place_)) return take(short_, rounded);
+  if (rounded <= short_place_) return take(short_, rounded);
   return take(long_, rounded, gap_behind(rounded));
 }
 

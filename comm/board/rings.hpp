@@ -13,8 +13,7 @@ class Rings {
   Rings(Segment segment, int own_index, bool crowded);  // crowded: ranks outnumber their cores
 
   // The offset in every ring of so many bytes, at most capacity(). Overwrites none of what was reserved just before.
-  // folds: ranks fold each its part of what was put there, in place.
-  std::size_t reserve(std::size_t bytes, bool folds = false);
+  std::size_t reserve(std::size_t bytes);
   std::size_t capacity() const { return whole_lines(long_.bytes / 3); }  // two, and what is left over at the ring's end
   // The offset of a stretch that nothing else touches, the same every time, for calls that fill their places several
   // times: it is for the caller to see that what lies there was read.
@@ -42,7 +41,7 @@ class Rings {
   int own_;
   bool crowded_;
   Turn window_, shared_, shared_turn_, short_, long_;
-  std::size_t short_place_, folded_place_;  // bytes of the longest that turns in the short stretch
+  std::size_t short_place_;  // bytes of the longest that turns in the short stretch
 };
 
 }  // namespace rondo::comm

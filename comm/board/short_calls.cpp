@@ -176,7 +176,7 @@ void ShortCalls::publish(const Plan& plan, const Call& call, std::chrono::millis
 
 inline void ShortCalls::take_place(const Plan& plan) {
   if (plan.in_ring) {
-    in_ring_ = flow_.reserve(plan.brought, false);
+    in_ring_ = flow_.reserve(plan.brought);
   } else if (plan.brought > Arrival::kPayload) {
     body_ = board_.take_body();
   }
