@@ -18,7 +18,22 @@ inline std::uint64_t read_ticks() {
 #endif
 }
 
-// The same after all that comes before it, and before all that comes after it; stores may be on their way still.
+// What a reading takes, in nanoseconds: the least of some tries, for others are interrupted.
+inline double ns_per_reading() {
+  constexpr int kTries = 8, kReadings = 64;
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  double least = 1e9;
+  for (int i = 0; i < kTries; ++i) {
+    const auto start = now();
+    for (int reading = 0; reading < kReadings; ++reading) static_cast<void>(read_ticks());
+    const double took = std::chrono::duration<double, std::nano>(now() - start).count() / kReadings;
+    least = took < least ? took : least;
+  }
+  return least;
+}
+
+// As read_ticks(), after all that comes before it, and before all that comes after it; stores may be on their way
+// still.
 inline std::uint64_t read_ticks_in_order() {
   const auto settle = [] {
 #if defined(__x86_64__)

@@ -7,6 +7,8 @@
 namespace rondo::comm {
 namespace {
 
+constexpr double kSlowReadingNs = 18;  // of the clock: two take longer than it is worth to hold back
+
 std::vector<int> ranks_by_index(const Team& team) {
   std::vector<int> ranks;
   for (int rank = 0; rank < team.size(); ++rank) {
@@ -40,7 +42,8 @@ Board::Board(Team& team, const Config& config)
       ranks_(ranks_by_index(team)),
       readers_{size_ == 2 ? kEverybody : kNobody, size_ == 2 ? kEverybody : kNobody},
       crowded_(!team.spare_cores()),
-      leaves_rseq_(crowded_ && config.leaves_rseq) {}
+      leaves_rseq_(crowded_ && config.leaves_rseq),
+      slow_clock_(ns_per_reading() > kSlowReadingNs) {}
 
 std::uint64_t Board::take_line(std::size_t bytes) {
   settle();

@@ -91,8 +91,9 @@ class Board {
   // That one alone. polls: looks at a rank of another core before this one's is given away.
   [[gnu::always_inline]] void await(int index, int polls = 0);
   // After arrive(), before a first look at those who come at the same time: for as long as it takes to read the clock
-  // so many times, commonly kHeldBack. To copy kMostInstant bytes to oneself takes as long.
+  // so many times, commonly readings(kHeldBack). To copy kMostInstant bytes to oneself takes as long.
   static constexpr int kHeldBack = 2;
+  int readings(int usual) const { return slow_clock_ ? 1 : usual; }
   static constexpr std::size_t kMostInstant = 1 << 10;
   void hold_back(int readings) {
     for (int i = 0; i < readings; ++i) saw_ = read_ticks();
@@ -209,6 +210,7 @@ class Board {
   bool compares_ = false;       // the latest was
   bool waiting_ = false;        // waiter_ has been told of this collective
   bool crowded_, leaves_rseq_;
+  bool slow_clock_;       // see readings()
   bool has_met_ = false;  // everybody, once
   bool fences_ = true;    // itself
   Signature signature_;

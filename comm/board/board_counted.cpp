@@ -116,7 +116,8 @@ void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {
   const Range mine = block(rank_);
   const std::size_t kept = std::min(mine.count, step);
   copy_result(recv(recv_block(rank_).offset), send(mine.offset), kept);
-  if (!board_.is_crowded() && kept * element_ < Board::kMostInstant) board_.hold_back(Board::kHeldBack);
+  if (!board_.is_crowded() && kept * element_ < Board::kMostInstant)
+    board_.hold_back(board_.readings(Board::kHeldBack));
   board_.await_all();
   longest_ = plan.longest;
   within_reach_ = may_pull_ && reach.possible() && (plan.bytes == 0 || reach.find(rank_, spot, plan.bytes) != nullptr);

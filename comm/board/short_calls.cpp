@@ -140,7 +140,8 @@ ShortCalls::Plan ShortCalls::plan(const Call& call) const {
   if (call.collective == Collective::broadcast && board_.is_crowded()) plan.polls = kPollsForRoot;
   const bool come_together = size_ > 1 && !row.rooted && !board_.is_crowded();
   if (come_together && (row.reduces || plan.block < Board::kMostInstant)) {
-    plan.holds_back = row.reduces && plan.brought > Arrival::kPayload ? kHeldBackBehind : Board::kHeldBack;
+    const bool sums_behind = row.reduces && plan.brought > Arrival::kPayload;
+    plan.holds_back = board_.readings(sums_behind ? kHeldBackBehind : Board::kHeldBack);
   } else if (two_cores && row.rooted && plan.awaits != Board::kNobody && lies_behind(plan)) {
     plan.holds_back = kHeldBackFromOne;
   }
