@@ -70,7 +70,8 @@ constexpr TuningField kFields[] = {
      0,
      kNever,
      "results are stored past the caches where all that the ranks read, and a third of what they write, is so much; "
-     "half as much again in all_reduce, all_gather and all_to_all, twice as much over windows",
+     "half as much again in all_reduce, all_gather and all_to_all, twice as much over windows; a quarter of it is on "
+     "its way from one rank to others where ranks share cores",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
     {"direct_bytes",
      &Tuning::direct_bytes,

@@ -91,7 +91,8 @@ class Board {
   // That one alone. polls: looks at a rank of another core before this one's is given away.
   [[gnu::always_inline]] void await(int index, int polls = 0);
   // After arrive(), before a first look at those who come at the same time: for as long as it takes to read the clock
-  // so many times, commonly readings(kHeldBack). To copy kMostInstant bytes to oneself takes as long.
+  // so many times, commonly readings(kHeldBack): once where that takes long. To copy kMostInstant bytes to oneself
+  // takes as long as these.
   static constexpr int kHeldBack = 2;
   int readings(int usual) const { return slow_clock_ ? 1 : usual; }
   static constexpr std::size_t kMostInstant = 1 << 10;
