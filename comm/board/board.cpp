@@ -7,7 +7,12 @@
 namespace rondo::comm {
 namespace {
 
-constexpr double kSlowReadingNs = 18;  // of the clock: two take longer than it is worth to hold back
+// Two readings take longer than it is worth to hold back.
+bool clock_is_slow() {
+  constexpr double kSlowNs = 18;
+  static const bool is_slow = ns_per_reading() > kSlowNs;
+  return is_slow;
+}
 
 std::vector<int> ranks_by_index(const Team& team) {
   std::vector<int> ranks;
@@ -43,7 +48,7 @@ Board::Board(Team& team, const Config& config)
       readers_{size_ == 2 ? kEverybody : kNobody, size_ == 2 ? kEverybody : kNobody},
       crowded_(!team.spare_cores()),
       leaves_rseq_(crowded_ && config.leaves_rseq),
-      slow_clock_(ns_per_reading() > kSlowReadingNs) {}
+      slow_clock_(!crowded_ && clock_is_slow()) {}
 
 std::uint64_t Board::take_line(std::size_t bytes) {
   settle();
