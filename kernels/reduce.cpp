@@ -118,6 +118,12 @@ void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
   best_table().copy(out, in, bytes);
 }
 
+void fetch(void* out, const void* in, std::size_t bytes) {
+  constexpr std::size_t kLeast = 16 << 10;
+  const Copy fetch = best_table().fetch;
+  return bytes >= kLeast && fetch != nullptr ? fetch(out, in, bytes) : copy(out, in, bytes, Stores::plain);
+}
+
 // Through the caches in turns, each as long as the nearest one holds until it is read again.
 void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes) {
   const std::size_t turn = copies_as_strings() ? 16 << 10 : 4 << 10;
@@ -135,6 +141,7 @@ void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* i
 // that what a loop has the processor fetch ahead of it is still there when its next turn comes.
 void copy_to_all(std::span<void* const> out, const void* in, std::size_t bytes, Stores stores) {
   constexpr std::size_t kTurn = 512, kTurnOfTwo = 1024;
+  if (stores == Stores::streaming && out.size() == 2) return copy_twice({out[0], stores}, {out[1], stores}, in, bytes);
   if (stores == Stores::streaming && out.size() > 1) {
     const int outputs = static_cast<int>(out.size());
     return fold(DataType::u8, ReduceOp::sum,

@@ -52,6 +52,7 @@ Scale find_divide(DataType dtype);    // average: the complete sum, once
 using Copy = void (*)(void* out, const void* in, std::size_t bytes);
 Copy find_copy();
 void copy(void* out, const void* in, std::size_t bytes, Stores stores);
+void fetch(void* out, const void* in, std::size_t bytes);  // the plain one, of what has yet to come into the caches
 bool copies_as_strings();  // long ones through the caches, which then do not fetch what they overwrite
 
 // The same to two places or more, which overlap neither each other nor what is copied; it is read from memory once.

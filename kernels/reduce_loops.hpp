@@ -14,6 +14,24 @@ namespace {
 constexpr std::size_t kLineBytes = 64, kAheadBytes = 2048;
 constexpr std::size_t kStageBytes = 4096;  // what passes through a buffer is still in the first-level cache
 
+// Pages side by side: the processor fetches ahead within each of them, so that more lines are under way from memory.
+// Where a vector is a line, so that stores past the caches leave whole.
+constexpr std::size_t kPageBytes = 4096, kAbreast = kVectorBytes == kLineBytes ? 4 : 1;
+
+// each(at) for a vector of every page from `at` on. Returns where it ended, which is where it began where pages go one
+// after the other.
+template <class Each>
+[[gnu::always_inline]] inline std::size_t go_abreast(std::size_t at, std::size_t end, Each each) {
+  constexpr std::size_t kStep = kAbreast * kPageBytes;
+  for (; kAbreast > 1 && at + kStep <= end; at += kStep) {
+    for (std::size_t in_page = at; in_page < at + kPageBytes; in_page += kVectorBytes) {
+      each(in_page);
+      asm volatile("" ::: "memory");  // or the compiler makes memcpys of the loop
+    }
+  }
+  return at;
+}
+
 // ---- the canonical left fold ----
 
 struct Inputs {  // of a fold, from an element on
@@ -131,6 +149,25 @@ void copy_bytes(Byte* to, const Byte* from, std::size_t bytes) {
   copy_words<1>(to, from, at, bytes);
 }
 
+template <Stores kStores>
+[[gnu::always_inline]] inline void store_vector(Byte* to, const Byte* from) {
+  if constexpr (kStores == Stores::streaming) {
+    stream_vector(to, from);
+  } else {
+    __builtin_memcpy(to, from, kVectorBytes);
+  }
+}
+
+// All loads of a step before its stores: one behind a store to the same place of a page would wait for it.
+template <Stores kStores>
+std::size_t copy_abreast(Byte* to, const Byte* from, std::size_t at, std::size_t end) {
+  return go_abreast(at, end, [&](std::size_t in_page) {
+    alignas(kVectorBytes) Byte read[kAbreast][kVectorBytes];  // of which the compiler makes registers
+    for (std::size_t k = 0; k < kAbreast; ++k) __builtin_memcpy(read[k], from + in_page + k * kPageBytes, kVectorBytes);
+    for (std::size_t k = 0; k < kAbreast; ++k) store_vector<kStores>(to + in_page + k * kPageBytes, read[k]);
+  });
+}
+
 // What is stored past the caches is aligned.
 template <Stores kStores, class E, std::size_t kUnits>
 [[gnu::always_inline]] inline void store_units(Byte* to, const Units<E, kVectorBytes, kUnits>& units) {
@@ -145,6 +182,7 @@ void stream_bytes(Byte* to, const Byte* from, std::size_t bytes) {
   std::size_t at = (0 - reinterpret_cast<std::uintptr_t>(to)) % kVectorBytes;
   if (at > bytes) at = bytes;
   __builtin_memcpy(to, from, at);
+  at = copy_abreast<Stores::streaming>(to, from, at, bytes);
   for (; at + kVectorBytes <= bytes; at += kVectorBytes) stream_vector(to + at, from + at);
   __builtin_memcpy(to + at, from + at, bytes - at);
 }
@@ -163,13 +201,7 @@ struct CopyLane {
     __builtin_memcpy(to, from, moved);
     to += moved, from += moved, bytes -= moved;
   }
-  [[gnu::always_inline]] void write(std::size_t at) const {
-    if constexpr (kStores == Stores::streaming) {
-      stream_vector(to + at, from + at);
-    } else {
-      __builtin_memcpy(to + at, from + at, kVectorBytes);
-    }
-  }
+  [[gnu::always_inline]] void write(std::size_t at) const { store_vector<kStores>(to + at, from + at); }
   void finish(std::size_t at) const {
     for (; at + kVectorBytes <= bytes; at += kVectorBytes) write(at);
     __builtin_memcpy(to + at, from + at, bytes - at);
@@ -185,7 +217,10 @@ void copy_both(void* first, void* second, const void* in, std::size_t bytes) {
   two.align();
   const std::size_t both = one.bytes < two.bytes ? one.bytes : two.bytes;
   constexpr std::size_t kStep = 2 * kVectorBytes;
-  std::size_t at = 0;
+  std::size_t at = go_abreast(0, both, [&](std::size_t in_page) {
+    for (std::size_t k = 0; k < kAbreast; ++k) one.write(in_page + k * kPageBytes);
+    for (std::size_t k = 0; k < kAbreast; ++k) two.write(in_page + k * kPageBytes);
+  });
   for (; at + kStep <= both; at += kStep) {
     one.write(at);
     one.write(at + kVectorBytes);
@@ -273,6 +308,14 @@ std::size_t fold_pair_to_all(const FoldJob& job, const Divisor& divisor, std::si
   const void* const in[] = {job.in[0], job.in[1]};
   Byte* const first = static_cast<Byte*>(job.out[0]);
   Byte* const second = static_cast<Byte*>(job.out[kOutputs - 1]);
+  if constexpr (kStreams && kOutputs == 1) {
+    at = go_abreast(at, end, [&](std::size_t in_page) {
+      Units<E, kVectorBytes, kUnits> sums[kAbreast];
+      for (std::size_t k = 0; k < kAbreast; ++k)
+        sums[k] = sum_vectors<E, Op, kDivide, 2, kVectorBytes, kUnits>({in, 2, in_page + k * kPageBytes, divisor}, 0);
+      for (std::size_t k = 0; k < kAbreast; ++k) store_units<kFirst>(first + in_page + k * kPageBytes, sums[k]);
+    });
+  }
   for (; at + kStep <= end; at += kStep) {
     if (kTakesLong<E, Op> && at + kAheadBytes + kStep <= end) {
       for (std::size_t ahead = kAheadBytes; ahead < kAheadBytes + kStep; ahead += kLineBytes) {

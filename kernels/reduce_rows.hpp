@@ -11,6 +11,13 @@ void copy(void* out, const void* in, std::size_t bytes) {
   copy_bytes(static_cast<Byte*>(out), static_cast<const Byte*>(in), bytes);
 }
 
+void fetch(void* out, const void* in, std::size_t bytes) {
+  auto* const to = static_cast<Byte*>(out);
+  const auto* const from = static_cast<const Byte*>(in);
+  const std::size_t at = copy_abreast<Stores::plain>(to, from, 0, bytes);
+  copy_bytes(to + at, from + at, bytes - at);
+}
+
 void stream(void* out, const void* in, std::size_t bytes) {
   stream_bytes(static_cast<Byte*>(out), static_cast<const Byte*>(in), bytes);
   end_streaming();
@@ -64,6 +71,7 @@ constexpr ReduceTable kTable = {
         floating_row<F8e5m2>(DataType::f8e5m2),
     },
     copy,
+    kAbreast > 1 ? fetch : nullptr,
     stream,
     copy_twice,
 };

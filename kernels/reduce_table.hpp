@@ -16,6 +16,7 @@ struct ReduceTable {
   const char* name;
   ReduceRow rows[kDataTypeCount];
   Copy copy;    // through the caches
+  Copy fetch;   // the same, from memory; or null, for what is no faster
   Copy stream;  // past them
   void (*copy_twice)(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes);
 };

@@ -85,8 +85,9 @@ void BoardCollectives::choose_stores() {
   const bool copies_all = !row.rooted && !sums_alone && kernels::copies_as_strings();
   const std::size_t whole = cache_demand(call_, larger_bytes(), size_);
   const std::size_t demand = copies_all ? whole / 3 * 2 : whole;
-  const bool beyond_caches = demand >= tuning_.streaming_bytes && !(sums_in_place() && stays_warm(demand));
-  result_stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
+  outgrows_caches_ = demand >= tuning_.streaming_bytes;
+  const bool streams = outgrows_caches_ && !(sums_in_place() && stays_warm(demand));
+  result_stores_ = streams ? kernels::Stores::streaming : kernels::Stores::plain;
 }
 
 // Its result goes where its input was read a moment ago.
@@ -153,6 +154,8 @@ void BoardCollectives::publish(Place place, const std::byte* from, std::size_t c
   const std::size_t bytes = count * element_;
   if (scales_) {
     kernels::find_multiply(call_.dtype)(into, from, count, call_.op.factor());
+  } else if (outgrows_caches_ && stores == kernels::Stores::plain) {
+    kernels::fetch(into, from, bytes);
   } else {
     kernels::copy(into, from, bytes, stores);
   }

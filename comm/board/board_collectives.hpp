@@ -161,6 +161,7 @@ class BoardCollectives {
   int rank_, size_;          // index and number in the segment
   Call call_{};
   std::size_t element_ = 1;
+  bool outgrows_caches_ = false;  // this call: what it reads comes from memory
   kernels::Stores result_stores_{};
   bool scales_ = false;                     // this call multiplies what it publishes
   std::vector<const void*> contributions_;  // by rank

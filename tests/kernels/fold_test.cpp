@@ -214,6 +214,23 @@ TEST_CASE("fold: several outputs, any alignment, past the caches, over an input"
   });
 }
 
+// Past the caches that goes pages side by side.
+TEST_CASE("fold: two inputs of many pages into one output") {
+  std::mt19937_64 random(rotating_seed());
+  for_each_dtype_and_op([&](DataType dtype, ReduceOp::Kind op) {
+    const std::size_t count = (9 * 4096 + random() % 4096) / size_of(dtype);
+    for (const Stores stores : {Stores::plain, Stores::streaming}) {
+      const int over = static_cast<int>(random() % 4) - 2;
+      INFO(name_of(dtype) << ' ' << name_of(op) << " count " << count << " over " << over);
+      for (const auto* table : tables()) {
+        INFO(table->name);
+        FoldCase one(dtype, op, {count, 2, 1, stores, stores, over, true}, random);
+        CHECK(one.wrong(*table) == 0);
+      }
+    }
+  });
+}
+
 TEST_CASE("copy moves all bytes and no others, from and to anywhere") {
   std::mt19937_64 random(rotating_seed());
   const Bytes from = random_bytes(random, 1024);
@@ -252,7 +269,7 @@ TEST_CASE("long copies move all bytes and no others, to one place, to two and to
   for (const std::size_t bytes : {kPage - 1, kPage, kPage + 1, 4 * kPage, 8 * kPage + 100}) {
     for (const std::size_t behind : {0, 1, 15, 63, 127, 128, 1000, 4095}) {
       const std::size_t start = random() % kPage;
-      Bytes one(kRoom, kPoison), two = one, again = one, three[] = {one, one, one};
+      Bytes one(kRoom, kPoison), past = one, fetched = one, two = one, again = one, three[] = {one, one, one};
       const auto moved = [&](const Bytes& to) {
         return (page_offset(from.data() + start) + behind + kPage - page_offset(to.data())) % kPage;
       };
@@ -262,17 +279,18 @@ TEST_CASE("long copies move all bytes and no others, to one place, to two and to
         return all;
       };
       kernels::copy(one.data() + moved(one), from.data() + start, bytes, Stores::plain);
-      kernels::copy_twice({two.data() + moved(two), Stores::plain}, {again.data() + moved(again), Stores::plain},
+      kernels::copy(past.data() + moved(past), from.data() + start, bytes, Stores::streaming);
+      kernels::fetch(fetched.data() + moved(fetched), from.data() + start, bytes);
+      const auto any_stores = [&] { return random() % 2 == 0 ? Stores::plain : Stores::streaming; };
+      kernels::copy_twice({two.data() + moved(two), any_stores()}, {again.data() + moved(again), any_stores()},
                           from.data() + start, bytes);
-      const Stores stores = random() % 2 == 0 ? Stores::plain : Stores::streaming;
       std::vector<void*> all;
-      for (Bytes& to : three) all.push_back(to.data() + moved(to));
-      kernels::copy_to_all(all, from.data() + start, bytes, stores);
+      const std::size_t places = 2 + random() % 2;
+      for (std::size_t k = 0; k < places; ++k) all.push_back(three[k].data() + moved(three[k]));
+      kernels::copy_to_all(all, from.data() + start, bytes, any_stores());
       INFO("bytes " << bytes << " from " << start << ", " << behind << " behind");
-      CHECK(one == expected(one));
-      CHECK(two == expected(two));
-      CHECK(again == expected(again));
-      for (const Bytes& to : three) CHECK(to == expected(to));
+      for (const Bytes* to : {&one, &past, &fetched, &two, &again}) CHECK(*to == expected(*to));
+      for (std::size_t k = 0; k < places; ++k) CHECK(three[k] == expected(three[k]));
     }
   }
 }
