@@ -69,7 +69,7 @@ bool CopiedCollectives::is_cheap() const {
 
 // Measured by 2, 4 and 8 ranks on two cores of a Xeon.
 bool CopiedCollectives::promises(const Call& call, bool in_place) const {
-  constexpr std::size_t kNever = 0, kAlways = SIZE_MAX;
+  constexpr std::size_t kNever = 0, kAlways = SIZE_MAX, kMostExchanged = 20 << 20;
   const auto too_long = [&]() -> std::size_t {  // there rings are faster, most of them past the caches
     switch (call.collective) {
       case Collective::broadcast:
@@ -78,8 +78,11 @@ bool CopiedCollectives::promises(const Call& call, bool in_place) const {
       case Collective::all_gather_v:
         return both_copy() ? in_place ? 32 << 20 : 2 << 20 : kNever;
       case Collective::all_to_all:
-        return both_copy() ? 32 << 20 : 16 << 20;
-      default:  // blocks from a root or to one, and sums of both
+        return both_copy() ? 8 << 20 : kMostExchanged / as_size(size_);
+      case Collective::gather:
+      case Collective::gather_v:
+        return both_copy() ? 24 << 20 : 16 << 20;
+      default:  // blocks from a root, and sums of both
         return kAlways;
     }
   };
@@ -96,9 +99,8 @@ bool CopiedCollectives::fills_cache_of_root(const Call& call) const {
 // Ranks that share cores have met before they know: shorter blocks have gone with that, and what longer ones save by
 // one copy it costs to wait for all in the middle.
 bool CopiedCollectives::suits_blocks(std::size_t longest) const {
-  constexpr std::size_t kMostInCrowd = 32 << 20;
   const Call even{.collective = Collective::all_to_all, .count = longest, .dtype = DataType::u8};
-  if (board_.is_crowded() && (longest < least_bytes_ || longest * as_size(size_ * size_) > kMostInCrowd)) return false;
+  if (board_.is_crowded() && longest < least_bytes_) return false;
   return takes(even) && promises(even, false);
 }
 
