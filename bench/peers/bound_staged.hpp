@@ -40,6 +40,7 @@ class BoundStaged : public Library {
     unit_ = has_parts_ || cell.gathers() ? cell.block() : cell.count;
     lay_out(variant());
     kept_ = kept(cell, true);
+    brought_as_ = kept_ == Stores::streamed ? Stores::fetched : Stores::cached;
     known_.fill(before_);
     for (Stage stage : {kBrought, kSummed, kTaken}) counter(rank_, stage).store(before_, std::memory_order_release);
   }
@@ -232,18 +233,18 @@ class BoundStaged : public Library {
       for (int turn = 1; turn < np_; ++turn) {
         const int other = (rank_ + turn) % np_;
         brought_.push_back(
-            {part(rank_, other, piece), in_ + block(other) + range.first, range.count, Stores::cached, nullptr});
+            {part(rank_, other, piece), in_ + block(other) + range.first, range.count, brought_as_, nullptr});
       }
       if (from_root_) brought_.push_back({out_ + range.first, in_ + range.first, range.count, kept_, nullptr});
     } else if (sums_first_) {
       const Range own = share(rank_, range.count);
       const std::size_t end = own.first + own.count;
-      brought_.push_back({mine, in_ + range.first, own.first, Stores::cached, nullptr});
-      brought_.push_back({mine + end, in_ + range.first + end, range.count - end, Stores::cached, nullptr});
+      brought_.push_back({mine, in_ + range.first, own.first, brought_as_, nullptr});
+      brought_.push_back({mine + end, in_ + range.first + end, range.count - end, brought_as_, nullptr});
     } else {
       const bool keeps = cell_.gathers() && does(kTaken, rank_);
       float* kept = keeps ? out_ + block(rank_) + range.first : nullptr;
-      brought_.push_back({mine, in_ + range.first, range.count, Stores::cached, kept});
+      brought_.push_back({mine, in_ + range.first, range.count, brought_as_, kept});
     }
   }
 
@@ -308,7 +309,7 @@ class BoundStaged : public Library {
   Order order_ = Order::in_step;
   std::size_t unit_ = 0, piece_ = kGrain;            // floats for one rank, in pieces of so many
   std::size_t pieces_ = 0, stride_ = 0, slots_ = 1;  // bytes between slots; how many
-  Stores kept_ = Stores::cached;
+  Stores kept_ = Stores::cached, brought_as_ = Stores::cached;
   std::uint64_t before_ = 0;                    // pieces of all calls before
   std::array<std::uint64_t, kStages> known_{};  // that all others have done
 };
