@@ -96,8 +96,7 @@ bool CopiedCollectives::fills_cache_of_root(const Call& call) const {
   return row.rooted && row.send != row.recv && both_copy() && is_cheap() && bytes >= streaming_bytes_ / 8 * 7;
 }
 
-// Ranks that share cores have met before they know: shorter blocks have gone with that, and what longer ones save by
-// one copy it costs to wait for all in the middle.
+// Ranks that share cores have met before they know: shorter blocks have gone with that.
 bool CopiedCollectives::suits_blocks(std::size_t longest) const {
   const Call even{.collective = Collective::all_to_all, .count = longest, .dtype = DataType::u8};
   if (board_.is_crowded() && longest < least_bytes_) return false;
