@@ -120,8 +120,9 @@ void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
 
 void fetch(void* out, const void* in, std::size_t bytes) {
   constexpr std::size_t kLeast = 16 << 10;
-  const Copy fetch = best_table().fetch;
-  return bytes >= kLeast && fetch != nullptr ? fetch(out, in, bytes) : copy(out, in, bytes, Stores::plain);
+  const Copy side_by_side = best_table().fetch;
+  if (bytes < kLeast || side_by_side == nullptr) return copy(out, in, bytes, Stores::plain);
+  side_by_side(out, in, bytes);
 }
 
 // Through the caches in turns, each as long as the nearest one holds until it is read again.

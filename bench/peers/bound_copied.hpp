@@ -30,7 +30,7 @@ class BoundCopied : public Library {
   static bool is_faster(const Cell& cell, bool has_cores) {
     constexpr std::size_t kBlock = 8 << 10, kExchange = 128 << 10, kOfMany = 256 << 10, kMostSummed = 2 << 20;
     constexpr std::size_t kTooLong = 32 << 20, kTooLongGathered = 2 << 20, kTooLongExchanged = 8 << 20;
-    constexpr std::size_t kMostExchanged = 20 << 20, kTooLongToRoot = 24 << 20, kTooLongToCrowdedRoot = 16 << 20;
+    constexpr std::size_t kMostExchanged = 20 << 20;
     const std::size_t bytes = cell.count * sizeof(float);
     const bool to_all = cell.is(Collective::broadcast) || cell.is(Collective::all_gather);
     const std::size_t summed = cell.is(Collective::all_reduce) ? kMostSummed / 2 : kMostSummed;
@@ -41,8 +41,7 @@ class BoundCopied : public Library {
     if (cell.is(Collective::all_gather) && bytes >= kTooLongGathered) return false;
     const std::size_t exchanged = has_cores ? kTooLongExchanged : kMostExchanged / static_cast<std::size_t>(cell.np);
     if (cell.is(Collective::all_to_all) && bytes >= exchanged) return false;
-    if (cell.is(Collective::gather) && bytes >= (has_cores ? kTooLongToRoot : kTooLongToCrowdedRoot)) return false;
-    if (!(cell.rooted() && cell.has_blocks()) && bytes >= kTooLong) return false;
+    if (!cell.is(Collective::scatter) && bytes >= kTooLong) return false;
     return cheap();
   }
 

@@ -63,11 +63,13 @@ void put(float* to, Vector value) {
   *reinterpret_cast<Vector*>(to) = value;
 }
 
-// Of one array or two, four pages side by side: the processor fetches ahead within each. Returns where it ended.
+// Of one array or two, four pages side by side: the processor fetches ahead within each. Returns where it ended, 0
+// where no store is a whole line.
 template <bool kStreamed>
 std::size_t sum_abreast(float* to, float* also, const float* const* in, int inputs, std::size_t count) {
   constexpr std::size_t kPage = 4096 / sizeof(float), kPages = 4;
   std::size_t i = 0;
+#if defined(__AVX512F__)
   for (; i + kPages * kPage <= count; i += kPages * kPage) {
     for (std::size_t at = i; at < i + kPage; at += kLanes) {
       Vector value[kPages];
@@ -79,6 +81,7 @@ std::size_t sum_abreast(float* to, float* also, const float* const* in, int inpu
       for (std::size_t k = 0; k < kPages && also != nullptr; ++k) put<false>(also + at + k * kPage, value[k]);
     }
   }
+#endif
   return i;
 }
 
@@ -150,10 +153,8 @@ inline void copy(float* to, const float* from, std::size_t count, Stores how, fl
     return;
   }
 #endif
-  std::size_t begun = 0;
-#if defined(__AVX512F__)
-  if (how == Stores::fetched && also == nullptr) begun = vectors::sum_abreast<false>(to, nullptr, &from, 1, count);
-#endif
+  const bool fetches = how == Stores::fetched && also == nullptr;
+  const std::size_t begun = fetches ? vectors::sum_abreast<false>(to, nullptr, &from, 1, count) : 0;
   from += begun;
   sum(to + begun, also, &from, 1, count - begun, how);
 }

@@ -81,7 +81,7 @@ bool CopiedCollectives::promises(const Call& call, bool in_place) const {
         return both_copy() ? 8 << 20 : kMostExchanged / as_size(size_);
       case Collective::gather:
       case Collective::gather_v:
-        return both_copy() ? 24 << 20 : 16 << 20;
+        return 32 << 20;
       default:  // blocks from a root, and sums of both
         return kAlways;
     }
