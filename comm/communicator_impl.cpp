@@ -36,8 +36,9 @@ using comm::PreparedCall;
 using comm::Signature;
 
 // Times direct_bytes: ranks that share cores do not ask where buffers lie when a short call brings no more, or the
-// root's buffer takes no more; when it brings something else for each, not so much.
-constexpr std::uint64_t kCrowdsDirect = 2, kCrowdsDirectParts = 1;
+// root's buffer takes no more; when it brings something else for each, not so much; of a reduce, whose root must know
+// where all of them lie, more.
+constexpr std::uint64_t kCrowdsDirect = 2, kCrowdsDirectParts = 1, kCrowdsDirectReduce = 4;
 constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the kernels, which say more
 
 bool may_work_in_place(Collective c) { return c != Collective::all_to_all && c != Collective::all_to_all_v; }
@@ -211,10 +212,12 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
   prepared.plan = short_calls_.plan(call);
   const CollectiveRow& row = row_of(call.collective);
   const bool crowded = !team_->spare_cores(), rooted = row.rooted, has_parts = row.send == Extent::world;
-  const std::uint64_t times = !crowded ? 1 : has_parts && !rooted ? kCrowdsDirectParts : kCrowdsDirect;
+  const std::uint64_t crowds = has_parts && !rooted    ? kCrowdsDirectParts
+                               : rooted && row.reduces ? kCrowdsDirectReduce
+                                                       : kCrowdsDirect;
   const std::size_t of_root = comm::larger_count(call, world_size()) * size_of(call.dtype);
   const std::size_t bytes = crowded && rooted ? of_root : prepared.plan.brought;
-  if (bytes <= times * config_.tuning.direct_bytes) prepared.asks = false;
+  if (bytes <= (crowded ? crowds : 1) * config_.tuning.direct_bytes) prepared.asks = false;
 }
 
 // A rank's history says what it is in before a peer can see that it has come; the flight record is for later, and is

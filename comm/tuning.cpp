@@ -71,14 +71,16 @@ constexpr TuningField kFields[] = {
      kNever,
      "results are stored past the caches where all that the ranks read, and a third of what they write, is so much; "
      "half as much again in all_reduce, all_gather and all_to_all, twice as much over windows; a quarter of it is on "
-     "its way from one rank to others where ranks share cores",
+     "its way from one rank to others where ranks share cores; up to 4 of these sum half a chunk at a time where it is "
+     "less than eight chunks",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
     {"direct_bytes",
      &Tuning::direct_bytes,
      0,
      kNever,
      "from here on, memory that peers can reach is used in place; what would be short, where a rank brings more; by "
-     "ranks that share cores, but of pieces for each, twice as much, and of what has a root counting its whole buffer",
+     "ranks that share cores, but of pieces for each, twice as much, of a reduce four times, and of what has a root "
+     "counting its whole buffer",
      {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
     {"single_copy_bytes",
      &Tuning::single_copy_bytes,

@@ -6,6 +6,7 @@
 #pragma once
 #include "kernels/reduce.hpp"
 #include "kernels/reduce_divide.hpp"
+#include "kernels/reduce_table.hpp"
 #include "kernels/reduce_vectors.hpp"
 
 namespace rondo::kernels {
@@ -23,7 +24,8 @@ constexpr std::size_t kPageBytes = 4096, kAbreast = kVectorBytes == kLineBytes ?
 template <class Each>
 [[gnu::always_inline]] inline std::size_t go_abreast(std::size_t at, std::size_t end, Each each) {
   constexpr std::size_t kStep = kAbreast * kPageBytes;
-  for (; kAbreast > 1 && at + kStep <= end; at += kStep) {
+  if (kAbreast == 1 || !reads_abreast) return at;
+  for (; at + kStep <= end; at += kStep) {
     for (std::size_t in_page = at; in_page < at + kPageBytes; in_page += kVectorBytes) {
       each(in_page);
       asm volatile("" ::: "memory");  // or the compiler makes memcpys of the loop

@@ -16,7 +16,7 @@ struct ReduceTable {
   const char* name;
   ReduceRow rows[kDataTypeCount];
   Copy copy;    // through the caches
-  Copy fetch;   // the same, from memory; or null, for what is no faster
+  Copy fetch;   // the same, from memory; or null, where it is no other
   Copy stream;  // past them
   void (*copy_twice)(const CopyTarget& first, const CopyTarget& second, const void* in, std::size_t bytes);
 };
@@ -33,5 +33,9 @@ struct ReduceTables {
   const ReduceTable* table[5];
 };
 const ReduceTables& reduce_tables();
+
+// Whether what lies in memory is read from several pages side by side, by processors that fetch ahead within a page
+// only. A variable for tests, which try both.
+extern bool reads_abreast;
 
 }  // namespace rondo::kernels

@@ -27,14 +27,20 @@ inline bool copies_as_strings() {
 #endif
 }
 
+inline bool is_intel() {
+#if defined(__x86_64__)
+  static const bool intel = __builtin_cpu_is("intel") != 0;
+  return intel;
+#else
+  return false;
+#endif
+}
+
 // What calls may take for the caches to be worth using: of Intel what a core has to itself.
 inline std::size_t least_streamed() {
   constexpr long kLeast = 1 << 20, kMost = 4 << 20;
-#if defined(__x86_64__)
-  static const bool intel = __builtin_cpu_is("intel") != 0;
-  if (intel) return static_cast<std::size_t>(std::clamp(::sysconf(_SC_LEVEL2_CACHE_SIZE), kLeast, kMost));
-#endif
-  return 16 << 20;
+  if (!is_intel()) return 16 << 20;
+  return static_cast<std::size_t>(std::clamp(::sysconf(_SC_LEVEL2_CACHE_SIZE), kLeast, kMost));
 }
 
 // How results of a call are stored: where all ranks' inputs, and a third of what they are to get, take so many bytes
@@ -63,13 +69,14 @@ void put(float* to, Vector value) {
   *reinterpret_cast<Vector*>(to) = value;
 }
 
-// Of one array or two, four pages side by side: the processor fetches ahead within each. Returns where it ended, 0
-// where no store is a whole line.
+// Of one array or two, four pages side by side: Intel's processors fetch ahead within each. Returns where it ended, 0
+// by others and where no store is a whole line.
 template <bool kStreamed>
 std::size_t sum_abreast(float* to, float* also, const float* const* in, int inputs, std::size_t count) {
   constexpr std::size_t kPage = 4096 / sizeof(float), kPages = 4;
   std::size_t i = 0;
 #if defined(__AVX512F__)
+  if (!is_intel()) return i;
   for (; i + kPages * kPage <= count; i += kPages * kPage) {
     for (std::size_t at = i; at < i + kPage; at += kLanes) {
       Vector value[kPages];
@@ -148,7 +155,8 @@ inline void copy(float* to, const float* from, std::size_t count, Stores how, fl
 #if defined(__x86_64__)
   constexpr std::size_t kLeastString = 4 << 10;
   std::size_t bytes = count * sizeof(float);
-  if (copies_as_strings() && how == Stores::cached && also == nullptr && bytes >= kLeastString) {
+  const bool cached = how == Stores::cached || (how == Stores::fetched && !is_intel());
+  if (copies_as_strings() && cached && also == nullptr && bytes >= kLeastString) {
     asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes)::"memory");
     return;
   }

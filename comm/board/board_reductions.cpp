@@ -76,9 +76,11 @@ Flow::Plan BoardCollectives::plan_parts() const {
   return plan(call_.count, 1, crowds_chunk(bytes));
 }
 
-// Of a sum that takes so many bytes. Where only one other rank waits for the core, caches count for more than turns.
+// Of a sum that takes so many bytes. Where only one other rank waits for the core, small caches count for more than
+// turns.
 std::size_t BoardCollectives::crowds_chunk(std::size_t bytes) const {
-  return size_ > kFewRanks || bytes <= most_at_once() ? tuning_.chunk_bytes : tuning_.chunk_bytes / 2;
+  const bool half = size_ <= kFewRanks && bytes > most_at_once() && tuning_.streaming_bytes < 8 * tuning_.chunk_bytes;
+  return half ? tuning_.chunk_bytes / 2 : tuning_.chunk_bytes;
 }
 
 std::size_t BoardCollectives::most_at_once() const {

@@ -2,6 +2,7 @@
 // The contract of FoldJob, on every instruction set the processor has: several outputs, stores past the caches, any
 // alignment, outputs over inputs; and that all instruction sets give the same bits. What the bits are, reduce_test
 // says.
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -186,6 +187,9 @@ void compare_instruction_sets(const std::vector<std::uint16_t>& values, const st
   }
 }
 
+// Pages side by side or not, whichever suits the processor: that last.
+std::array<bool, 2> both_ways() { return {!kernels::reads_abreast, kernels::reads_abreast}; }
+
 }  // namespace
 
 TEST_CASE("fold: several outputs, any alignment, past the caches, over an input") {
@@ -214,7 +218,6 @@ TEST_CASE("fold: several outputs, any alignment, past the caches, over an input"
   });
 }
 
-// Past the caches that goes pages side by side.
 TEST_CASE("fold: two inputs of many pages into one output") {
   std::mt19937_64 random(rotating_seed());
   for_each_dtype_and_op([&](DataType dtype, ReduceOp::Kind op) {
@@ -222,10 +225,13 @@ TEST_CASE("fold: two inputs of many pages into one output") {
     for (const Stores stores : {Stores::plain, Stores::streaming}) {
       const int over = static_cast<int>(random() % 4) - 2;
       INFO(name_of(dtype) << ' ' << name_of(op) << " count " << count << " over " << over);
-      for (const auto* table : tables()) {
-        INFO(table->name);
-        FoldCase one(dtype, op, {count, 2, 1, stores, stores, over, true}, random);
-        CHECK(one.wrong(*table) == 0);
+      for (const bool abreast : both_ways()) {
+        kernels::reads_abreast = abreast;
+        for (const auto* table : tables()) {
+          INFO(table->name << (abreast ? " abreast" : ""));
+          FoldCase one(dtype, op, {count, 2, 1, stores, stores, over, true}, random);
+          CHECK(one.wrong(*table) == 0);
+        }
       }
     }
   });
@@ -266,31 +272,34 @@ TEST_CASE("long copies move all bytes and no others, to one place, to two and to
   constexpr std::size_t kPage = 4096, kRoom = 12 * kPage;
   const Bytes from = random_bytes(random, kRoom);
   const auto page_offset = [](const unsigned char* at) { return reinterpret_cast<std::uintptr_t>(at) % kPage; };
-  for (const std::size_t bytes : {kPage - 1, kPage, kPage + 1, 4 * kPage, 8 * kPage + 100}) {
-    for (const std::size_t behind : {0, 1, 15, 63, 127, 128, 1000, 4095}) {
-      const std::size_t start = random() % kPage;
-      Bytes one(kRoom, kPoison), past = one, fetched = one, two = one, again = one, three[] = {one, one, one};
-      const auto moved = [&](const Bytes& to) {
-        return (page_offset(from.data() + start) + behind + kPage - page_offset(to.data())) % kPage;
-      };
-      const auto expected = [&](const Bytes& to) {
-        Bytes all(kRoom, kPoison);
-        std::memcpy(all.data() + moved(to), from.data() + start, bytes);
-        return all;
-      };
-      kernels::copy(one.data() + moved(one), from.data() + start, bytes, Stores::plain);
-      kernels::copy(past.data() + moved(past), from.data() + start, bytes, Stores::streaming);
-      kernels::fetch(fetched.data() + moved(fetched), from.data() + start, bytes);
-      const auto any_stores = [&] { return random() % 2 == 0 ? Stores::plain : Stores::streaming; };
-      kernels::copy_twice({two.data() + moved(two), any_stores()}, {again.data() + moved(again), any_stores()},
-                          from.data() + start, bytes);
-      std::vector<void*> all;
-      const std::size_t places = 2 + random() % 2;
-      for (std::size_t k = 0; k < places; ++k) all.push_back(three[k].data() + moved(three[k]));
-      kernels::copy_to_all(all, from.data() + start, bytes, any_stores());
-      INFO("bytes " << bytes << " from " << start << ", " << behind << " behind");
-      for (const Bytes* to : {&one, &past, &fetched, &two, &again}) CHECK(*to == expected(*to));
-      for (std::size_t k = 0; k < places; ++k) CHECK(three[k] == expected(three[k]));
+  for (const bool abreast : both_ways()) {
+    kernels::reads_abreast = abreast;
+    for (const std::size_t bytes : {kPage - 1, kPage, kPage + 1, 4 * kPage, 8 * kPage + 100}) {
+      for (const std::size_t behind : {0, 1, 15, 63, 127, 128, 1000, 4095}) {
+        const std::size_t start = random() % kPage;
+        Bytes one(kRoom, kPoison), past = one, fetched = one, two = one, again = one, three[] = {one, one, one};
+        const auto moved = [&](const Bytes& to) {
+          return (page_offset(from.data() + start) + behind + kPage - page_offset(to.data())) % kPage;
+        };
+        const auto expected = [&](const Bytes& to) {
+          Bytes all(kRoom, kPoison);
+          std::memcpy(all.data() + moved(to), from.data() + start, bytes);
+          return all;
+        };
+        kernels::copy(one.data() + moved(one), from.data() + start, bytes, Stores::plain);
+        kernels::copy(past.data() + moved(past), from.data() + start, bytes, Stores::streaming);
+        kernels::fetch(fetched.data() + moved(fetched), from.data() + start, bytes);
+        const auto any_stores = [&] { return random() % 2 == 0 ? Stores::plain : Stores::streaming; };
+        kernels::copy_twice({two.data() + moved(two), any_stores()}, {again.data() + moved(again), any_stores()},
+                            from.data() + start, bytes);
+        std::vector<void*> all;
+        const std::size_t places = 2 + random() % 2;
+        for (std::size_t k = 0; k < places; ++k) all.push_back(three[k].data() + moved(three[k]));
+        kernels::copy_to_all(all, from.data() + start, bytes, any_stores());
+        INFO("bytes " << bytes << " from " << start << ", " << behind << " behind" << (abreast ? ", abreast" : ""));
+        for (const Bytes* to : {&one, &past, &fetched, &two, &again}) CHECK(*to == expected(*to));
+        for (std::size_t k = 0; k < places; ++k) CHECK(three[k] == expected(three[k]));
+      }
     }
   }
 }
