@@ -90,7 +90,7 @@ namespace {
 
 TEST_CASE("where returns go astray, a message costs less than by the C library's functions") {
   if (!system_calls::kHaveStrayReturns) {
-    WARN("skipped: the kernel tells of no stray returns");
+    WARN("skipped: this processor and its kernel have no stray returns");
     return;
   }
   std::array<int, 2> ends{};

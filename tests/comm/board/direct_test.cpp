@@ -358,7 +358,7 @@ TEST_CASE("copies from a root or to one by ranks that share cores are made in pl
   const int world = GENERATE(2, 3);
   check_all(Kind::shm, world, {}, [world](Communicator& comm) {
     constexpr std::size_t kLong = (8 << 10) / sizeof(float);
-    const auto window = comm.allocate<float>(2 * kLong), other = comm.allocate<float>(2 * kLong);
+    const auto window = comm.allocate<float>(3 * kLong), other = comm.allocate<float>(3 * kLong);
     const auto check = [&](Collective collective, std::size_t count, bool direct) {
       Shape shape(collective, ReduceOp::sum, comm.rank(), world, count);
       const bool gathers = collective == Collective::gather;
@@ -371,7 +371,8 @@ TEST_CASE("copies from a root or to one by ranks that share cores are made in pl
       if (crowded) check(collective, (kLong - 64) / blocks, false);
       check(collective, (kLong + 64) / blocks, true);
     }
-    check(Collective::reduce, kLong + 64, true);
+    if (crowded) check(Collective::reduce, 2 * kLong - 64, false);
+    check(Collective::reduce, 2 * kLong + 64, true);
   });
 }
 
