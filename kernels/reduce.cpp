@@ -49,7 +49,7 @@ bool pays_as_string(std::size_t bytes) {
 }
 
 // Those of AMD go on beyond its end, and lose by several at once.
-bool fetches_ahead_within_pages() {
+bool has_prefetch_within_pages() {
 #ifdef RONDO_X86
   return __builtin_cpu_is("intel") != 0;
 #else
@@ -105,7 +105,7 @@ bool is_supported(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold
 
 namespace kernels {
 
-bool reads_abreast = fetches_ahead_within_pages();
+bool fetches_within_pages = has_prefetch_within_pages();
 
 const ReduceTables& reduce_tables() {
   static const ReduceTables tables = runnable_tables();
@@ -132,7 +132,7 @@ void copy(void* out, const void* in, std::size_t bytes, Stores stores) {
 void fetch(void* out, const void* in, std::size_t bytes) {
   constexpr std::size_t kLeast = 16 << 10;
   const Copy side_by_side = best_table().fetch;
-  if (bytes < kLeast || side_by_side == nullptr || !reads_abreast) return copy(out, in, bytes, Stores::plain);
+  if (bytes < kLeast || side_by_side == nullptr || !fetches_within_pages) return copy(out, in, bytes, Stores::plain);
   side_by_side(out, in, bytes);
 }
 

@@ -24,7 +24,7 @@ constexpr std::size_t kPageBytes = 4096, kAbreast = kVectorBytes == kLineBytes ?
 template <class Each>
 [[gnu::always_inline]] inline std::size_t go_abreast(std::size_t at, std::size_t end, Each each) {
   constexpr std::size_t kStep = kAbreast * kPageBytes;
-  if (kAbreast == 1 || !reads_abreast) return at;
+  if (kAbreast == 1 || !fetches_within_pages) return at;
   for (; at + kStep <= end; at += kStep) {
     for (std::size_t in_page = at; in_page < at + kPageBytes; in_page += kVectorBytes) {
       each(in_page);
@@ -301,7 +301,8 @@ constexpr bool kTakesLong = kVectorBytes >= kLineBytes &&
 
 // Two inputs, and one output or two: the fewer instructions a vector takes, the more of them are under way. Through
 // the caches without a buffer, whose stores would wait behind those of lines that are not in the caches yet; past them
-// a vector of each at a time. What takes long asks for lines ahead, not beyond the end: there another rank may write.
+// a vector of each at a time. What takes long asks for lines ahead where the processor does not, not beyond the end:
+// there another rank may write.
 template <class E, class Op, bool kDivide, int kOutputs, Stores kFirst, Stores kSecond = kFirst>
 std::size_t fold_pair_to_all(const FoldJob& job, const Divisor& divisor, std::size_t at, std::size_t end) {
   constexpr bool kStreams = kFirst == Stores::streaming || kSecond == Stores::streaming;
@@ -310,6 +311,7 @@ std::size_t fold_pair_to_all(const FoldJob& job, const Divisor& divisor, std::si
   const void* const in[] = {job.in[0], job.in[1]};
   Byte* const first = static_cast<Byte*>(job.out[0]);
   Byte* const second = static_cast<Byte*>(job.out[kOutputs - 1]);
+  const bool asks_ahead = kTakesLong<E, Op> && fetches_within_pages;
   if constexpr (kStreams && kOutputs == 1) {
     at = go_abreast(at, end, [&](std::size_t in_page) {
       Units<E, kVectorBytes, kUnits> sums[kAbreast];
@@ -319,7 +321,7 @@ std::size_t fold_pair_to_all(const FoldJob& job, const Divisor& divisor, std::si
     });
   }
   for (; at + kStep <= end; at += kStep) {
-    if (kTakesLong<E, Op> && at + kAheadBytes + kStep <= end) {
+    if (asks_ahead && at + kAheadBytes + kStep <= end) {
       for (std::size_t ahead = kAheadBytes; ahead < kAheadBytes + kStep; ahead += kLineBytes) {
         for (const void* input : in) __builtin_prefetch(static_cast<const Byte*>(input) + at + ahead);
       }

@@ -34,8 +34,8 @@ struct ReduceTables {
 };
 const ReduceTables& reduce_tables();
 
-// Whether what lies in memory is read from several pages side by side, by processors that fetch ahead within a page
-// only. A variable for tests, which try both.
-extern bool reads_abreast;
+// Whether the processor fetches ahead within a page only. Loops over what lies in memory then read several pages side
+// by side, or ask for lines ahead. A variable for tests, which try both.
+extern bool fetches_within_pages;
 
 }  // namespace rondo::kernels

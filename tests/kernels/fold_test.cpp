@@ -188,7 +188,7 @@ void compare_instruction_sets(const std::vector<std::uint16_t>& values, const st
 }
 
 // Pages side by side or not, whichever suits the processor: that last.
-std::array<bool, 2> both_ways() { return {!kernels::reads_abreast, kernels::reads_abreast}; }
+std::array<bool, 2> both_ways() { return {!kernels::fetches_within_pages, kernels::fetches_within_pages}; }
 
 }  // namespace
 
@@ -226,7 +226,7 @@ TEST_CASE("fold: two inputs of many pages into one output") {
       const int over = static_cast<int>(random() % 4) - 2;
       INFO(name_of(dtype) << ' ' << name_of(op) << " count " << count << " over " << over);
       for (const bool abreast : both_ways()) {
-        kernels::reads_abreast = abreast;
+        kernels::fetches_within_pages = abreast;
         for (const auto* table : tables()) {
           INFO(table->name << (abreast ? " abreast" : ""));
           FoldCase one(dtype, op, {count, 2, 1, stores, stores, over, true}, random);
@@ -273,7 +273,7 @@ TEST_CASE("long copies move all bytes and no others, to one place, to two and to
   const Bytes from = random_bytes(random, kRoom);
   const auto page_offset = [](const unsigned char* at) { return reinterpret_cast<std::uintptr_t>(at) % kPage; };
   for (const bool abreast : both_ways()) {
-    kernels::reads_abreast = abreast;
+    kernels::fetches_within_pages = abreast;
     for (const std::size_t bytes : {kPage - 1, kPage, kPage + 1, 4 * kPage, 8 * kPage + 100}) {
       for (const std::size_t behind : {0, 1, 15, 63, 127, 128, 1000, 4095}) {
         const std::size_t start = random() % kPage;
