@@ -48,7 +48,7 @@ bool pays_as_string(std::size_t bytes) {
   return bytes >= kLeast && kernels::copies_as_strings();
 }
 
-// Those of AMD go on beyond its end, and lose by several at once.
+// As Intel's do; those of AMD lose by several pages at once.
 bool has_prefetch_within_pages() {
 #ifdef RONDO_X86
   return __builtin_cpu_is("intel") != 0;
