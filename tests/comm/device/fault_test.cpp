@@ -143,9 +143,10 @@ TEST_CASE("device communicators: a rank that leaves is named by those that need 
   CHECK(sentence_of(errors[2]) == sentence_of(errors[0]));
 }
 
-// What keeps the stream busy is a kernel of the simulated runtime's tests.
+// What keeps the stream busy is a kernel of the simulated runtime's tests. On a device that both share, what rank 1
+// frees must find a call of rank 0's there: else it waits for that kernel at once, and rank 0 for it.
 TEST_CASE("device communicators: a wait that is over is not held against a rank that leaves", "[faults][sim]") {
-  std::atomic<bool> waits{false};
+  std::atomic<bool> waits{false}, receives{false};
   std::uint32_t gate[2] = {0, 0};  // shut; nobody has come
   on_ranks(
       2,
@@ -157,6 +158,7 @@ TEST_CASE("device communicators: a wait that is over is not held against a rank 
           comm.barrier();
           comm.send(data.span(), 0);
           comm.synchronize();
+          await(receives);
           return;  // and leaves
         }
         Work work = comm.async().barrier(stream.get());
@@ -171,6 +173,7 @@ TEST_CASE("device communicators: a wait that is over is not held against a rank 
         must(api_under_test().LaunchKernel(&soft::testing::kGate, dim3(1), dim3(32), arguments, 0,
                                            static_cast<cudaStream_t>(stream.get())));
         comm.recv(data.span(), 1, stream.get());
+        receives = true;
         const auto until = Clock::now() + 2s;  // a rank that is waited for is blamed after one
         while (Clock::now() < until) {
           comm.check();
