@@ -15,13 +15,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <numeric>
 #include <string>
 #include <thread>
 
 #include "comm/board/way_times.hpp"
 #include "comm/placement.hpp"
 #include "comm/transport/memory.hpp"
+#include "tests/comm/board/call_kinds.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/forked_ranks.hpp"
@@ -31,15 +31,16 @@ using namespace rondo;
 using namespace std::chrono_literals;
 using comm::WayTimes;
 using test::expect;
+using test::call_kinds::block_count, test::call_kinds::Buffers, test::call_kinds::kCount, test::call_kinds::Kind,
+    test::call_kinds::kRoot;
+namespace call_kinds = test::call_kinds;
 
 namespace {
 
 constexpr auto kLimit = 60s;
-constexpr std::size_t kCount = 10'003;  // of a block, so that a broadcast is long enough
-constexpr std::size_t kShort = 3'001;   // of one that a rank copies alone
-std::size_t block_count = kCount;       // in this process
-constexpr int kCalls = 40;              // both ways are tried
-constexpr int kBefore = 600;            // where copies promise nothing, the first one is among so many
+constexpr std::size_t kShort = 3'001;  // of a block that a rank copies alone
+constexpr int kCalls = 40;             // both ways are tried
+constexpr int kBefore = 600;           // where copies promise nothing, the first one is among so many
 constexpr int kFirst = WayTimes::kFirstCopies;
 
 // A file that lets every call of a few pages try both ways.
@@ -74,214 +75,6 @@ std::vector<test::Ended> run_processes(
 
 bool single_copy(const Communicator& comm) { return test::last_algorithm(comm) == "single_copy"; }
 
-// What the rank brings in that call, at that element of its send buffer.
-int value(int rank, int call, std::size_t at) { return static_cast<int>(at) * 31 + rank * 7 + call; }
-
-// One kind of call, often: its buffers, and what must be at an element of the receive buffer.
-struct Kind {
-  std::string_view name;
-  std::size_t send_blocks, recv_blocks;  // 0: as many as ranks
-  std::function<void(Communicator&, std::span<const int>, std::span<int>)> run;
-  std::function<int(int rank, int world, int call, std::size_t at)> expected;  // -1: untouched
-};
-
-constexpr int kRoot = 1, kUntouched = -1;
-
-int sum_of(int world, int call, std::size_t at) {
-  int sum = 0;
-  for (int from = 0; from < world; ++from) sum += value(from, call, at);
-  return sum;
-}
-
-// Of different lengths, one after the other; none is longer than block_count.
-class Blocks {
- public:
-  explicit Blocks(int world) {
-    for (int rank = 0; rank < world; ++rank)
-      counts_.push_back(block_count - block_count / 13 * static_cast<std::size_t>(rank));
-  }
-  std::span<const std::size_t> span() const { return counts_; }
-  std::size_t of(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
-  std::size_t own(const Communicator& comm) const { return of(comm.rank()); }
-  std::size_t before(int rank) const {
-    return std::accumulate(counts_.begin(), counts_.begin() + rank, std::size_t{0});
-  }
-  std::size_t total() const { return before(static_cast<int>(counts_.size())); }
-  std::pair<int, std::size_t> find(std::size_t at) const {  // beyond all of them: as many as there are
-    int rank = 0;
-    for (; rank < static_cast<int>(counts_.size()) && at >= of(rank); ++rank) at -= of(rank);
-    return {rank, at};
-  }
-
- private:
-  std::vector<std::size_t> counts_;
-};
-
-std::span<int> own_block(const Communicator& comm, std::span<int> all) {
-  return all.subspan(static_cast<std::size_t>(comm.rank()) * block_count, block_count);
-}
-
-const Blocks& blocks_of(int world) {
-  static const std::vector<Blocks> all = {Blocks(0), Blocks(1), Blocks(2), Blocks(3), Blocks(4), Blocks(5)};
-  return all.at(static_cast<std::size_t>(world));
-}
-
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all = {
-      {"broadcast", 1, 1,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         if (comm.rank() == kRoot) std::copy(send.begin(), send.end(), recv.begin());
-         comm.broadcast(recv, kRoot);
-       },
-       [](int, int, int call, std::size_t at) { return value(kRoot, call, at); }},
-      {"scatter", 0, 1,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.scatter(send, recv, kRoot); },
-       [](int rank, int, int call, std::size_t at) {
-         return value(kRoot, call, static_cast<std::size_t>(rank) * block_count + at);
-       }},
-      {"gather", 1, 0,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.gather(send, recv, kRoot); },
-       [](int rank, int, int call, std::size_t at) {
-         return rank == kRoot ? value(static_cast<int>(at / block_count), call, at % block_count) : kUntouched;
-       }},
-      {"reduce", 1, 1,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         comm.reduce(send, recv, ReduceOp::sum, kRoot);
-       },
-       [](int rank, int world, int call, std::size_t at) {
-         return rank == kRoot ? sum_of(world, call, at) : kUntouched;
-       }},
-      {"all_reduce", 1, 1,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         comm.all_reduce(send, recv, ReduceOp::sum);
-       },
-       [](int, int world, int call, std::size_t at) { return sum_of(world, call, at); }},
-      {"reduce_scatter", 0, 1,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         comm.reduce_scatter(send, recv, ReduceOp::sum);
-       },
-       [](int rank, int world, int call, std::size_t at) {
-         return sum_of(world, call, static_cast<std::size_t>(rank) * block_count + at);
-       }},
-      {"all_gather", 1, 0,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.all_gather(send, recv); },
-       [](int, int, int call, std::size_t at) {
-         return value(static_cast<int>(at / block_count), call, at % block_count);
-       }},
-      {"all_gather_v", 1, 0,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         const Blocks& blocks = blocks_of(comm.world_size());
-         comm.all_gather_v(send.first(blocks.own(comm)), recv.first(blocks.total()), blocks.span());
-       },
-       [](int, int world, int call, std::size_t at) {
-         const auto [rank, within] = blocks_of(world).find(at);
-         return rank < world ? value(rank, call, within) : kUntouched;
-       }},
-      {"gather_v", 1, 0,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         const Blocks& blocks = blocks_of(comm.world_size());
-         comm.gather_v(send.first(blocks.own(comm)), recv.first(blocks.total()), blocks.span(), kRoot);
-       },
-       [](int rank, int world, int call, std::size_t at) {
-         const auto [of, within] = blocks_of(world).find(at);
-         return rank == kRoot && of < world ? value(of, call, within) : kUntouched;
-       }},
-      {"scatter_v", 0, 1,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         const Blocks& blocks = blocks_of(comm.world_size());
-         comm.scatter_v(send.first(blocks.total()), recv.first(blocks.own(comm)), blocks.span(), kRoot);
-       },
-       [](int rank, int world, int call, std::size_t at) {
-         const Blocks& blocks = blocks_of(world);
-         return at < blocks.of(rank) ? value(kRoot, call, blocks.before(rank) + at) : kUntouched;
-       }},
-      {"all_to_all", 0, 0,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) { comm.all_to_all(send, recv); },
-       [](int rank, int, int call, std::size_t at) {
-         return value(static_cast<int>(at / block_count), call,
-                      static_cast<std::size_t>(rank) * block_count + at % block_count);
-       }}};
-  return all;
-}
-
-const Kind& kind_of(std::string_view name) { return *std::ranges::find(kinds(), name, &Kind::name); }
-
-// Apart, since they are of the kinds of calls that others are, of which the ways' times are known.
-const std::vector<Kind>& kinds_in_place() {
-  static const std::vector<Kind> all = {
-      {"reduce", 1, 1,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         std::copy(send.begin(), send.end(), recv.begin());
-         comm.reduce(recv, recv, ReduceOp::sum, kRoot);
-       },
-       [](int rank, int world, int call, std::size_t at) {
-         return rank == kRoot ? sum_of(world, call, at) : value(rank, call, at);
-       }},
-      {"all_reduce", 1, 1,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         std::copy(send.begin(), send.end(), recv.begin());
-         comm.all_reduce(recv, recv, ReduceOp::sum);
-       },
-       [](int, int world, int call, std::size_t at) { return sum_of(world, call, at); }},
-      {"gather", 1, 0,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         const bool at_root = comm.rank() == kRoot;
-         if (at_root) std::copy(send.begin(), send.end(), own_block(comm, recv).begin());
-         comm.gather(at_root ? own_block(comm, recv) : send, recv, kRoot);
-       },
-       kind_of("gather").expected},
-      {"scatter", 0, 0,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         if (comm.rank() == kRoot) std::copy(send.begin(), send.end(), recv.begin());
-         comm.scatter(recv, own_block(comm, recv), kRoot);
-       },
-       [](int rank, int, int call, std::size_t at) {
-         const bool own = at / block_count == static_cast<std::size_t>(rank);
-         return own || rank == kRoot ? value(kRoot, call, at) : kUntouched;
-       }},
-      {"reduce_scatter", 0, 0,
-       [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-         std::copy(send.begin(), send.end(), recv.begin());
-         comm.reduce_scatter(recv, own_block(comm, recv), ReduceOp::sum);
-       },
-       [](int rank, int world, int call, std::size_t at) {
-         const bool own = at / block_count == static_cast<std::size_t>(rank);
-         return own ? sum_of(world, call, at) : value(rank, call, at);
-       }}};
-  return all;
-}
-
-// Elements from one rank to another of an all_to_all_v.
-std::size_t sent(int from, int to, int world) {
-  return block_count - block_count / 13 * static_cast<std::size_t>((from + 2 * to) % world);
-}
-
-// Apart, since ranks that say where their blocks lie do not try both ways.
-const Kind& counted() {
-  static const Kind kind = {"all_to_all_v", 0, 0,
-                            [](Communicator& comm, std::span<const int> send, std::span<int> recv) {
-                              std::vector<std::size_t> to, from;
-                              for (int peer = 0; peer < comm.world_size(); ++peer) {
-                                to.push_back(sent(comm.rank(), peer, comm.world_size()));
-                                from.push_back(sent(peer, comm.rank(), comm.world_size()));
-                              }
-                              comm.all_to_all_v(send.data(), to, recv.data(), from, DataType::i32);
-                            },
-                            [](int rank, int world, int call, std::size_t at) {
-                              for (int from = 0; from < world; ++from) {
-                                const std::size_t count = sent(from, rank, world);
-                                if (at >= count) {
-                                  at -= count;
-                                  continue;
-                                }
-                                for (int to = 0; to < rank; ++to) at += sent(from, to, world);
-                                return value(from, call, at);
-                              }
-                              return kUntouched;
-                            }};
-  return kind;
-}
-
 // What everybody reads from everybody, or from a root: not where ranks share cores. Sums: by two with a core each,
 // those for both where the kernel's copies are cheap.
 bool never_copied(const Kind& kind, int world, bool cheap) {
@@ -290,31 +83,13 @@ bool never_copied(const Kind& kind, int world, bool cheap) {
   return world > comm::usable_cores() && (kind.name == "broadcast" || kind.name.starts_with("all_gather"));
 }
 
-// Of one rank. They begin `shift` elements behind where their memory does.
-class Buffers {
- public:
-  Buffers(const Kind& kind, int world, std::size_t shift = 0)
-      : shift_(shift),
-        send_(elements(kind.send_blocks, world) + shift),
-        recv_(elements(kind.recv_blocks, world) + shift) {}
-  std::span<int> send() { return std::span(send_).subspan(shift_); }
-  std::span<int> recv() { return std::span(recv_).subspan(shift_); }
-
- private:
-  static std::size_t elements(std::size_t blocks, int world) {
-    return (blocks == 0 ? static_cast<std::size_t>(world) : blocks) * block_count;
-  }
-  std::size_t shift_;
-  std::vector<int> send_, recv_;
-};
-
 // Says how many of the calls were single copies.
 int check_calls(Communicator& comm, const Kind& kind, Buffers& buffers, int calls) {
   const std::span<int> in = buffers.send(), out = buffers.recv();
   int copied = 0;
   for (int call = 0; call < calls; ++call) {
-    for (std::size_t i = 0; i < in.size(); ++i) in[i] = value(comm.rank(), call, i);
-    std::ranges::fill(out, kUntouched);
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = call_kinds::value(comm.rank(), call, i);
+    std::ranges::fill(out, call_kinds::kUntouched);
     kind.run(comm, in, out);
     copied += single_copy(comm) ? 1 : 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
@@ -341,7 +116,7 @@ int call_often(Communicator& comm, const Kind& kind, int calls) {
 
 // Whether they promise more here, which the first gather of a length tells.
 bool copies_are_cheap(Communicator& comm) {
-  const Kind& kind = kind_of("gather");
+  const Kind& kind = call_kinds::of("gather");
   Buffers buffers(kind, comm.world_size());
   kind.run(comm, buffers.send(), buffers.recv());
   return single_copy(comm);
@@ -383,12 +158,14 @@ void check_kinds(Communicator& comm, const std::vector<Kind>& kinds, std::size_t
 TEST_CASE("calls that the kernel copies, and the same ones through rings, give what they must") {
   const int world = GENERATE(2, 3, 5);
   const std::size_t count = GENERATE(kShort, kCount);
-  test::check_ended_well(run_processes(world, [count](Communicator& comm) { check_kinds(comm, kinds(), count); }));
+  test::check_ended_well(
+      run_processes(world, [count](Communicator& comm) { check_kinds(comm, call_kinds::all(), count); }));
 }
 
 TEST_CASE("calls in place that are copied give what they must") {
   const std::size_t count = GENERATE(kShort, kCount);
-  test::check_ended_well(run_processes(2, [count](Communicator& comm) { check_kinds(comm, kinds_in_place(), count); }));
+  test::check_ended_well(
+      run_processes(2, [count](Communicator& comm) { check_kinds(comm, call_kinds::in_place(), count); }));
 }
 
 TEST_CASE("longer calls are copied from the back and from the front by turns, and give what they must") {
@@ -398,8 +175,8 @@ TEST_CASE("longer calls are copied from the back and from the front by turns, an
     const bool copies = copies_are_cheap(comm) && comm::usable_cores() >= 2;
     block_count = kLong;
     for (const std::string_view name : {"all_to_all", "scatter", "gather", "all_reduce"}) {
-      Buffers buffers(kind_of(name), comm.world_size());
-      const int copied = check_calls(comm, kind_of(name), buffers, kTurns);
+      Buffers buffers(call_kinds::of(name), comm.world_size());
+      const int copied = check_calls(comm, call_kinds::of(name), buffers, kTurns);
       expect(!copies || copied == kTurns, fmt::format("{}: {} were copied", name, copied));
     }
   }));
@@ -442,7 +219,7 @@ TEST_CASE("an all_to_all_v of long blocks is copied where copies promise more, a
     const bool promising = single_copy(comm);  // else the first goes through rings
     for (const std::size_t count : {kCount, std::size_t{5}, 3 * kCount}) {
       block_count = count;
-      const int copied = call_often(comm, counted(), kCalls);
+      const int copied = call_often(comm, call_kinds::counted(), kCalls);
       expect(copied == (promising && count != 5 ? kCalls : 0), fmt::format("{} of {} were copied", copied, kCalls));
     }
   }));
@@ -450,7 +227,7 @@ TEST_CASE("an all_to_all_v of long blocks is copied where copies promise more, a
 
 TEST_CASE("processes of one user copy without any privilege") {
   test::check_ended_well(run_processes(
-      2, [](Communicator& comm) { expect(call_often(comm, kinds().back(), kCalls) >= 3, "none was copied"); },
+      2, [](Communicator& comm) { expect(call_often(comm, call_kinds::all().back(), kCalls) >= 3, "none was copied"); },
       [](int) { drop_privileges(true); }));
 }
 
@@ -458,8 +235,8 @@ TEST_CASE("where one process does not let others at its memory, all calls go thr
   test::check_ended_well(run_processes(
       3,
       [](Communicator& comm) {
-        for (const Kind& kind : kinds()) expect(call_often(comm, kind, kCalls) == 0, "it was copied");
-        expect(call_often(comm, counted(), kCalls) == 0, "an all_to_all_v was copied");
+        for (const Kind& kind : call_kinds::all()) expect(call_often(comm, kind, kCalls) == 0, "it was copied");
+        expect(call_often(comm, call_kinds::counted(), kCalls) == 0, "an all_to_all_v was copied");
       },
       [](int rank) { drop_privileges(rank != 2); }));
 }
@@ -485,7 +262,7 @@ TEST_CASE("who copies from or to a root waits for the root alone, and that one f
   test::check_ended_well(run_processes(3, [&left](Communicator& comm) {
     int calls = 0;
     for (const std::string_view name : {"scatter", "gather", "scatter_v", "gather_v"}) {
-      const Kind& kind = kind_of(name);
+      const Kind& kind = call_kinds::of(name);
       Buffers buffers(kind, 3);
       const auto run = [&] { kind.run(comm, buffers.send(), buffers.recv()); };
       run();                           // which tells whether copies promise more
@@ -530,7 +307,7 @@ TEST_CASE("a rank that is killed while it or peers copy is named, and they live 
   for (int round = 0; round < 2; ++round) {
     const auto ended = run_processes(3, [&](Communicator& comm) {
       block_count = 200'000;
-      const Kind& kind = kind_of(name);
+      const Kind& kind = call_kinds::of(name);
       Buffers buffers(kind, 3);
       std::atomic<int> copied{0};
       std::jthread killer;
