@@ -134,7 +134,8 @@ TEST_CASE("a failure leaves every rank's flight record") {
     REQUIRE(record["calls"].size() >= 2);
     CHECK(record["calls"][0]["collective"] == "all_reduce");
     CHECK(record["calls"][0]["count"] == 10);
-    CHECK(record["calls"][0]["ended_us"] > record["calls"][0]["begun_us"]);
+    // A counter that goes up every 16 ns, qemu's, may not tell them apart.
+    CHECK(record["calls"][0]["ended_us"] >= record["calls"][0]["begun_us"]);
     CHECK(record["calls"][1]["collective"] == "broadcast");
   }
   std::filesystem::remove_all(folder);

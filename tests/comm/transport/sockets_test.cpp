@@ -78,8 +78,12 @@ class OwnNetwork {
   bool possible_ = false;
 };
 
-// Not on kernels before 5.15, nor under qemu.
-bool buffers_can_be_let_grow() { return option(make_socket(AF_INET), SOL_SOCKET, SO_BUF_LOCK) >= 0; }
+// Not on kernels before 5.15, nor under qemu, which may ask and not set.
+bool buffers_can_be_let_grow() {
+  const Fd socket = make_socket(AF_INET);
+  const int locks = option(socket, SOL_SOCKET, SO_BUF_LOCK);
+  return locks >= 0 && ::setsockopt(socket.get(), SOL_SOCKET, SO_BUF_LOCK, &locks, sizeof locks) == 0;
+}
 
 // In this thread's network: a line of names, then one of values.
 long counted(const std::string& name) {
