@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives over memory that peers reach: the bits are those of the ways that copy, whatever lies where; what does
-// not fit together is found before anybody touches a peer's memory; nothing is left behind.
+// not fit together is found before anybody touches a peer's memory.
 #include <random>
 #include <thread>
 

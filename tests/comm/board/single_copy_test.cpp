@@ -6,14 +6,10 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -22,10 +18,10 @@
 #include "comm/placement.hpp"
 #include "comm/transport/memory.hpp"
 #include "tests/comm/board/call_kinds.hpp"
+#include "tests/comm/stress/worlds.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/forked_ranks.hpp"
-#include "tests/support/ranks.hpp"
 
 using namespace rondo;
 using namespace std::chrono_literals;
@@ -43,31 +39,12 @@ constexpr int kCalls = 40;             // both ways are tried
 constexpr int kBefore = 600;           // where copies promise nothing, the first one is among so many
 constexpr int kFirst = WayTimes::kFirstCopies;
 
-// A file that lets every call of a few pages try both ways.
-class TuningFile {
- public:
-  TuningFile() {
-    const int file = ::mkstemp(name_.data());
-    REQUIRE(file >= 0);
-    constexpr std::string_view text = "single_copy_bytes 0\ndirect_bytes 512\n";
-    REQUIRE(::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
-    REQUIRE(::fchmod(file, 0644) == 0);  // ranks may be others' processes
-    ::close(file);
-  }
-  ~TuningFile() { std::remove(name_.c_str()); }
-  const std::string& name() const { return name_; }
-
- private:
-  std::string name_ = (std::filesystem::temp_directory_path() / "rondo-single-copy-XXXXXX").string();
-};
-
 template <class Body>
 std::vector<test::Ended> run_processes(
     int world_size, Body body, const std::function<void(int)>& before = [](int) {}) {
-  const TuningFile tuning;
+  const test::TuningFile both_ways("single_copy_bytes 0\ndirect_bytes 512\n");  // for calls of a few pages
   return test::fork_ranks(world_size, kLimit, [&](int rank, const std::shared_ptr<Store>& store) {
     before(rank);
-    ::setenv("RONDO_TUNING", tuning.name().c_str(), 1);
     Communicator comm = test::join_forked(rank, world_size, store);
     body(comm);
   });

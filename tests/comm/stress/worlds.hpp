@@ -43,13 +43,15 @@ class Setting {
   const char* name_;
 };
 
-// A tuning file for the life of this object.
+// A tuning file for the life of this object, which other users' processes may read.
 class TuningFile {
  public:
   explicit TuningFile(const std::string& text)
       : path_(std::filesystem::temp_directory_path() / ("tuning_" + std::to_string(::getpid()))),
         setting_("RONDO_TUNING", path_) {
     std::ofstream(path_) << text;
+    using std::filesystem::perms;
+    std::filesystem::permissions(path_, perms::group_read | perms::others_read, std::filesystem::perm_options::add);
   }
   ~TuningFile() { std::filesystem::remove(path_); }
 
