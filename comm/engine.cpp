@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/engine.hpp"
 
-#include <csignal>
+#include "kernels/thread.hpp"
 
 namespace rondo::comm {
 
@@ -52,13 +52,7 @@ std::shared_ptr<detail::WorkState> Engine::start(Task task) {
   auto state = std::make_shared<TaskState>();
   const std::lock_guard lock(mutex_);
   queue_.push_back({std::move(task), state});
-  if (!thread_.joinable()) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
-    thread_ = std::thread([this] { loop(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+  if (!thread_.joinable()) thread_ = start_thread("rondo-engine", [this] { loop(); });
   changed_.notify_all();
   return state;
 }

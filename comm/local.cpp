@@ -16,6 +16,7 @@
 #include "comm/local_store.hpp"
 #include "comm/placement.hpp"
 #include "comm/transport/memory.hpp"
+#include "kernels/thread.hpp"
 
 namespace rondo::comm {
 
@@ -81,13 +82,13 @@ void attach_devices(std::vector<std::unique_ptr<detail::CommunicatorImpl>>& rank
   std::vector<std::exception_ptr> errors(ranks.size());
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    threads.emplace_back([&, r] {
+    threads.push_back(start_thread("rondo-attach", [&, r] {
       try {
         ranks[r]->attach_device(api);
       } catch (...) {
         errors[r] = std::current_exception();
       }
-    });
+    }));
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& error : errors) {

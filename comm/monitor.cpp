@@ -6,9 +6,9 @@
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 
 #include "comm/base/system_error.hpp"
+#include "kernels/thread.hpp"
 
 namespace rondo::comm {
 namespace {
@@ -25,11 +25,7 @@ void add(const Fd& epoll, int fd, int id) {
 Monitor::Monitor() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!epoll_ || !stop_) throw_errno("cannot make the monitor's descriptors");
   add(epoll_, stop_.get(), 0);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
-  thread_ = std::thread([this] { loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_thread("rondo-monitor", [this] { loop(); });
 }
 
 Monitor::~Monitor() {

@@ -17,6 +17,7 @@
 
 #include "comm/base/log.hpp"
 #include "comm/base/system_error.hpp"
+#include "kernels/thread.hpp"
 #include "rendezvous/client.hpp"
 #include "rendezvous/client_session.hpp"
 #include "rendezvous/connect.hpp"
@@ -32,7 +33,7 @@ class Client::Impl {
         server_(std::move(server)),
         local_address_(local_address_of(fd_.get())) {
     if (!stop_) throw_errno("cannot create an eventfd");
-    thread_ = std::thread([this] { read(); });
+    thread_ = start_thread("rondo-client", [this] { read(); });
   }
   ~Impl() {
     leave();

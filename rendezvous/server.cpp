@@ -21,6 +21,7 @@
 
 #include "comm/base/fd.hpp"
 #include "comm/base/log.hpp"
+#include "kernels/thread.hpp"
 #include "rendezvous/core.hpp"
 #include "rendezvous/listen.hpp"
 #include "rendezvous/outbox.hpp"
@@ -67,7 +68,7 @@ class Server::Impl final : private Output {
       log::warn("the rendezvous server of job '{}' on port {} has no secret: whoever reaches it may join", options.job,
                 port_);
     }
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread("rondo-server", [this] { run(); });
   }
   ~Impl() override {
     asio::co_spawn(io_, drain(), asio::detached);

@@ -18,6 +18,7 @@
 
 #include "comm/base/log.hpp"
 #include "comm/base/system_error.hpp"
+#include "kernels/thread.hpp"
 #include "rendezvous/connect.hpp"
 #include "rendezvous/crypto.hpp"
 #include "rendezvous/socket.hpp"
@@ -100,7 +101,7 @@ class Host::Impl {
       pause_until(deadline);
     }
     if (::listen(socket_.get(), SOMAXCONN) != 0) throw_errno("cannot listen on a Unix socket");
-    thread_ = std::thread([this] { serve(); });
+    thread_ = start_thread("rondo-neighbour", [this] { serve(); });
   }
   ~Impl() {
     const std::uint64_t one = 1;

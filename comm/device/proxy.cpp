@@ -14,6 +14,7 @@
 #include "comm/base/system_error.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/device/proxy_link.hpp"
+#include "kernels/thread.hpp"
 
 namespace rondo::comm::device {
 namespace {
@@ -50,7 +51,7 @@ struct Proxy::Impl {
       peers_.emplace_back(peer);
       peer_links_.emplace_back(regions, peer, team_.send_link(peer), team_.recv_link(peer), piece);
     }
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread("rondo-proxy", [this] { run(); });
   }
   ~Impl() {
     stopping_ = true;

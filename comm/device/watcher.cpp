@@ -2,7 +2,8 @@
 #include "comm/device/watcher.hpp"
 
 #include <algorithm>
-#include <csignal>
+
+#include "kernels/thread.hpp"
 
 namespace rondo::comm::device {
 namespace {
@@ -15,13 +16,7 @@ constexpr std::chrono::milliseconds kAtMost = 10ms;
 
 void Watcher::rouse() {
   const std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the user's threads
-    thread_ = std::thread([this] { loop(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+  if (!thread_.joinable()) thread_ = start_thread("rondo-watcher", [this] { loop(); });
   changed_.notify_all();
 }
 

@@ -1,30 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/soft/stream.hpp"
 
-#include <csignal>
-
 #include "kernels/soft/device.hpp"
+#include "kernels/thread.hpp"
 
 namespace rondo::soft {
-namespace {
-
-// The process's signals are for its own threads to handle.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
 
 Stream::~Stream() {
   drop();
@@ -37,10 +17,7 @@ void Stream::join() {
 
 Ticket Stream::push(Operation operation) {
   const std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) {
-    const SignalsBlocked blocked;
-    thread_ = std::thread([this] { work(); });
-  }
+  if (!thread_.joinable()) thread_ = start_thread("rondo-stream", [this] { work(); });
   queue_.push_back(std::move(operation));
   more_.notify_one();
   return {timeline_, ++pushed_};

@@ -24,6 +24,18 @@ TEST_CASE("getenv and detached threads are kept where they belong") {
   CHECK(accepted("tests/a.cpp", "thread.detach();"));
 }
 
+TEST_CASE("threads are started where signals are blocked") {
+  for (const char* path : {"kernels/soft/a.cpp", "comm/a.cpp", "rendezvous/a.cpp", "runtime/a.cpp"}) {
+    INFO(path);
+    CHECK(refused(path, "thread_ = std::thread([this] { run(); });"));
+    CHECK(refused(path, "const std::jthread other([] {});"));
+    CHECK(accepted(path, "thread_ = start_thread(\"rondo-a\", [this] { run(); });"));
+    CHECK(accepted(path, "std::thread thread_;"));
+  }
+  CHECK(accepted("kernels/thread.hpp", "return std::thread([] {});"));
+  CHECK(accepted("tests/a.cpp", "std::thread([] {}).join();"));
+}
+
 TEST_CASE("kernels use no raw CUDA spelling") {
   for (const char* path : {"kernels/device/a.cuh", "kernels/device/kernels.cu", "kernels/algorithms/a.hpp"}) {
     INFO(path);
