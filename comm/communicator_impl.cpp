@@ -127,8 +127,10 @@ void CommunicatorImpl::validate(const Call& call) const {
   if (!may_work_in_place(call.collective))
     reject(call, "its buffers overlap, and it cannot work in place: give it two");
   const auto in_place = static_cast<std::ptrdiff_t>(buffers.in_place);
-  reject(call, fmt::format("its buffers overlap: in place, rank {} receives {} bytes {} the begin of what it sends",
-                           self, std::abs(in_place), in_place < 0 ? "before" : "behind"));
+  const std::string where = in_place == 0 ? std::string("where its send buffer begins")
+                                          : fmt::format("{} bytes {} the start of its send buffer", std::abs(in_place),
+                                                        in_place < 0 ? "before" : "after");
+  reject(call, fmt::format("its buffers overlap: to work in place, rank {} must receive {}", self, where));
 }
 
 Buffers CommunicatorImpl::buffers_of(const Call& call) const {

@@ -87,7 +87,7 @@ Communicator Communicator::create(const Rendezvous& given, Options options) {
   if (given.url.starts_with("tcp://")) {
     runtime::Place place{.host = {}, .job = runtime::process_variables()["RONDO_JOB"]};
     if (place.job.empty()) place.job = "job";
-    runtime::parse_endpoint(given.url.substr(6), "the url tcp://", place.host, place.port);
+    runtime::parse_endpoint(given.url.substr(6), "tcp://", place.host, place.port);
     return make(runtime::meet_at(place, runtime::read_trust(-1), request, options, deadline), options, deadline);
   }
   if (given.url.starts_with("file:///")) {

@@ -2,14 +2,14 @@
 // Which launcher started this process, and what it says. One row per launcher; to add one, write a row.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 
+#include "runtime/variables.hpp"
+
 namespace rondo::runtime {
 
-using Variables = std::map<std::string, std::string, std::less<>>;
-Variables process_variables();  // of this process; empty ones count as unset
+inline constexpr long kMostRanks = 1 << 20;
 
 struct Launch {
   std::string launcher;  // the row's name
@@ -27,11 +27,12 @@ struct Launch {
   int secret_fd = -1;
 };
 
-// Nothing: no launcher's variable is set, so this is a world of one. Error(unsupported or invalid_argument) naming the
-// variable and what to do when a launcher is not supported, or only half of the variables are there.
+// Nothing: no launcher's variable is set, or RONDO_WORLD=one, so this is a world of one. Error(unsupported or
+// invalid_argument) naming the variable and what to do when a launcher is not supported, or only half of the variables
+// are there.
 std::optional<Launch> read_launch(const Variables& variables);
 
-// "host:port", "[::1]:port"; `what` names it in errors.
-void parse_endpoint(const std::string& text, const std::string& what, std::string& host, std::uint16_t& port);
+// "host:port", "[::1]:port"; errors show the text with what stands before it where it is written ("tcp://").
+void parse_endpoint(const std::string& text, const std::string& before, std::string& host, std::uint16_t& port);
 
 }  // namespace rondo::runtime

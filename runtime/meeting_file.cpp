@@ -54,7 +54,7 @@ std::optional<rendezvous::Endpoint> parse(const std::string& text, std::string& 
     return std::nullopt;
   }
   rendezvous::Endpoint endpoint;
-  parse_endpoint(address, "the server in the file", endpoint.host, endpoint.port);
+  parse_endpoint(address, "the server in the file, ", endpoint.host, endpoint.port);
   if (secret != "-") endpoint.secret = rendezvous::Secret::from_hex(secret);
   endpoint.job = job;
   reason = fmt::format("rank 0 on host {} serves at {} (set RONDO_INTERFACE there if that is another machine)", host,

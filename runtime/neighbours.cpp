@@ -153,7 +153,7 @@ Introduction ask_host(const std::string& meeting, Clock::time_point deadline) {
       const auto end = text.find('\n');
       if (end != std::string::npos) {
         Introduction introduction{{}, 0, rendezvous::Secret::from_hex(text.substr(end + 1))};
-        parse_endpoint(text.substr(0, end), "rank 0's address", introduction.host, introduction.port);
+        parse_endpoint(text.substr(0, end), "rank 0's address, ", introduction.host, introduction.port);
         return introduction;
       }
     }

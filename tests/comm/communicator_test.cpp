@@ -238,11 +238,13 @@ TEST_CASE("buffers that overlap elsewhere than in place are refused") {
     const auto dtype = DataType::f32;
     const std::size_t counts[] = {3, 5};
     const auto own = static_cast<std::size_t>(comm.rank());
+    std::string said;
     const auto refused = [&](auto&& call) {
       try {
         call();
       } catch (const Error& error) {
-        return std::string(error.what()).find("overlap") != std::string::npos;
+        said = error.what();
+        return said.find("overlap") != std::string::npos;
       }
       return false;
     };
@@ -251,9 +253,14 @@ TEST_CASE("buffers that overlap elsewhere than in place are refused") {
       comm.all_reduce(at, other.data(), 4, dtype, ReduceOp::sum);
       expect(refused([&] { comm.all_reduce(at, at + 3, 4, dtype, ReduceOp::sum); }), "begins before the other ends");
       expect(refused([&] { comm.all_reduce(at + 3, at, 4, dtype, ReduceOp::sum); }), "ends in the other");
+      expect(said.ends_with(fmt::format("rank {} must receive where its send buffer begins", own)),
+             "where in place is");
       comm.all_reduce(at, at + 4, 4, dtype, ReduceOp::sum);
       comm.all_gather(at, other.data(), 4, dtype);
       expect(refused([&] { comm.all_gather(at + 2, at, 4, dtype); }), "not its own block of the result");
+      const auto* const place =
+          own == 0 ? "must receive where its send buffer" : "must receive 16 bytes before the start";
+      expect(said.find(place) != std::string::npos, "where its block lies");
       comm.reduce_scatter(at, other.data(), 4, dtype, ReduceOp::sum);
       expect(refused([&] { comm.reduce_scatter(at, at + 4 - 4 * own, 4, dtype, ReduceOp::sum); }), "the other's block");
       comm.reduce_scatter(at, at + 4 * own, 4, dtype, ReduceOp::sum);

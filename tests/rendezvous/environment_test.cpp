@@ -2,6 +2,8 @@
 // The environment table against what launchers really set (the few variables that matter, as recorded from each).
 #include "runtime/environment.hpp"
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "tests/rendezvous/jobs.hpp"
@@ -167,8 +169,13 @@ TEST_CASE("on several nodes a scheduler's ranks meet where MASTER_ADDR says, or 
   several["MASTER_PORT"] = std::string("4000");
   check_launch(several, {"Open MPI", 3, 3, 2, "10.0.0.7", "956039169"});
   CHECK(read_launch(several)->master_port == 4000);
-  for (const auto& [list, first] : std::map<std::string, std::string>{
-           {"n[07-9,12],m3", "n07"}, {"m3,n[0-1]", "m3"}, {"a-b", "a-b"}, {"n[4]", "n4"}, {"r1n[2,4-5]x", "r1n2"}}) {
+  for (const auto& [list, first] : std::map<std::string, std::string>{{"n[07-9,12],m3", "n07"},
+                                                                      {"m3,n[0-1]", "m3"},
+                                                                      {"a-b", "a-b"},
+                                                                      {"n[4]", "n4"},
+                                                                      {"r1n[2,4-5]x", "r1n2x"},
+                                                                      {"n[1-4]-ib0", "n1-ib0"},
+                                                                      {"r[1-2]n[3-4]", "r1n3"}}) {
     auto slurm = kSlurmOfTwoNodes;
     slurm["SLURM_STEP_NODELIST"] = list;
     CHECK(read_launch(slurm)->master_address == first);
@@ -187,7 +194,6 @@ TEST_CASE("launchers without support are named, with a remedy") {
   const Row row =
       GENERATE(Row{{{"SLURM_JOB_ID", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, "Slurm", "SLURM_PROCID=0"},
                Row{{{"PMI_FD", "18"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}, "PMI", "PMI_RANK=3"},
-               Row{{{"OMPI_COMM_WORLD_RANK", "3"}}, "Open MPI", "OMPI_COMM_WORLD_RANK=3"},
                Row{{{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "956039169"}}, "PMIx", "PMIX_RANK=3"},
                Row{{{"PALS_RANKID", "1"}, {"PMI_RANK", "1"}}, "PALS", "PALS_RANKID=1"},
                Row{{{"PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "1"}},
@@ -200,6 +206,121 @@ TEST_CASE("launchers without support are named, with a remedy") {
   CHECK(contains(error, "rondorun"));
 }
 
+namespace {
+
+// All that a launcher set, in a file of its own.
+struct Recorded {
+  const char* file;
+  int rank, world_size;
+  const char* address;
+};
+const Recorded kRecorded[] = {{"torchrun-1.13.1-nproc4-rank1.env", 1, 4, "localhost"},
+                              {"openmpi-4.1.4-n4-rank3.env", 3, 4, "127.0.0.1"},
+                              {"mpich-4.0.2-n4-rank3.env", 3, 4, "127.0.0.1"},
+                              {"srun-n4-one-node-rank1.env", 1, 4, "127.0.0.1"},
+                              {"srun-N2-n4-cyclic-rank2.env", 2, 4, "n0"},
+                              {"srun-N2-n4-rank3.env", 3, 4, "n0"},
+                              {"srun-het-rank2.env", 2, 3, "n0"},
+                              {"srun-pmi2-N2-n4-rank3.env", 3, 4, "n0"},
+                              {"srun-pmix-N2-n4-rank3.env", 3, 4, "n0"}};
+
+Variables recorded(const char* name) {
+  std::ifstream file(std::filesystem::path(RONDO_TEST_ENVIRONMENTS) / name);
+  Variables variables;
+  for (std::string line; std::getline(file, line);) {
+    const auto equals = line.find('=');
+    if (equals + 1 < line.size()) variables.emplace(line.substr(0, equals), line.substr(equals + 1));
+  }
+  REQUIRE(variables.size() > 5);
+  return variables;
+}
+
+// A launch, or the sentence.
+std::pair<std::optional<Launch>, std::string> read(const Variables& variables) {
+  std::optional<Launch> launch;
+  std::string error = error_of([&] { launch = read_launch(variables); });
+  return {launch, error};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "recorded environments, whole and without each of their variables: the right world or an error that names it") {
+  for (const Recorded& each : kRecorded) {
+    const Variables whole = recorded(each.file);
+    const auto launch = read_launch(whole);
+    CAPTURE(each.file);
+    REQUIRE(launch.has_value());
+    CHECK(launch->rank == each.rank);
+    CHECK(launch->world_size == each.world_size);
+    CHECK(launch->master_address == each.address);
+    for (const auto& [name, value] : whole) {
+      CAPTURE(name);
+      const auto [part, error] = read(without(whole, name.c_str()));
+      if (part) {
+        CHECK(part->rank == each.rank);
+        CHECK(part->world_size == each.world_size);
+        CHECK(part->master_address == each.address);
+        CHECK(part->nodes == (name == "GROUP_WORLD_SIZE" ? -1 : launch->nodes));
+      } else {
+        CHECK(contains(error, name));
+      }
+    }
+  }
+}
+
+TEST_CASE("each variable by which a rank could know itself, alone, is an error that names it") {
+  const char* name = GENERATE("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+                              "TORCHELASTIC_RUN_ID", "RONDO_RENDEZVOUS", "RONDO_SECRET_FD", "OMPI_COMM_WORLD_RANK",
+                              "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                              "PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+                              "SLURM_PROCID", "SLURM_STEP_ID", "PMIX_RANK", "PMIX_NAMESPACE", "MV2_COMM_WORLD_RANK",
+                              "MV2_COMM_WORLD_SIZE", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "JSM_NAMESPACE_RANK",
+                              "JSM_NAMESPACE_SIZE", "PALS_RANKID", "PALS_NODEID", "PALS_LOCAL_RANKID");
+  CAPTURE(name);
+  for (const char* value : {"0", "1", "2"}) {
+    const auto [launch, error] = read({{name, value}});
+    CHECK_FALSE(launch.has_value());
+    CHECK(contains(error, name));
+    CHECK(contains(error, "RONDO_WORLD=one"));
+  }
+  CHECK_FALSE(read_launch({{name, "1"}, {"RONDO_WORLD", "one"}}).has_value());
+}
+
+TEST_CASE("a number of tasks alone says that there is one, or is half of what is needed") {
+  CHECK_FALSE(read_launch({{"SLURM_STEP_NUM_TASKS", "1"}}).has_value());
+  CHECK(contains(error_of([] { read_launch({{"SLURM_STEP_NUM_TASKS", "2"}}); }), "not SLURM_PROCID"));
+}
+
+TEST_CASE("RONDO_WORLD says one or nothing") {
+  CHECK(contains(error_of([] { read_launch({{"RONDO_WORLD", "two"}}); }), "RONDO_WORLD=two"));
+  auto variables = recorded(kRecorded[0].file);
+  variables["RONDO_WORLD"] = "one";
+  CHECK_FALSE(read_launch(variables).has_value());
+}
+
+TEST_CASE("a batch script's own process is a world of one where its job has one task") {
+  const Variables script = recorded("sbatch-shell-N2-ntpn2.env");
+  CHECK(contains(error_of([&] { read_launch(script); }), "SLURM_PROCID=0"));
+  Variables single{{"SLURM_JOB_ID", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}, {"SLURM_LOCALID", "0"}};
+  CHECK(contains(error_of([&] { read_launch(single); }), "SLURM_NTASKS"));
+  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"}) {
+    CAPTURE(name);
+    CHECK_FALSE(read_launch(with(single, {{name, "1"}})).has_value());
+    CHECK(contains(error_of([&] { read_launch(with(single, {{name, "2"}})); }), "of 2 tasks"));
+  }
+  CHECK(contains(error_of([&] { read_launch(with(single, {{"SLURM_TASKS_PER_NODE", "2(x3),1"}})); }), "of 7 tasks"));
+  CHECK(contains(error_of([&] { read_launch(with(single, {{"SLURM_TASKS_PER_NODE", "1(x2"}})); }), "SLURM_NTASKS"));
+}
+
+TEST_CASE("an odd list of nodes is refused where it is needed") {
+  auto variables = kSlurmOfTwoNodes;
+  variables["SLURM_STEP_NODELIST"] = "n[1-";
+  CHECK(contains(error_of([&] { read_launch(variables); }), "SLURM_STEP_NODELIST=n[1-"));
+  variables["MASTER_ADDR"] = "10.0.0.7";
+  CHECK(read_launch(variables)->master_address == "10.0.0.7");
+}
+
 TEST_CASE("endpoints") {
   std::string host;
   std::uint16_t port = 0;
@@ -208,6 +329,7 @@ TEST_CASE("endpoints") {
   CHECK(port == 80);
   for (const char* wrong : {"", "host", "host:", ":80", "host:0", "host:65536", "host:80x", "::1:80", "[::1:80"}) {
     CAPTURE(wrong);
-    CHECK(contains(error_of([&] { parse_endpoint(wrong, "the place", host, port); }), "the place="));
+    CHECK(contains(error_of([&] { parse_endpoint(wrong, "the place=", host, port); }),
+                   std::string("the place=") + wrong + " is not host:port"));
   }
 }

@@ -125,9 +125,10 @@ TEST_CASE("never a silent world of one") {
     const char* said;
   };
   const Row row = GENERATE(Row{{"RANK=0"}, "WORLD_SIZE"}, Row{{"WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"}, "not RANK"},
-                           Row{{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}, "set MASTER_ADDR"},
+                           Row{{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}, "not OMPI_COMM_WORLD_LOCAL_SIZE"},
                            Row{{"PMI_RANK=1"}, "PMI_RANK"},
-                           Row{{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2"}, "SLURM_JOB_ID"});
+                           Row{{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2"}, "SLURM_JOB_ID"},
+                           Row{{"SLURM_PROCID=1"}, "SLURM_PROCID=1"});
   Program program({RONDO_WORLD_PROGRAM}, row.environment);
   CHECK(program.wait() == 1);
   CHECK(program.out.empty());
