@@ -156,6 +156,9 @@ nlohmann::json to_json(const Measurement& m) {
   return j;
 }
 
+// The environment and the command need not be UTF-8; they shall not cost the results.
+constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+
 class Json : public Report {
  public:
   Json(std::string path, std::vector<std::string> command, const Flags& flags)
@@ -189,7 +192,7 @@ class Json : public Report {
     result_["wrong"] = footer_.wrong;
     result_["average_busbw_gbps"] = footer_.average_busbw();
     std::ofstream out(path_);
-    out << result_.dump(1) << "\n";
+    out << result_.dump(1, ' ', false, kReplace) << "\n";
     out.close();
     if (!out) throw std::runtime_error(fmt::format("cannot write {}; choose another file by --json", path_));
   }

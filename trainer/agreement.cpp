@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <string_view>
 
+#include "trainer/text.hpp"
+
 namespace rondo::trainer {
 namespace {
 
 std::string describe(const Parameter& p) {
   return fmt::format("'{}' with {} elements of {}{}{}", p.name, p.count, name_of(p.dtype),
-                     p.shape.empty() ? "" : fmt::format(" in shape [{}]", fmt::join(p.shape, ", ")),
+                     p.shape ? fmt::format(" in shape [{}]", fmt::join(*p.shape, ", ")) : "",
                      p.values == nullptr ? ", without values" : "");
 }
 
@@ -72,6 +74,9 @@ void check_agreement(Communicator& communicator, const std::vector<Parameter>& p
     const int other = static_cast<int>(rank);
     throw Error(ErrorCode::mismatch, difference(lines(all[0]), lines(all[rank]), other), other);
   }
+  // Now, on every rank, and not when the first checkpoint is written.
+  for (const Parameter& p : parameters) check_utf8("the parameter's name", p.name);
+  for (const Parameter& p : options.buffers) check_utf8("the buffer's name", p.name);
 }
 
 }  // namespace rondo::trainer

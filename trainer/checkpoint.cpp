@@ -4,169 +4,179 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
+#include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "trainer/file.hpp"
+#include "trainer/host_memory.hpp"
+#include "trainer/safetensors.hpp"
+#include "trainer/text.hpp"
 
 namespace rondo::trainer {
 namespace {
 
-using Json = nlohmann::json;
+constexpr std::string_view kModule = "module.";
 
-constexpr std::size_t kMaxHeader = 100'000'000;  // what the format's own reader allows
-constexpr std::size_t kAlignment = 8;            // of the data, by spaces behind the header
+[[noreturn]] void no_tensor(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
-// The format's names.
-constexpr std::array<std::pair<DataType, const char*>, kDataTypeCount> kNames = {{{DataType::i8, "I8"},
-                                                                                  {DataType::u8, "U8"},
-                                                                                  {DataType::i32, "I32"},
-                                                                                  {DataType::u32, "U32"},
-                                                                                  {DataType::i64, "I64"},
-                                                                                  {DataType::u64, "U64"},
-                                                                                  {DataType::f16, "F16"},
-                                                                                  {DataType::bf16, "BF16"},
-                                                                                  {DataType::f32, "F32"},
-                                                                                  {DataType::f64, "F64"},
-                                                                                  {DataType::f8e4m3, "F8_E4M3"},
-                                                                                  {DataType::f8e5m2, "F8_E5M2"}}};
-
-const char* format_name(DataType dtype) {
-  for (const auto& [type, name] : kNames) {
-    if (type == dtype) return name;
-  }
-  return "?";
-}
-
-[[noreturn]] void corrupt(const std::string& why) {
-  throw Error(ErrorCode::corrupt_message, "not a safetensors file: " + why);
-}
-
-DataType type_named(const std::string& wanted, const std::string& tensor) {
-  for (const auto& [type, name] : kNames) {
-    if (wanted == name) return type;
-  }
-  corrupt(fmt::format("tensor '{}' is of type {}, which is not known", tensor, wanted));
-}
+std::size_t bytes_of(const Parameter& p) { return p.count * size_of(p.dtype); }
 
 std::vector<std::size_t> shape_of(const Parameter& p) {
-  return p.shape.empty() ? std::vector<std::size_t>{p.count} : p.shape;
-}
-
-std::string without_module(const std::string& key) {
-  constexpr std::string_view kPrefix = "module.";
-  return key.starts_with(kPrefix) ? key.substr(kPrefix.size()) : key;
-}
-
-// Sizes come from a file: a product that does not fit is larger than any file.
-std::size_t bytes_of(const std::vector<std::size_t>& shape, DataType dtype, const std::string& tensor) {
-  std::size_t bytes = size_of(dtype);
-  for (const std::size_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) corrupt(fmt::format("tensor '{}' is too large", tensor));
+  if (!p.shape) return {p.count};
+  std::size_t count = 1;
+  bool fits = true;
+  for (const std::size_t extent : *p.shape) fits = !__builtin_mul_overflow(count, extent, &count) && fits;
+  if (!fits || count != p.count) {
+    no_tensor(fmt::format("parameter {} has {} elements, not those of shape [{}]", quoted(p.name), p.count,
+                          fmt::join(*p.shape, ", ")));
   }
-  return bytes;
+  return *p.shape;
 }
 
-StoredTensor parse_tensor(const std::string& key, const Json& row, std::span<const std::byte> data) {
-  StoredTensor tensor;
-  tensor.dtype = type_named(row.at("dtype").get<std::string>(), key);
-  tensor.shape = row.at("shape").get<std::vector<std::size_t>>();
-  const auto ends = row.at("data_offsets").get<std::array<std::size_t, 2>>();
-  if (ends[0] > ends[1] || ends[1] > data.size() || ends[1] - ends[0] != bytes_of(tensor.shape, tensor.dtype, key))
-    corrupt(fmt::format("tensor '{}' does not lie where the header says", key));
-  const auto bytes = data.subspan(ends[0], ends[1] - ends[0]);
-  tensor.bytes.assign(bytes.begin(), bytes.end());
-  return tensor;
+void check_memory(const Parameter& p) {
+  if (p.count == 0 || host_can_reach(p.values, bytes_of(p))) return;
+  no_tensor(fmt::format(
+      "the values of parameter {} are where the CPU cannot reach them; copy them between a GPU and the host first",
+      quoted(p.name)));
+}
+
+void check_fits(const StoredTensor* tensor, const std::string& key, const Parameter& p, std::size_t known) {
+  if (tensor == nullptr) no_tensor(fmt::format("the checkpoint has no tensor {} among its {}", quoted(key), known));
+  const auto shape = shape_of(p);
+  if (tensor->dtype != stored_dtype(p.dtype) || tensor->shape != shape) {
+    no_tensor(fmt::format("tensor {} is {} [{}] in the checkpoint, but {} [{}] in the model", quoted(key),
+                          tensor->dtype, fmt::join(tensor->shape, ", "), stored_dtype(p.dtype),
+                          fmt::join(shape, ", ")));
+  }
+  check_memory(p);
+}
+
+NextBytes bytes_from(std::span<const std::byte> bytes) {
+  return [bytes](std::span<std::byte> to) mutable {
+    std::ranges::copy(bytes.first(to.size()), to.begin());
+    bytes = bytes.subspan(to.size());
+  };
 }
 
 }  // namespace
 
-void Checkpoint::put(const Parameter& p, const std::string& prefix) {
-  const auto* const values = static_cast<const std::byte*>(p.values);
-  tensors[without_module(prefix + p.name)] = {p.dtype, shape_of(p), {values, values + p.count * size_of(p.dtype)}};
+const char* stored_dtype(DataType dtype) {
+  switch (dtype) {
+    case DataType::i8:
+      return "I8";
+    case DataType::u8:
+      return "U8";
+    case DataType::i32:
+      return "I32";
+    case DataType::u32:
+      return "U32";
+    case DataType::i64:
+      return "I64";
+    case DataType::u64:
+      return "U64";
+    case DataType::f16:
+      return "F16";
+    case DataType::bf16:
+      return "BF16";
+    case DataType::f32:
+      return "F32";
+    case DataType::f64:
+      return "F64";
+    case DataType::f8e4m3:
+      return "F8_E4M3";
+    case DataType::f8e5m2:
+      return "F8_E5M2";
+  }
+  no_tensor(fmt::format("there is no element type {}", static_cast<int>(dtype)));
 }
 
-void Checkpoint::get(const Parameter& p, const std::string& prefix) const {
-  const std::string key = without_module(prefix + p.name);
-  const auto found = tensors.find(key);
-  if (found == tensors.end()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the checkpoint has no tensor '{}' among its {}", key, tensors.size()));
+void Checkpoint::put(const std::string& key, StoredTensor tensor) {
+  check_utf8("the tensor's name", key);
+  check_tensor(key, tensor);
+  if (!tensors.emplace(key, std::move(tensor)).second) {
+    no_tensor(fmt::format("tensor {} is in the checkpoint already; give one of them a prefix", quoted(key)));
   }
-  const StoredTensor& tensor = found->second;
-  if (tensor.dtype != p.dtype || tensor.shape != shape_of(p)) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("tensor '{}' is {} [{}] in the checkpoint, but {} [{}] in the model", key, name_of(tensor.dtype),
-                    fmt::join(tensor.shape, ", "), name_of(p.dtype), fmt::join(shape_of(p), ", ")));
+}
+
+void Checkpoint::put(const Parameter& p, const std::string& prefix) {
+  StoredTensor tensor{stored_dtype(p.dtype), shape_of(p), {}};
+  check_memory(p);
+  const auto* const values = static_cast<const std::byte*>(p.values);
+  tensor.bytes.assign(values, values + bytes_of(p));
+  put(prefix + p.name, std::move(tensor));
+}
+
+const StoredTensor* Checkpoint::find(const std::string& key) const {
+  const auto at = [&](const std::string& name) {
+    const auto found = tensors.find(name);
+    return found == tensors.end() ? nullptr : &found->second;
+  };
+  if (const StoredTensor* tensor = at(key)) return tensor;
+  const StoredTensor* const with = at(std::string(kModule) + key);
+  const StoredTensor* const without = key.starts_with(kModule) ? at(key.substr(kModule.size())) : nullptr;
+  if (with != nullptr && without != nullptr) {
+    no_tensor(fmt::format("the checkpoint has no tensor {}, but two that differ from it by module.", quoted(key)));
   }
-  if (!tensor.bytes.empty()) std::memcpy(p.values, tensor.bytes.data(), tensor.bytes.size());
+  return with != nullptr ? with : without;
+}
+
+void Checkpoint::get(std::span<const Parameter> parameters, const std::string& prefix) const {
+  std::vector<const StoredTensor*> found;
+  for (const Parameter& p : parameters) {
+    const std::string key = prefix + p.name;
+    check_fits(found.emplace_back(find(key)), key, p, tensors.size());
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto& bytes = found[i]->bytes;
+    if (!bytes.empty()) std::memcpy(parameters[i].values, bytes.data(), bytes.size());
+  }
 }
 
 std::vector<std::byte> Checkpoint::serialize() const {
-  Json header = Json::object();
-  if (!texts.empty()) header["__metadata__"] = texts;
-  std::size_t end = 0;
-  for (const auto& [key, tensor] : tensors) {
-    const std::size_t begin = std::exchange(end, end + tensor.bytes.size());
-    header[key] = {{"dtype", format_name(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
-  }
-  std::string text = header.dump();
-  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
-  std::vector<std::byte> bytes;
-  bytes.reserve(sizeof(std::uint64_t) + text.size() + end);
-  const std::uint64_t length = text.size();
-  const auto add = [&](std::span<const std::byte> more) { bytes.insert(bytes.end(), more.begin(), more.end()); };
-  add(std::as_bytes(std::span(&length, 1)));
-  add(std::as_bytes(std::span(text)));
-  for (const auto& [key, tensor] : tensors) add(tensor.bytes);
+  const Layout layout = lay_out(*this);
+  const auto head = std::as_bytes(std::span(layout.head));
+  std::vector<std::byte> bytes(head.begin(), head.end());
+  for (const auto part : layout.data) bytes.insert(bytes.end(), part.begin(), part.end());
   return bytes;
 }
 
 Checkpoint Checkpoint::parse(std::span<const std::byte> bytes) {
-  std::uint64_t length = 0;
-  if (bytes.size() < sizeof length) corrupt("it is shorter than 8 bytes");
-  std::memcpy(&length, bytes.data(), sizeof length);
-  bytes = bytes.subspan(sizeof length);
-  if (length > bytes.size() || length > kMaxHeader) corrupt("its header is longer than the file, or than 100 MB");
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), length);
-  Checkpoint checkpoint;
-  try {
-    const Json header = Json::parse(text);
-    for (const auto& [key, row] : header.items()) {
-      if (key == "__metadata__") {
-        checkpoint.texts = row.get<std::map<std::string, std::string>>();
-      } else {
-        checkpoint.tensors[without_module(key)] = parse_tensor(key, row, bytes.subspan(length));
-      }
-    }
-  } catch (const Json::exception& error) {
-    corrupt(error.what());
-  }
-  return checkpoint;
+  return read_checkpoint(bytes.size(), bytes_from(bytes));
 }
 
 void save_once(Communicator& communicator, const std::string& path, const Checkpoint& checkpoint) {
-  on_rank_zero(communicator, [&] { replace_file(path, checkpoint.serialize()); });
+  on_rank_zero(communicator, [&] {
+    const Layout layout = lay_out(checkpoint);
+    std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(layout.head))};
+    parts.insert(parts.end(), layout.data.begin(), layout.data.end());
+    replace_file(path, parts);
+  });
 }
 
 Checkpoint load(const std::string& path) {
-  const std::string text = read_file(path);
+  FileReader file(path);
   try {
-    return Checkpoint::parse(std::as_bytes(std::span(text)));
+    return read_checkpoint(file.bytes(), [&](std::span<std::byte> to) { file.read(to); });
   } catch (const Error& error) {
     if (error.error_code() != ErrorCode::corrupt_message) throw;
     throw Error(error.error_code(), fmt::format("{}: {}", path, error.what()));
   }
 }
 
+// Tensor by tensor, so that nobody has the whole twice.
 Checkpoint load(Communicator& communicator, const std::string& path) {
-  std::string text;
-  on_rank_zero(communicator, [&] { text = read_file(path); });
-  const auto bytes = communicator.all_gather_bytes(std::as_bytes(std::span(text))).front();
-  return Checkpoint::parse(bytes);
+  Checkpoint mine;
+  Layout layout;
+  on_rank_zero(communicator, [&] { layout = lay_out(mine = load(path)); });
+  const auto head = communicator.all_gather_bytes(std::as_bytes(std::span(layout.head))).front();
+  if (communicator.rank() == 0) {
+    for (const auto part : layout.data) communicator.all_gather_bytes(part);
+    return mine;
+  }
+  return read_checkpoint(
+      std::string_view(reinterpret_cast<const char*>(head.data()), head.size()),
+      [&](std::span<std::byte> to) { std::ranges::copy(communicator.all_gather_bytes({}).front(), to.begin()); });
 }
 
 }  // namespace rondo::trainer

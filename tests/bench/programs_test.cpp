@@ -126,7 +126,7 @@ TEST_CASE("a GPU that is not there is one sentence, not a replacement") {
 }
 
 TEST_CASE("the JSON file holds what comparing two runs needs, and no secret") {
-  std::string path = (std::filesystem::temp_directory_path() / "rondo-json-XXXXXX").string();
+  std::string path = (std::filesystem::temp_directory_path() / "rondo-json-\xff-XXXXXX").string();  // no UTF-8
   const int file = mkstemp(path.data());
   REQUIRE(file >= 0);
   close(file);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <rondo/trainer/checkpoint.hpp>
+#include <rondo/trainer/gradient_synchronizer.hpp>
 
 #include <cstring>
 #include <filesystem>
@@ -19,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using rondo::Communicator;
 using rondo::DataType;
+using rondo::ErrorCode;
 using rondo::test::each_rank;
 using rondo::test::no_errors;
 using rondo::test::sentence_of;
@@ -40,18 +43,6 @@ class Folder {
 };
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::vector<std::byte> bytes_of(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-// A file by hand: the length, the header, the data.
-std::vector<std::byte> file_of(const std::string& header, const std::string& data) {
-  std::string text(8, '\0');
-  const std::uint64_t length = header.size();
-  std::memcpy(text.data(), &length, 8);
-  return bytes_of(text + header + data);
-}
 
 Checkpoint numbered(int number, std::size_t count) {
   std::vector<std::int32_t> values(count, number);
@@ -92,52 +83,14 @@ TEST_CASE("a checkpoint of parameters, optimizer state and texts comes back on e
           save_once(comm, folder.file("net"), checkpoint);
           for (auto* values : {&weight, &momentum}) values->assign(6, 0.0F);
           bias[0] = 0;
-          const Checkpoint loaded = comm.rank() == 1 ? load(folder.file("net")) : load(folder.file("net"));
+          const Checkpoint loaded = load(folder.file("net"));
           loaded.get(model);
           loaded.get(state, "momentum.");
           if (weight[5] != 6 || momentum[5] != 0.25F || bias[0] != 0.1) throw std::runtime_error("values");
           if (loaded.texts.at("note") != "a \"quoted\"\nline") throw std::runtime_error("texts");
           const Checkpoint told = load(comm, folder.file("net"));
-          if (told.tensors.size() != 4 || told.tensors.count("bias") != 1) throw std::runtime_error("keys");
+          if (told.tensors.size() != 4 || told.tensors.count("module.bias") != 1) throw std::runtime_error("keys");
         }) == no_errors(3));
-}
-
-TEST_CASE("the bytes are the format's") {
-  std::vector<float> a = {1.0F};
-  Checkpoint checkpoint;
-  checkpoint.put(parameter("a", std::span(a)));
-  const std::string header = R"({"a":{"data_offsets":[0,4],"dtype":"F32","shape":[1]}})";
-  const std::string spaces((8 - header.size() % 8) % 8, ' ');
-  CHECK(checkpoint.serialize() == file_of(header + spaces, std::string("\0\0\x80\x3f", 4)));
-}
-
-TEST_CASE("foreign files lose one leading module., and what is wrong with others is said") {
-  const auto parse = [](const std::string& header, const std::string& data) {
-    return Checkpoint::parse(file_of(header, data));
-  };
-  const Checkpoint foreign = parse(R"({"module.a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},
-                "module.module.b":{"dtype":"U8","shape":[],"data_offsets":[0,1]},
-                "submodule.c":{"dtype":"F8_E4M3","shape":[0,5],"data_offsets":[3,3]}})",
-                                   "xyz");
-  CHECK(foreign.tensors.count("a") == 1);
-  CHECK(foreign.tensors.count("module.b") == 1);
-  CHECK(foreign.tensors.count("submodule.c") == 1);
-  CHECK(foreign.tensors.at("a").bytes == bytes_of("yz"));
-  const auto refused = [&](const std::string& header, const std::string& part) {
-    const std::string sentence = sentence_of(thrown_by([&] { parse(header, "xyz"); }));
-    INFO(sentence);
-    CHECK(has(sentence, part));
-  };
-  refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", "'a' does not lie");
-  refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,3]}})", "'a' does not lie");
-  refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[3,1]}})", "'a' does not lie");
-  refused(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", "'a' is too large");
-  refused(R"({"a":{"dtype":"C64","shape":[1],"data_offsets":[0,3]}})", "C64");
-  refused(R"({"a":{"dtype":"U8","shape":[1]}})", "data_offsets");
-  refused(R"({"a":)", "parse error");
-  CHECK(has(sentence_of(thrown_by([] { Checkpoint::parse(bytes_of("short")); })), "shorter than 8 bytes"));
-  CHECK(
-      has(sentence_of(thrown_by([] { Checkpoint::parse(bytes_of("\xff\xff\xff\xff\xff\xff\xff\x7f{}")); })), "header"));
 }
 
 TEST_CASE("a tensor that is missing or different is named") {
@@ -147,8 +100,88 @@ TEST_CASE("a tensor that is missing or different is named") {
   std::vector<float> three(3);
   std::vector<double> wide(2);
   CHECK(has(sentence_of(thrown_by([&] { checkpoint.get(parameter("b", std::span(a))); })), "no tensor 'b'"));
-  CHECK(has(sentence_of(thrown_by([&] { checkpoint.get(parameter("a", std::span(three))); })), "f32 [2]"));
-  CHECK(has(sentence_of(thrown_by([&] { checkpoint.get(parameter("a", std::span(wide))); })), "f64 [2]"));
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.get(parameter("a", std::span(three))); })), "F32 [2]"));
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.get(parameter("a", std::span(wide))); })), "F64 [2]"));
+}
+
+TEST_CASE("a scalar is no tensor of one element, and a shape has the elements that it says") {
+  float value = 2.5F;
+  Parameter scalar = parameter("scale", std::span(&value, 1));
+  Checkpoint checkpoint;
+  scalar.shape.emplace();
+  checkpoint.put(scalar);
+  CHECK(checkpoint.tensors.at("scale").shape.empty());
+  value = 0;
+  Checkpoint::parse(checkpoint.serialize()).get(scalar);
+  CHECK(value == 2.5F);
+  scalar.shape.reset();
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.get(scalar); })),
+            "'scale' is F32 [] in the checkpoint, but F32 [1] in the model"));
+  scalar.shape = {2, 3};
+  CHECK(has(sentence_of(thrown_by([&] { Checkpoint().put(scalar); })), "'scale' has 1 elements, not those of shape"));
+  scalar.shape = {SIZE_MAX, 3};
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.get(scalar); })), "'scale' has 1 elements, not those of shape"));
+}
+
+TEST_CASE("no tensor takes the place of another, and none is renamed") {
+  std::vector<float> one = {1}, two = {2}, three = {3}, got = {0};
+  Checkpoint checkpoint;
+  checkpoint.put(parameter("a", std::span(one)));
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.put(parameter("a", std::span(two))); })),
+            "'a' is in the checkpoint already"));
+  checkpoint.put(parameter("module.a", std::span(two)));
+  checkpoint.put(parameter("module.module.b", std::span(three)));
+  const Checkpoint read = Checkpoint::parse(checkpoint.serialize());
+  CHECK(read.tensors == checkpoint.tensors);
+  const auto value_of = [&](const std::string& name) {
+    read.get(parameter(name, std::span(got)));
+    return got[0];
+  };
+  CHECK(value_of("a") == 1);
+  CHECK(value_of("module.a") == 2);
+  CHECK(value_of("module.b") == 3);  // one `module.` too few, as when Python's wrapped model was saved
+  CHECK(value_of("module.module.b") == 3);
+  CHECK(has(sentence_of(thrown_by([&] { value_of("b"); })), "no tensor 'b'"));
+  checkpoint.put(parameter("module.module.module.a", std::span(three)));
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.find("module.module.a"); })), "two that differ from it by module."));
+}
+
+TEST_CASE("what does not fit leaves every parameter as it was") {
+  std::vector<float> a = {1}, b = {2};
+  Checkpoint checkpoint;
+  checkpoint.put(parameter("a", std::span(a)));
+  a[0] = 5;
+  const std::vector<Parameter> both = {parameter("a", std::span(a)), parameter("b", std::span(b))};
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.get(both); })), "no tensor 'b'"));
+  CHECK(a[0] == 5);
+}
+
+TEST_CASE("memory that the CPU cannot reach is refused by name") {
+  const std::size_t bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const page = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);  // as a GPU's is
+  REQUIRE(page != MAP_FAILED);
+  const Parameter far{"w", page, nullptr, 2, DataType::f32, {}};
+  std::vector<float> near(2);
+  Checkpoint checkpoint;
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.put(far); })), "parameter 'w' are where the CPU cannot reach them"));
+  checkpoint.put(parameter("w", std::span(near)));
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.get(far); })), "parameter 'w' are where the CPU cannot reach them"));
+  CHECK(has(sentence_of(thrown_by([&] {
+              checkpoint.get(Parameter{"w", nullptr, nullptr, 2, DataType::f32, {}});
+            })),
+            "cannot reach them"));
+  ::munmap(page, bytes);
+}
+
+TEST_CASE("a name that is not UTF-8 is refused when it comes, not when a file is written") {
+  std::vector<float> a = {1}, gradient = {0};
+  Checkpoint checkpoint;
+  CHECK(has(sentence_of(thrown_by([&] { checkpoint.put(parameter("w\xff", std::span(a))); })), "is not UTF-8"));
+  CHECK(checkpoint.tensors.empty());
+  for (const std::string& error : each_rank(2, [&](Communicator& comm) {
+         GradientSynchronizer model(comm, {parameter("w\xff", std::span(a), std::span(gradient))});
+       }))
+    CHECK(has(error, "the parameter's name 'w\\ufffd' is not UTF-8"));
 }
 
 TEST_CASE("a file that cannot be written or read is everybody's error") {
@@ -156,6 +189,36 @@ TEST_CASE("a file that cannot be written or read is everybody's error") {
     CHECK(has(error, "cannot open /nowhere/at/all.new: No such file"));
   for (const std::string& error : each_rank(2, [](Communicator& comm) { load(comm, "/nowhere/at/all"); }))
     CHECK(has(error, "cannot open /nowhere/at/all: No such file"));
+  const Folder folder;
+  CHECK(has(sentence_of(thrown_by([&] { load(folder.file("")); })), "it is not a regular file"));
+  const std::vector<std::byte> no_checkpoint(20);
+  replace_file(folder.file("net"), no_checkpoint);
+  std::vector<ErrorCode> codes(2);
+  const auto errors = each_rank(2, [&](Communicator& comm) {
+    try {
+      load(comm, folder.file("net"));
+    } catch (const rondo::Error& error) {
+      codes[static_cast<std::size_t>(comm.rank())] = error.error_code();
+      throw;
+    }
+  });
+  for (const std::string& error : errors) CHECK(has(error, "net: not a safetensors file"));
+  CHECK(codes == std::vector<ErrorCode>(2, ErrorCode::corrupt_message));
+}
+
+TEST_CASE("what cannot be written leaves the old file and nothing beside it") {
+  const Folder folder;
+  const std::string path = folder.file("net");
+  replace_file(path, numbered(1, 10).serialize());
+  Checkpoint bad = numbered(2, 10);
+  bad.texts["note"] = "\xff";
+  for (const std::string& error : each_rank(2, [&](Communicator& comm) { save_once(comm, path, bad); }))
+    CHECK(has(error, "is not UTF-8"));
+  CHECK(number_of(load(path), 10) == 1);
+  fs::create_directory(folder.file("taken"));
+  CHECK(has(sentence_of(thrown_by([&] { replace_file(folder.file("taken"), numbered(2, 10).serialize()); })),
+            "cannot rename to"));
+  CHECK(!fs::exists(folder.file("taken.new")));
 }
 
 TEST_CASE("killed at any point of a save, the old or the new file is there") {

@@ -11,30 +11,44 @@
 
 namespace rondo::trainer {
 
+// Of any type that the format knows or will know; those that no DataType is, are only kept.
 struct StoredTensor {
-  DataType dtype = DataType::f32;
-  std::vector<std::size_t> shape{};
+  std::string dtype = "F32";         // the format's name: F32, BOOL, C64
+  std::vector<std::size_t> shape{};  // empty: one element, without a dimension
   std::vector<std::byte> bytes{};
+  friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
 };
 
-// What a file holds. Keys never carry the prefix `module.` that DistributedDataParallel leaves in PyTorch's.
+RONDO_API const char* stored_dtype(DataType dtype);  // the format's name
+
+// What a file holds, under the file's own keys. One thread at a time.
 class RONDO_API Checkpoint {
  public:
   std::map<std::string, StoredTensor> tensors{};
   std::map<std::string, std::string> texts{};  // the format's __metadata__
 
-  void put(const Parameter& parameter, const std::string& prefix = "");  // copies its values; key: prefix + name
+  // Copies its values; key: prefix + name. Error(invalid_argument) naming the tensor when the key is taken or is not
+  // UTF-8, when the shape is of another count, and when the CPU cannot read the values, as those of a GPU.
+  void put(const Parameter& parameter, const std::string& prefix = "");
   void put(std::span<const Parameter> parameters, const std::string& prefix = "") {
     for (const Parameter& p : parameters) put(p, prefix);
   }
-  // Copies values back. Error(invalid_argument) naming the tensor that is missing or has another dtype or shape.
-  void get(const Parameter& parameter, const std::string& prefix = "") const;
-  void get(std::span<const Parameter> parameters, const std::string& prefix = "") const {
-    for (const Parameter& p : parameters) get(p, prefix);
+  void put(const std::string& key, StoredTensor tensor);
+
+  // Copies values back, all or none. Error(invalid_argument) naming the tensor that is missing or has another type or
+  // shape, or whose values the CPU cannot reach.
+  void get(std::span<const Parameter> parameters, const std::string& prefix = "") const;
+  void get(const Parameter& parameter, const std::string& prefix = "") const {
+    get(std::span<const Parameter>(&parameter, 1), prefix);
   }
 
+  // The tensor of this key, else that which differs by one leading `module.` alone, as PyTorch's
+  // DistributedDataParallel leaves it. Null: neither. Error(invalid_argument): one with it and one without.
+  const StoredTensor* find(const std::string& key) const;
+
+  // The bytes that Python's safetensors would write. Error(invalid_argument) naming what the format cannot hold.
   std::vector<std::byte> serialize() const;
-  // One leading `module.` of a key is taken off. Error(corrupt_message) saying what is wrong with the bytes.
+  // Error(corrupt_message) saying what is wrong with the bytes.
   static Checkpoint parse(std::span<const std::byte> bytes);
 };
 
@@ -44,7 +58,7 @@ RONDO_API void save_once(Communicator& communicator, const std::string& path, co
 
 // Each rank reads the file itself: it lies where all ranks reach it. Error(system), Error(corrupt_message).
 RONDO_API Checkpoint load(const std::string& path);
-// Collective, for files that rank 0 alone can reach.
+// Collective, for files that rank 0 alone can reach: it reads, and every rank gets the same, or the same error.
 RONDO_API Checkpoint load(Communicator& communicator, const std::string& path);
 
 }  // namespace rondo::trainer

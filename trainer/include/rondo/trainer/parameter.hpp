@@ -2,6 +2,7 @@
 // A tensor of the model, as the trainer knows it: by name, with memory that belongs to the caller.
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,8 +19,9 @@ struct Parameter {
   void* values = nullptr;    // null: nothing is broadcast
   void* gradient = nullptr;  // null where gradients live in the buckets, and of buffers
   std::size_t count = 0;
-  DataType dtype = DataType::f32;    // a floating type, unless it is a buffer
-  std::vector<std::size_t> shape{};  // compared between ranks, written to checkpoints; empty: {count}
+  DataType dtype = DataType::f32;  // a floating type, unless it is a buffer
+  // Compared between ranks, written to checkpoints. Not given: {count}. Without extents: one element of no dimension.
+  std::optional<std::vector<std::size_t>> shape{};
 };
 
 template <class T>
