@@ -10,8 +10,7 @@
 #include <memory>
 #include <optional>
 
-#include <rondo/error.hpp>
-
+#include "rendezvous/interfaces.hpp"
 #include "rendezvous/socket.hpp"
 
 namespace rondo::rendezvous {
@@ -20,6 +19,7 @@ namespace {
 struct Address {
   sockaddr_storage storage{};
   socklen_t length = 0;
+  bool named = false;  // one of those that a name stands for
 };
 
 std::vector<Address> resolve(const std::string& host) {
@@ -37,6 +37,13 @@ std::vector<Address> resolve(const std::string& host) {
     Address& address = addresses.emplace_back();
     std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
     address.length = entry->ai_addrlen;
+    address.named = address_text(address.storage) != host;
+  }
+  if (is_own_name(host)) {
+    for (const std::string& other : network_addresses()) {
+      addresses.push_back(resolve(other).front());
+      addresses.back().named = true;
+    }
   }
   return addresses;
 }
@@ -70,21 +77,36 @@ std::uint16_t bound_port(int fd) {
   return ntohs(port_of(address.storage));
 }
 
+// A name may stand for more than this machine has, or had when its kernel was configured.
+bool may_be_left_out(const Address& address, int reason) {
+  return address.named && (reason == EADDRNOTAVAIL || reason == EAFNOSUPPORT);
+}
+
+[[noreturn]] void refuse(const Address& address, std::uint16_t port, int reason) {
+  const std::string sentence = fmt::format("cannot listen on {}: {}; choose another address or port",
+                                           endpoint_text(address_text(address.storage), port), std::strerror(reason));
+  if (reason == EADDRINUSE) throw AddressInUse(ErrorCode::system, sentence);
+  throw Error(ErrorCode::system, sentence);
+}
+
 // Nothing: a free port was wanted, and the one of the first address is taken on another.
 std::optional<Listening> try_listen(const std::vector<Address>& addresses, std::uint16_t port) {
   Listening listening{.sockets = {}, .families = {}, .port = port};
+  int left_out = 0;
   for (const Address& address : addresses) {
     Fd fd = listen_at(address, listening.port);
     if (!fd) {
-      if (port == 0 && errno == EADDRINUSE && !listening.sockets.empty()) return std::nullopt;
-      throw Error(ErrorCode::system,
-                  fmt::format("cannot listen on {}: {}; choose another address or port",
-                              endpoint_text(address_text(address.storage), listening.port), std::strerror(errno)));
+      const int reason = errno;
+      if (port == 0 && reason == EADDRINUSE && !listening.sockets.empty()) return std::nullopt;
+      if (!may_be_left_out(address, reason)) refuse(address, listening.port, reason);
+      left_out = reason;
+      continue;
     }
     if (listening.port == 0) listening.port = bound_port(fd.get());
     listening.families.push_back(address.storage.ss_family);
     listening.sockets.push_back(std::move(fd));
   }
+  if (listening.sockets.empty()) refuse(addresses.front(), port, left_out);
   return listening;
 }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <rondo/error.hpp>
+
 #include "comm/base/fd.hpp"
 
 namespace rondo::rendezvous {
@@ -14,8 +16,14 @@ struct Listening {
   std::uint16_t port = 0;
 };
 
-// Every address of every name in `hosts`, all at one port; 0: a port that is free on all of them. Throws with the
-// address and the reason.
+struct AddressInUse : Error {
+  using Error::Error;
+};
+
+// Every address of `hosts`, all at one port; 0: a port that is free on all of them. Of a name's addresses those are
+// left out that this machine does not have (::1 without IPv6), unless none is left; this machine's own name
+// (is_own_name) means its network addresses too. Throws with the address and the reason; AddressInUse: the port is
+// taken.
 Listening listen_on(const std::vector<std::string>& hosts, std::uint16_t port);
 
 }  // namespace rondo::rendezvous

@@ -8,17 +8,20 @@
 #include "comm/base/env.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
+#include "rendezvous/interfaces.hpp"
+#include "rendezvous/listen.hpp"
 #include "rendezvous/server.hpp"
 #include "rendezvous/socket.hpp"
-#include "runtime/interfaces.hpp"
 #include "runtime/meeting_file.hpp"
 #include "runtime/neighbours.hpp"
 
 namespace rondo::runtime {
 namespace {
 
+using rendezvous::addresses_of;
 using rendezvous::Client;
 using rendezvous::Endpoint;
+using rendezvous::is_local;
 using rendezvous::JoinRequest;
 using rendezvous::Membership;
 using rendezvous::Secret;
@@ -53,12 +56,23 @@ void read_port_range(Bootstrap& bootstrap) {
   bootstrap.last_port = static_cast<std::uint16_t>(last);
 }
 
-Bootstrap join(const std::shared_ptr<Client>& client, std::unique_ptr<Server> server,
-               const std::optional<Secret>& secret, const std::string& job, const JoinRequest& request,
-               const Options& options, Store::Deadline deadline) {
-  Bootstrap bootstrap;
+// Where peers reach this rank. Who reached the server by this machine's own name came over loopback, others will not.
+std::vector<std::string> addresses_for_peers(const Client& client, const std::string& server_host,
+                                             const Options& options) {
   const std::string interface = chosen_interface(options);
-  bootstrap.addresses = interface.empty() ? std::vector{client->local_address()} : addresses_of(interface);
+  if (!interface.empty()) return addresses_of(interface);
+  if (rendezvous::is_own_name(server_host)) {
+    auto addresses = rendezvous::network_addresses();
+    if (!addresses.empty()) return addresses;
+  }
+  return {client.local_address()};
+}
+
+Bootstrap join(const std::shared_ptr<Client>& client, std::unique_ptr<Server> server,
+               const std::optional<Secret>& secret, const std::string& host, const std::string& job,
+               const JoinRequest& request, const Options& options, Store::Deadline deadline) {
+  Bootstrap bootstrap;
+  bootstrap.addresses = addresses_for_peers(*client, host, options);
   read_port_range(bootstrap);
   const Membership membership = client->join(request, deadline);
   bootstrap.rank = membership.rank;
@@ -78,18 +92,11 @@ std::unique_ptr<Server> serve(const std::vector<std::string>& hosts, std::uint16
       rendezvous::ServerOptions{.bind = hosts, .port = port, .secret = secret, .job = job, .world_size = world_size});
 }
 
-// The host's own name often means a loopback address on the host itself; the chosen interface is added then.
 std::vector<std::string> addresses_to_serve(const std::string& host, const Options& options) {
   std::vector<std::string> addresses{host};
   const std::string interface = chosen_interface(options);
-  if (!interface.empty()) {
-    for (const std::string& address : addresses_of(interface)) addresses.push_back(address);
-  } else if (host != "localhost" && !host.starts_with("127.") && host != "::1" && is_loopback(host)) {
-    log::warn(
-        "'{}' is a loopback address on this machine, so ranks of other machines cannot reach rank 0: give its "
-        "network address instead, or set RONDO_INTERFACE",
-        host);
-  }
+  if (interface.empty()) return addresses;
+  for (const std::string& address : addresses_of(interface)) addresses.push_back(address);
   return addresses;
 }
 
@@ -113,7 +120,7 @@ Bootstrap meet_neighbours(const Place& place, const JoinRequest& request, const 
   if (request.rank > 0) {
     const Introduction rank0 = ask_host(meeting, deadline);
     const auto client = Client::connect({rank0.host, rank0.port, rank0.secret, place.job}, deadline);
-    return join(client, nullptr, rank0.secret, place.job, request, options, deadline);
+    return join(client, nullptr, rank0.secret, rank0.host, place.job, request, options, deadline);
   }
   const Secret secret = Secret::generate();
   const std::string loopback = "127.0.0.1";
@@ -121,7 +128,7 @@ Bootstrap meet_neighbours(const Place& place, const JoinRequest& request, const 
   const std::uint16_t port = server->port();
   const Host host(meeting, {loopback, port, secret}, deadline);
   const auto client = Client::connect({loopback, port, secret, place.job}, deadline);
-  return join(client, std::move(server), secret, place.job, request, options, deadline);
+  return join(client, std::move(server), secret, loopback, place.job, request, options, deadline);
 }
 
 }  // namespace
@@ -141,12 +148,12 @@ Bootstrap meet_at(const Place& place, const Trust& trust, const JoinRequest& req
   if (place.may_serve && request.rank == 0 && is_local(place.host)) {
     try {
       server = serve(addresses_to_serve(place.host, options), place.port, trust.secret, place.job, request.world_size);
-    } catch (const Error& error) {
+    } catch (const rendezvous::AddressInUse& error) {
       log::info("rank 0 joins whoever serves already: {}", error.what());
     }
   }
   const auto client = Client::connect({place.host, place.port, trust.secret, place.job}, deadline);
-  return join(client, std::move(server), trust.secret, place.job, request, options, deadline);
+  return join(client, std::move(server), trust.secret, place.host, place.job, request, options, deadline);
 }
 
 Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, const Options& options,
@@ -157,7 +164,7 @@ Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, cons
   const std::string job = "file";
   if (request.rank > 0) {
     const FileMeeting found = connect_by_file(path, deadline);
-    return join(found.client, nullptr, found.secret, job, request, options, deadline);
+    return join(found.client, nullptr, found.secret, found.host, job, request, options, deadline);
   }
   const std::string interface = chosen_interface(options);
   const std::string host = interface.empty() ? "127.0.0.1" : addresses_of(interface).front();
@@ -166,7 +173,7 @@ Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, cons
   const Endpoint endpoint{host, server->port(), secret, job};
   const MeetingFile file(path, endpoint);
   const auto client = Client::connect(endpoint, deadline);
-  return join(client, std::move(server), secret, job, request, options, deadline);
+  return join(client, std::move(server), secret, host, job, request, options, deadline);
 }
 
 Bootstrap meet(const Launch& launch, const Options& options, Store::Deadline deadline) {

@@ -103,7 +103,7 @@ FileMeeting connect_by_file(const std::filesystem::path& path, Store::Deadline d
       if (endpoint) {
         const auto until = std::min<Store::Deadline>(deadline, Clock::now() + attempt);
         attempt = std::min(2 * attempt, kLongestAttempt);
-        return {rendezvous::Client::connect(*endpoint, until), endpoint->secret};
+        return {rendezvous::Client::connect(*endpoint, until), endpoint->secret, endpoint->host};
       }
     } catch (const Error& error) {
       reason += fmt::format("{}{}", reason.empty() ? "" : "; ", error.what());

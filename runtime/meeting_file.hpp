@@ -25,6 +25,7 @@ class MeetingFile {
 struct FileMeeting {
   std::shared_ptr<rendezvous::Client> client;
   std::optional<rendezvous::Secret> secret;
+  std::string host;  // where rank 0 serves
 };
 // Reads and tries until a server named there lets us in. Any error from it may be a dead run's: the last one is told
 // at the deadline.

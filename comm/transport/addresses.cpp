@@ -33,15 +33,17 @@ void set_port(SocketAddress& address, std::uint16_t port) {
   }
 }
 
-// Empty when the port is taken on that address; throws for any other reason.
-Fd try_listen(const SocketAddress& address) {
+// Empty, with the reason: the port is taken on that address, or the address is not (or no more, or not yet) this
+// machine's; throws for any other.
+Fd try_listen(const SocketAddress& address, int& reason) {
   Fd fd = make_socket(address.family());
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address.family() == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
   prepare_for_data(fd);  // accepted sockets inherit them
   if (::bind(fd.get(), address.get(), address.bytes) == 0 && ::listen(fd.get(), SOMAXCONN) == 0) return fd;
-  if (errno == EADDRINUSE) return {};
+  reason = errno;
+  if (reason == EADDRINUSE || reason == EADDRNOTAVAIL) return {};
   throw_errno(fmt::format("cannot listen on {}", to_string(address)));
 }
 
@@ -54,19 +56,26 @@ std::uint16_t bound_port(const Fd& fd) {
   return port_of(address);
 }
 
-// All addresses on `port` (0: on the one the first gets), or nothing when it is taken on one of them.
-std::optional<Listeners> try_port(std::vector<SocketAddress> addresses, std::uint16_t port) {
+// All addresses that this machine has on `port` (0: on the one the first gets), or nothing when it is taken on one of
+// them.
+std::optional<Listeners> try_port(const std::vector<SocketAddress>& addresses, std::uint16_t port) {
   Listeners listeners;
-  for (SocketAddress& address : addresses) {
+  int reason = 0;
+  for (SocketAddress address : addresses) {
     set_port(address, port);
-    Fd fd = try_listen(address);
-    if (!fd) return std::nullopt;
+    Fd fd = try_listen(address, reason);
+    if (!fd && reason == EADDRINUSE) return std::nullopt;
+    if (!fd) continue;
     if (port == 0) port = bound_port(fd);
     set_port(address, port);
     listeners.sockets.push_back(std::move(fd));
+    listeners.addresses.push_back(address);
+  }
+  if (listeners.sockets.empty()) {
+    errno = reason;
+    throw_errno(fmt::format("cannot listen on {}", to_string(addresses.front())));
   }
   listeners.port = port;
-  listeners.addresses = std::move(addresses);
   return listeners;
 }
 

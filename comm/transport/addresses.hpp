@@ -39,7 +39,8 @@ struct Listeners {
   std::uint16_t port = 0;
   std::vector<SocketAddress> addresses;
 };
-// Listens on every address (none: loopback) on one and the same port, from the range if there is one.
+// Listens on every address (none: loopback) that this machine has, on one and the same port, from the range if there is
+// one.
 Listeners listen_on(const std::vector<std::string>& addresses, std::uint16_t first_port, std::uint16_t last_port);
 
 struct Advertisement {

@@ -14,14 +14,27 @@ Words operator+(Words left, const Words& right) {
 }
 
 Host::Host()
-    : holder_({"unshare", "--net", "sh", "-c", "ip link set lo up && echo pid $$ && exec sleep 600"}),
+    : holder_({"unshare", "--net", "--mount", "sh", "-c", "ip link set lo up && echo pid $$ && exec sleep 600"}),
       pid_(holder_.lines("pid ", 1).front()) {}
 
-Words Host::inside(const Words& command) const { return Words{"nsenter", "--target", pid_, "--net"} + command; }
+Words Host::inside(const Words& command) const {
+  return Words{"nsenter", "--target", pid_, "--net", "--mount"} + command;
+}
 
-void Host::ip(const Words& arguments) const {
-  const auto ended = run(inside(Words{"ip"} + arguments));
-  if (ended.code != 0) throw std::runtime_error("ip " + arguments[0] + " " + arguments[1] + ": " + ended.err);
+void Host::do_here(const Words& command) const {
+  const auto ended = run(inside(command));
+  if (ended.code != 0) throw std::runtime_error(command[0] + ": " + ended.err);
+}
+
+void Host::ip(const Words& arguments) const { do_here(Words{"ip"} + arguments); }
+void Host::set_hosts(const std::string& lines) const {
+  do_here({"sh", "-c", "file=$(mktemp) && printf '%s' \"$1\" > $file && mount --bind $file /etc/hosts && rm $file",
+           "sh", lines});
+}
+void Host::disable_ipv6() const {
+  do_here({"sh", "-c",
+           "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 && echo 1 > "
+           "/proc/sys/net/ipv6/conf/lo/disable_ipv6"});
 }
 void Host::add_decoy(const std::string& address) const {
   ip({"link", "add", "decoy", "type", "bridge"});

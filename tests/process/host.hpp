@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts on one machine: network namespaces that have no names and end with the processes in them.
+// Hosts on one machine: network namespaces, with mounts of their own, that have no names and end with the processes in
+// them.
 #pragma once
 #include <deque>
 #include <string>
@@ -17,12 +18,15 @@ class Host {
   Host();
   Words inside(const Words& command) const;
   const std::string& pid() const { return pid_; }
-  void ip(const Words& arguments) const;  // throws with what ip said
+  void ip(const Words& arguments) const;           // these throw with what the command said
+  void set_hosts(const std::string& lines) const;  // its /etc/hosts
+  void disable_ipv6() const;
   // An interface that reaches nobody, made before the real one so that it comes first in every list.
   void add_decoy(const std::string& address) const;
   void add_address(const std::string& address) const;
 
  private:
+  void do_here(const Words& command) const;
   Running holder_;
   std::string pid_;
 };

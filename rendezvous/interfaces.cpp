@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/interfaces.hpp"
+#include "rendezvous/interfaces.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <netdb.h>
@@ -14,7 +15,7 @@
 #include "comm/base/system_error.hpp"
 #include "rendezvous/socket.hpp"
 
-namespace rondo::runtime {
+namespace rondo::rendezvous {
 namespace {
 
 struct Interface {
@@ -25,7 +26,7 @@ struct Interface {
 std::string text_of(const sockaddr* address) {
   sockaddr_storage storage{};
   std::memcpy(&storage, address, address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
-  return rendezvous::address_text(storage);
+  return address_text(storage);
 }
 
 std::vector<Interface> interfaces() {
@@ -45,6 +46,16 @@ std::vector<Interface> interfaces() {
 }
 
 bool loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+bool is_numeric(const std::string& host) {
+  in6_addr address;
+  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 || ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
+// As hosts files and RFC 6761 have it.
+bool means_loopback_anywhere(const std::string& host) {
+  return host.starts_with("localhost") || host.starts_with("ip6-l") || host.ends_with(".localhost");
+}
 
 // Nothing when the name is unknown.
 std::vector<std::string> resolve(const std::string& host) {
@@ -87,9 +98,19 @@ bool is_local(const std::string& host) {
   });
 }
 
-bool is_loopback(const std::string& host) {
+bool is_own_name(const std::string& host) {
+  if (is_numeric(host) || means_loopback_anywhere(host)) return false;
   const std::vector<std::string> resolved = resolve(host);
   return !resolved.empty() && std::all_of(resolved.begin(), resolved.end(), loopback);
 }
 
-}  // namespace rondo::runtime
+std::vector<std::string> network_addresses() {
+  std::vector<Interface> all = interfaces();
+  std::erase_if(all, [](const Interface& each) { return each.link_local || loopback(each.address); });
+  std::stable_partition(all.begin(), all.end(), [](const Interface& each) { return !each.v6; });
+  std::vector<std::string> addresses;
+  for (const Interface& each : all) addresses.push_back(each.address);
+  return addresses;
+}
+
+}  // namespace rondo::rendezvous
