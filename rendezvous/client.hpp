@@ -32,7 +32,8 @@ class RONDO_API Client final : public Store {
   static std::shared_ptr<Client> connect(const Endpoint& endpoint, Deadline deadline);
   ~Client() override;  // says goodbye; bounded
 
-  // Waits for all ranks. At the deadline of any of them, every rank present gets the list of the missing ones.
+  // Waits for all ranks. At the deadline of any of them, every rank present gets the list of the missing ones; when two
+  // processes claim one rank, all who wait are told. NotYet: see there.
   Membership join(const JoinRequest& request, Deadline deadline);
   // Nobody leaves before all `participants` have come; same errors as exchange.
   void barrier(std::string_view name, int index, int participants, Deadline deadline);

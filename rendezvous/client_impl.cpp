@@ -71,7 +71,11 @@ proto::Reply Client::Impl::call(proto::Request request, Deadline deadline) {
                             "still runs and the network to it is up",
                             server_));
   }
-  if (pending.reply->has_failure()) throw error_of(pending.reply->failure());
+  if (pending.reply->has_failure()) {
+    Error error = error_of(pending.reply->failure());
+    if (pending.reply->failure().busy()) throw NotYet(error.error_code(), error.what(), error.culprit());
+    throw error;
+  }
   return std::move(*pending.reply);
 }
 

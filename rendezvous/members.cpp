@@ -8,6 +8,8 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/log.hpp"
+
 namespace rondo::rendezvous {
 namespace {
 
@@ -71,22 +73,37 @@ void Members::check(const proto::Join& join) const {
           fmt::format("{}: ranks of a world of {} are 0 to {}", from_there, world, world - 1));
 }
 
-void Members::refuse_duplicate(const proto::Join& join) const {
-  const Member* first = nullptr;
-  if (const auto claim = claimed_.find(join.rank()); claim != claimed_.end()) first = &open_.at(claim->second);
-  if (complete_ && join.rank() >= 0) first = &members_[static_cast<std::size_t>(join.rank())];
-  if (first != nullptr) {
-    const bool lost = first->presence == Presence::lost;
-    throw Error(ErrorCode::mismatch,
-                fmt::format("duplicate rank: {} from host {}, pid {} cannot join job '{}', because host {}, pid {} "
-                            "{} it; {}",
-                            asking(join), join.host(), join.pid(), job_, first->join.host(), first->join.pid(),
-                            lost ? "was lost with" : "holds", lost ? "restart all ranks" : "start every rank once"),
-                join.rank());
-  }
-  require(!complete_, ErrorCode::mismatch,
+// Nobody can tell whose rank the others are to meet, so the round fails for all who wait.
+void Members::refuse_duplicate(const proto::Join& join) {
+  if (complete_) refuse_late_comer(join);
+  const auto claim = claimed_.find(join.rank());
+  if (claim == claimed_.end()) return;
+  const proto::Join& first = open_.at(claim->second).join;
+  const Error error(ErrorCode::mismatch,
+                    fmt::format("duplicate rank: two processes claim rank {} of job '{}', host {}, pid {} and host {}, "
+                                "pid {}; start every rank once, and give each of several jobs a meeting place or a "
+                                "name (RONDO_JOB) of its own",
+                                join.rank(), job_, first.host(), first.pid(), join.host(), join.pid()),
+                    join.rank());
+  fail_round(error);
+  throw error;
+}
+
+void Members::refuse_late_comer(const proto::Join& join) const {
+  require(join.rank() >= 0, ErrorCode::mismatch,
           fmt::format("duplicate rank: all {} ranks of job '{}' have joined, so host {}, pid {} is one too many",
                       members_.size(), job_, join.host(), join.pid()));
+  const Member& first = members_[static_cast<std::size_t>(join.rank())];
+  const bool lost = first.presence == Presence::lost;
+  log::warn("rendezvous: host {}, pid {} wanted to be {} of job '{}', which is complete; two jobs may share its place",
+            join.host(), join.pid(), asking(join), job_);
+  throw Error(
+      ErrorCode::mismatch,
+      fmt::format("duplicate rank: {} from host {}, pid {} cannot join job '{}', because host {}, pid {} {} it; "
+                  "{}, and give each of several jobs a meeting place or a name (RONDO_JOB) of its own",
+                  asking(join), join.host(), join.pid(), job_, first.join.host(), first.join.pid(),
+                  lost ? "was lost with" : "holds", lost ? "restart all ranks" : "start every rank once"),
+      join.rank());
 }
 
 void Members::join(Caller caller, const proto::Join& join, const std::string& address, Time deadline) {
@@ -124,6 +141,13 @@ bool Members::rejoin(Caller caller, const proto::Join& join, const std::string& 
 
 void Members::share_place(Caller caller, int rank) {
   Member& member = members_[static_cast<std::size_t>(rank)];
+  if (is_rank_0s_ && rank > 0 && member.joins >= members_.front().joins) {
+    return replies_.fail_for_now(
+        caller, Error(ErrorCode::timeout, fmt::format("rank {} is a member already, and rank 0 makes no further world "
+                                                      "here yet",
+                                                      rank)));
+  }
+  ++member.joins;
   member.connections = member.presence == Presence::alive ? member.connections + 1 : 1;
   member.presence = Presence::alive;
   lost_.erase(rank);

@@ -18,6 +18,7 @@ struct Member {
   WaitId wait = 0;  // while the round is open
   std::string address;
   int connections = 1;  // a process may join more than once; it is gone when the last of them is
+  int joins = 1;        // ever
   Presence presence = Presence::alive;
   std::string reason{};  // why it is lost
   int node = 0, local_rank = 0, local_size = 1;
@@ -25,8 +26,12 @@ struct Member {
 
 class Members {
  public:
-  Members(Waits& waits, Replies& replies, std::string job, int world_size)
-      : waits_(waits), replies_(replies), job_(std::move(job)), fixed_world_size_(world_size) {}
+  Members(Waits& waits, Replies& replies, std::string job, int world_size, bool is_rank_0s)
+      : waits_(waits),
+        replies_(replies),
+        job_(std::move(job)),
+        fixed_world_size_(world_size),
+        is_rank_0s_(is_rank_0s) {}
 
   void join(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
   void expire();  // the open round fails for everybody in it: somebody's deadline has passed
@@ -44,7 +49,8 @@ class Members {
   void check(const proto::Join& join) const;
   bool rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
   void share_place(Caller caller, int rank);
-  void refuse_duplicate(const proto::Join& join) const;
+  void refuse_duplicate(const proto::Join& join);
+  void refuse_late_comer(const proto::Join& join) const;
   void finish();
   void assign_ranks();
   void assign_nodes();
@@ -56,6 +62,7 @@ class Members {
   Replies& replies_;
   std::string job_;
   int fixed_world_size_, world_size_ = -1, nodes_ = 0;  // world_size_: of this round; -1: nobody has said
+  bool is_rank_0s_;
   std::uint32_t generation_ = 0;
   bool complete_ = false;
   std::map<ConnectionId, Member> open_;              // those who wait, in order of arrival

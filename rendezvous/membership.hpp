@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include <rondo/error.hpp>
+
 namespace rondo::rendezvous {
 
 struct JoinRequest {
@@ -22,6 +24,12 @@ struct JoinRequest {
   std::string instance{};
   // A member that says nothing for this long counts as lost; the client says something four times as often. 0: never.
   std::chrono::milliseconds lease{10'000};
+};
+
+// A member came again before rank 0 did, to a server that is rank 0's own: it may be about to end. Later, there or
+// elsewhere, rank 0 makes another world.
+struct NotYet : Error {
+  using Error::Error;
 };
 
 struct Membership {

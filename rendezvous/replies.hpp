@@ -15,6 +15,12 @@ class Replies {
 
   void send(Caller caller, const proto::Reply& reply) { send(caller, body_of(reply)); }
   void fail(Caller caller, const Error& error) { send(caller, body_of(error)); }
+  void fail_for_now(Caller caller, const Error& error) {  // NotYet at the other end
+    proto::Reply reply;
+    fill(*reply.mutable_failure(), error);
+    reply.mutable_failure()->set_busy(true);
+    send(caller, reply);
+  }
 
   static SharedBody body_of(const proto::Reply& reply) {
     return std::make_shared<const Body>(reply.SerializeAsString());

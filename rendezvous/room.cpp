@@ -45,7 +45,7 @@ const proto::Join& checked(const proto::Join& join) {
 Room::Room(const RoomOptions& options, Replies& replies)
     : replies_(replies),
       values_(waits_, replies, options.store_bytes),
-      members_(waits_, replies, options.job, options.world_size),
+      members_(waits_, replies, options.job, options.world_size, options.is_rank_0s),
       gatherings_(waits_, replies, members_),
       survivals_(waits_, replies, members_) {}
 

@@ -11,6 +11,7 @@ namespace rondo::rendezvous {
 struct RoomOptions {
   std::string job{};
   int world_size = -1;
+  bool is_rank_0s = false;  // the server: see NotYet
   std::size_t store_bytes = std::size_t{256} << 20;
 };
 

@@ -42,7 +42,10 @@ constexpr int kAcceptsAtOnce = 64;  // then others get their turn
 Time now() { return std::chrono::steady_clock::now(); }
 
 CoreOptions core_options(const ServerOptions& options) {
-  return {.room = {.job = options.job, .world_size = options.world_size, .store_bytes = options.limits.store_bytes},
+  return {.room = {.job = options.job,
+                   .world_size = options.world_size,
+                   .is_rank_0s = options.is_rank_0s,
+                   .store_bytes = options.limits.store_bytes},
           .secret = options.secret,
           .unauthenticated_connections = options.limits.unauthenticated_connections,
           .authenticate_within = options.limits.authenticate_within,

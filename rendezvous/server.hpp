@@ -29,6 +29,7 @@ struct ServerOptions {
   std::optional<Secret> secret{};              // nullopt: everybody may join; logged
   std::string job{};                           // at most 128 bytes
   int world_size = -1;                         // -1: the first join decides
+  bool is_rank_0s = false;                     // it ends with rank 0's communicator: see NotYet
   Limits limits{};
 };
 

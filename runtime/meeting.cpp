@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
 #include <rondo/error.hpp>
 
 #include "comm/base/env.hpp"
@@ -23,19 +28,18 @@ using rendezvous::Client;
 using rendezvous::Endpoint;
 using rendezvous::is_local;
 using rendezvous::JoinRequest;
-using rendezvous::Membership;
 using rendezvous::Secret;
 using rendezvous::Server;
 
 // The store of a communicator whose process serves: the server goes after the client that uses it.
 struct Served {
-  std::unique_ptr<Server> server;
+  std::shared_ptr<Hosting> hosting;
   std::shared_ptr<Client> client;
 };
 
-std::shared_ptr<Store> store_of(std::unique_ptr<Server> server, std::shared_ptr<Client> client) {
-  if (!server) return client;
-  auto served = std::make_shared<Served>(Served{std::move(server), std::move(client)});
+std::shared_ptr<Store> store_of(std::shared_ptr<Hosting> hosting, std::shared_ptr<Client> client) {
+  if (!hosting) return client;
+  auto served = std::make_shared<Served>(Served{std::move(hosting), std::move(client)});
   return {served, served->client.get()};
 }
 
@@ -43,24 +47,41 @@ std::string chosen_interface(const Options& options) {
   return options.interface.empty() ? env("RONDO_INTERFACE").value_or("") : options.interface;
 }
 
-void read_port_range(Bootstrap& bootstrap) {
+// What this rank was told of connections with its peers; read before anybody is met.
+struct Choices {
+  std::vector<std::string> addresses;  // none: found out
+  std::uint16_t first_port = 0, last_port = 0;
+};
+
+std::optional<std::uint16_t> port_in(std::string_view text) {
+  std::uint16_t port = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), port);
+  const bool whole = status == std::errc() && end == text.data() + text.size() && port > 0;
+  return whole ? std::optional(port) : std::nullopt;
+}
+
+Choices read_choices(const Options& options) {
+  Choices choices;
+  const std::string interface = chosen_interface(options);
+  if (!interface.empty()) choices.addresses = addresses_of(interface);
   const auto text = env("RONDO_PORT_RANGE");
-  if (!text) return;
-  int first = 0, last = 0, end = 0;
-  const bool read = std::sscanf(text->c_str(), "%5d-%5d%n", &first, &last, &end) == 2;
-  if (!read || end != static_cast<int>(text->size()) || first < 1 || first > last || last > 65535) {
+  if (!text) return choices;
+  const auto dash = std::min(text->find('-'), text->size() - 1);
+  const auto first = port_in(std::string_view(*text).substr(0, dash)),
+             last = port_in(std::string_view(*text).substr(dash + 1));
+  if (!first || !last || *first > *last) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("RONDO_PORT_RANGE={} is not first-last with ports from 1 to 65535", *text));
   }
-  bootstrap.first_port = static_cast<std::uint16_t>(first);
-  bootstrap.last_port = static_cast<std::uint16_t>(last);
+  choices.first_port = *first;
+  choices.last_port = *last;
+  return choices;
 }
 
 // Where peers reach this rank. Who reached the server by this machine's own name came over loopback, others will not.
 std::vector<std::string> addresses_for_peers(const Client& client, const std::string& server_host,
-                                             const Options& options) {
-  const std::string interface = chosen_interface(options);
-  if (!interface.empty()) return addresses_of(interface);
+                                             const Choices& choices) {
+  if (!choices.addresses.empty()) return choices.addresses;
   if (rendezvous::is_own_name(server_host)) {
     auto addresses = rendezvous::network_addresses();
     if (!addresses.empty()) return addresses;
@@ -68,37 +89,56 @@ std::vector<std::string> addresses_for_peers(const Client& client, const std::st
   return {client.local_address()};
 }
 
-Bootstrap join(const std::shared_ptr<Client>& client, std::unique_ptr<Server> server,
-               const std::optional<Secret>& secret, const std::string& host, const std::string& job,
-               const JoinRequest& request, const Options& options, Store::Deadline deadline) {
+// `server_host`: by what name the server was reached.
+Bootstrap bootstrap_of(Met met, const std::string& server_host, const Choices& choices) {
   Bootstrap bootstrap;
-  bootstrap.addresses = addresses_for_peers(*client, host, options);
-  read_port_range(bootstrap);
-  const Membership membership = client->join(request, deadline);
-  bootstrap.rank = membership.rank;
-  bootstrap.world_size = membership.world_size;
-  bootstrap.generation = membership.generation;
-  if (secret) {
-    bootstrap.authenticator =
-        rendezvous::make_authenticator(*secret, fmt::format("peers|{}|{}", job, membership.generation));
+  bootstrap.addresses = addresses_for_peers(*met.client, server_host, choices);
+  bootstrap.first_port = choices.first_port;
+  bootstrap.last_port = choices.last_port;
+  bootstrap.rank = met.membership.rank;
+  bootstrap.world_size = met.membership.world_size;
+  bootstrap.generation = met.membership.generation;
+  if (met.endpoint.secret) {
+    bootstrap.authenticator = rendezvous::make_authenticator(
+        *met.endpoint.secret, fmt::format("peers|{}|{}", met.endpoint.job, met.membership.generation));
   }
-  bootstrap.store = store_of(std::move(server), client);
+  bootstrap.store = store_of(std::move(met.hosting), std::move(met.client));
   return bootstrap;
 }
 
-std::unique_ptr<Server> serve(const std::vector<std::string>& hosts, std::uint16_t port,
-                              const std::optional<Secret>& secret, const std::string& job, int world_size) {
-  return std::make_unique<Server>(
-      rendezvous::ServerOptions{.bind = hosts, .port = port, .secret = secret, .job = job, .world_size = world_size});
-}
+// tcp://host:port with something to trust one another by.
+class TcpPoint final : public MeetingPoint {
+ public:
+  TcpPoint(const Place& place, const Trust& trust, const Choices& choices)
+      : place_(place), endpoint_{place.host, place.port, trust.secret, place.job}, choices_(choices) {}
+  std::string key() const override { return fmt::format("tcp|{}|{}", describe(), place_.job); }
+  std::shared_ptr<Hosting> try_host(int world_size) override {
+    if (!place_.may_serve || !is_local(place_.host)) return nullptr;
+    auto hosting = std::make_shared<Hosting>(Hosting{.endpoint = endpoint_});
+    std::vector<std::string> addresses = choices_.addresses;
+    addresses.insert(addresses.begin(), place_.host);
+    try {
+      hosting->server = std::make_unique<Server>(rendezvous::ServerOptions{.bind = std::move(addresses),
+                                                                           .port = place_.port,
+                                                                           .secret = endpoint_.secret,
+                                                                           .job = place_.job,
+                                                                           .world_size = world_size,
+                                                                           .is_rank_0s = true});
+    } catch (const rendezvous::AddressInUse& error) {
+      log::info("rank 0 joins whoever serves already: {}", error.what());
+      return nullptr;
+    }
+    return hosting;
+  }
+  std::optional<Endpoint> find(std::string&, Store::Deadline) override { return endpoint_; }
+  bool may_be_stale() const override { return false; }
+  std::string describe() const override { return rendezvous::endpoint_text(place_.host, place_.port); }
 
-std::vector<std::string> addresses_to_serve(const std::string& host, const Options& options) {
-  std::vector<std::string> addresses{host};
-  const std::string interface = chosen_interface(options);
-  if (interface.empty()) return addresses;
-  for (const std::string& address : addresses_of(interface)) addresses.push_back(address);
-  return addresses;
-}
+ private:
+  const Place& place_;
+  const Endpoint endpoint_;
+  const Choices& choices_;
+};
 
 // Nobody has given us anything to trust one another by, so this works among the processes of one user on one machine.
 Bootstrap meet_neighbours(const Place& place, const JoinRequest& request, const Options& options,
@@ -116,19 +156,11 @@ Bootstrap meet_neighbours(const Place& place, const JoinRequest& request, const 
                     "trust the network",
                     request.rank, endpoint));
   }
-  const std::string meeting = fmt::format("{}|{}|{}", endpoint, place.job, request.generation);
-  if (request.rank > 0) {
-    const Introduction rank0 = ask_host(meeting, deadline);
-    const auto client = Client::connect({rank0.host, rank0.port, rank0.secret, place.job}, deadline);
-    return join(client, nullptr, rank0.secret, rank0.host, place.job, request, options, deadline);
-  }
-  const Secret secret = Secret::generate();
-  const std::string loopback = "127.0.0.1";
-  auto server = serve({loopback}, 0, secret, place.job, request.world_size);
-  const std::uint16_t port = server->port();
-  const Host host(meeting, {loopback, port, secret}, deadline);
-  const auto client = Client::connect({loopback, port, secret, place.job}, deadline);
-  return join(client, std::move(server), secret, loopback, place.job, request, options, deadline);
+  const Choices choices = read_choices(options);
+  NeighbourPoint point(fmt::format("{}|{}|{}", endpoint, place.job, request.generation), place.job);
+  Met met = meet_at_point(point, request, deadline);
+  const std::string host = met.endpoint.host;
+  return bootstrap_of(std::move(met), host, choices);
 }
 
 }  // namespace
@@ -144,16 +176,9 @@ Trust read_trust(int secret_fd) {
 Bootstrap meet_at(const Place& place, const Trust& trust, const JoinRequest& request, const Options& options,
                   Store::Deadline deadline) {
   if (!trust.given()) return meet_neighbours(place, request, options, deadline);
-  std::unique_ptr<Server> server;
-  if (place.may_serve && request.rank == 0 && is_local(place.host)) {
-    try {
-      server = serve(addresses_to_serve(place.host, options), place.port, trust.secret, place.job, request.world_size);
-    } catch (const rendezvous::AddressInUse& error) {
-      log::info("rank 0 joins whoever serves already: {}", error.what());
-    }
-  }
-  const auto client = Client::connect({place.host, place.port, trust.secret, place.job}, deadline);
-  return join(client, std::move(server), trust.secret, place.host, place.job, request, options, deadline);
+  const Choices choices = read_choices(options);
+  TcpPoint point(place, trust, choices);
+  return bootstrap_of(meet_at_point(point, request, deadline), place.host, choices);
 }
 
 Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, const Options& options,
@@ -161,19 +186,15 @@ Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, cons
   if (request.rank < 0) {
     throw Error(ErrorCode::invalid_argument, "ranks that meet by a file must be given their numbers");
   }
-  const std::string job = "file";
-  if (request.rank > 0) {
-    const FileMeeting found = connect_by_file(path, deadline);
-    return join(found.client, nullptr, found.secret, found.host, job, request, options, deadline);
+  const Choices choices = read_choices(options);
+  const std::string host = choices.addresses.empty() ? "127.0.0.1" : choices.addresses.front();
+  FilePoint point(path, host);
+  try {
+    return bootstrap_of(meet_at_point(point, request, deadline), host, choices);
+  } catch (const Error& error) {
+    if (error.error_code() != ErrorCode::mismatch) throw;
+    throw Error(error.error_code(), fmt::format("at {}: {}", point.describe(), error.what()), error.culprit());
   }
-  const std::string interface = chosen_interface(options);
-  const std::string host = interface.empty() ? "127.0.0.1" : addresses_of(interface).front();
-  const Secret secret = Secret::generate();
-  auto server = serve({host}, 0, secret, job, request.world_size);
-  const Endpoint endpoint{host, server->port(), secret, job};
-  const MeetingFile file(path, endpoint);
-  const auto client = Client::connect(endpoint, deadline);
-  return join(client, std::move(server), secret, host, job, request, options, deadline);
 }
 
 Bootstrap meet(const Launch& launch, const Options& options, Store::Deadline deadline) {

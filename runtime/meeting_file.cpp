@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <sstream>
-#include <thread>
 
 #include <rondo/error.hpp>
 
@@ -22,23 +21,29 @@
 namespace rondo::runtime {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{250};
-constexpr std::chrono::milliseconds kFirstAttempt{200}, kLongestAttempt{5000};
 constexpr std::size_t kMostBytes = 4096;
+constexpr std::string_view kTitle = "rondo-meeting-2", kJob = "file";
+constexpr int kReplacements = 16;  // of what lies at the path and cannot be used
+
+// Nothing: the descriptor is of a file that belongs to this user alone.
+std::string obstacle_of(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::getuid() &&
+      (status.st_mode & 077U) == 0) {
+    return {};
+  }
+  return "it does not belong to this user alone (mode 0600)";
+}
 
 // What the file holds, or the reason why it is not to be used.
 std::string read_file(const std::filesystem::path& path, std::string& reason) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) {
     reason = fmt::format("cannot open it: {}", std::strerror(errno));
     return {};
   }
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0 || status.st_uid != ::getuid() || (status.st_mode & 077U) != 0) {
-    reason = "it does not belong to this user alone (mode 0600)";
-    return {};
-  }
+  reason = obstacle_of(file.get());
+  if (!reason.empty()) return {};
   std::string text(kMostBytes, '\0');
   const ssize_t got = ::read(file.get(), text.data(), text.size());
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
@@ -47,15 +52,15 @@ std::string read_file(const std::filesystem::path& path, std::string& reason) {
 
 std::optional<rendezvous::Endpoint> parse(const std::string& text, std::string& reason) {
   std::istringstream lines(text);
-  std::string title, address, secret, job, host;
-  lines >> title >> address >> secret >> job >> host;
-  if (!lines || title != "rondo-meeting-1") {
-    if (!text.empty()) reason = "it is not a file that rank 0 wrote";
+  std::string title, address, secret, job, host, end;
+  lines >> title >> address >> secret >> job >> host >> end;
+  if (title != kTitle || end != "end") {  // the last line is there when all others are
+    reason = "it is not what a rank 0 wrote, or not all of it";
     return std::nullopt;
   }
   rendezvous::Endpoint endpoint;
   parse_endpoint(address, "the server in the file, ", endpoint.host, endpoint.port);
-  if (secret != "-") endpoint.secret = rendezvous::Secret::from_hex(secret);
+  endpoint.secret = rendezvous::Secret::from_hex(secret);
   endpoint.job = job;
   reason = fmt::format("rank 0 on host {} serves at {} (set RONDO_INTERFACE there if that is another machine)", host,
                        address);
@@ -63,57 +68,97 @@ std::optional<rendezvous::Endpoint> parse(const std::string& text, std::string& 
 }
 
 std::string text_of(const rendezvous::Endpoint& endpoint) {
-  return fmt::format("rondo-meeting-1\n{}\n{}\n{}\n{}\n", rendezvous::endpoint_text(endpoint.host, endpoint.port),
-                     endpoint.secret ? endpoint.secret->to_hex() : "-", endpoint.job, host_name());
+  return fmt::format("{}\n{}\n{}\n{}\n{}\nend\n", kTitle, rendezvous::endpoint_text(endpoint.host, endpoint.port),
+                     endpoint.secret->to_hex(), endpoint.job, host_name());
 }
+
+// The path's file, locked by this process; nothing: by another.
+Fd lock_file(const std::filesystem::path& path) {
+  for (int replaced = 0; replaced < kReplacements;) {
+    Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+    if (!file && errno != ELOOP && errno != EACCES && errno != ENXIO) break;
+    if (!file || !obstacle_of(file.get()).empty()) {
+      if (::unlink(path.c_str()) != 0 && errno != ENOENT) break;
+      ++replaced;
+      continue;
+    }
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    if (::fcntl(file.get(), F_SETLK, &whole) != 0) {
+      if (errno == EAGAIN || errno == EACCES) return {};
+      throw_errno(
+          fmt::format("cannot lock {}, where the ranks are to meet, so two jobs could not be told apart; put it "
+                      "on a file system with locks",
+                      path.string()));
+    }
+    struct stat held {
+    }, there{};
+    const bool same = ::fstat(file.get(), &held) == 0 && ::stat(path.c_str(), &there) == 0 &&
+                      held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+    if (same) return file;  // and not one that its last owner removed meanwhile
+  }
+  throw_errno(fmt::format("cannot write {}, where the ranks are to meet", path.string()));
+}
+
+// The lock is the process's: a forked child has none, and must not remove the file.
+class FileClaim {
+ public:
+  FileClaim(std::filesystem::path path, Fd file) : path_(std::move(path)), file_(std::move(file)), owner_(::getpid()) {
+    clear();
+  }
+  ~FileClaim() {
+    if (owner_ == ::getpid()) ::unlink(path_.c_str());
+    rendezvous::wipe(std::as_writable_bytes(std::span(text_)));
+  }
+  FileClaim(const FileClaim&) = delete;
+  FileClaim& operator=(const FileClaim&) = delete;
+
+  void write(const rendezvous::Endpoint& endpoint) {
+    text_ = text_of(endpoint);
+    if (::pwrite(file_.get(), text_.data(), text_.size(), 0) != static_cast<ssize_t>(text_.size())) {
+      throw_errno(fmt::format("cannot write {}, where the ranks are to meet", path_.string()));
+    }
+  }
+
+ private:
+  void clear() {
+    if (::ftruncate(file_.get(), 0) != 0) throw_errno(fmt::format("cannot empty {}", path_.string()));
+  }
+  std::filesystem::path path_;
+  Fd file_;
+  pid_t owner_;
+  std::string text_;
+};
 
 }  // namespace
 
-MeetingFile::MeetingFile(std::filesystem::path path, const rendezvous::Endpoint& endpoint)
-    : path_(std::move(path)), text_(text_of(endpoint)) {
-  std::string temporary = path_.string() + ".XXXXXX";
-  const Fd file(::mkostemp(temporary.data(), O_CLOEXEC));  // mode 0600
-  if (!file) throw_errno(fmt::format("cannot write {}, where the ranks are to meet", path_.string()));
-  const bool written = ::write(file.get(), text_.data(), text_.size()) == static_cast<ssize_t>(text_.size()) &&
-                       ::rename(temporary.c_str(), path_.c_str()) == 0;
-  if (written) return;
-  const int reason = errno;
-  ::unlink(temporary.c_str());
-  errno = reason;
-  throw_errno(fmt::format("cannot write {}, where the ranks are to meet", path_.string()));
+std::shared_ptr<Hosting> FilePoint::try_host(int world_size) {
+  Fd file = lock_file(path_);
+  if (!file) return nullptr;
+  auto claim = std::make_shared<FileClaim>(path_, std::move(file));
+  auto hosting = std::make_shared<Hosting>();
+  hosting->endpoint = {.host = host_, .secret = rendezvous::Secret::generate(), .job = std::string(kJob)};
+  hosting->server = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {host_},
+                                                                                   .secret = hosting->endpoint.secret,
+                                                                                   .job = hosting->endpoint.job,
+                                                                                   .world_size = world_size,
+                                                                                   .is_rank_0s = true});
+  hosting->endpoint.port = hosting->server->port();
+  claim->write(hosting->endpoint);
+  hosting->claim = std::move(claim);
+  return hosting;
 }
 
-MeetingFile::~MeetingFile() {
-  std::string ignored;
-  if (read_file(path_, ignored) == text_) ::unlink(path_.c_str());
-  rendezvous::wipe(std::as_writable_bytes(std::span(text_)));
-}
-
-FileMeeting connect_by_file(const std::filesystem::path& path, Store::Deadline deadline) {
-  std::string reason, failed;
-  auto pause = kFirstPause, attempt = kFirstAttempt;
-  do {
-    const std::string text = read_file(path, reason);
-    if (text != failed) {
-      pause = kFirstPause;
-      attempt = kFirstAttempt;
-    }
-    try {
-      const auto endpoint = parse(text, reason);
-      if (endpoint) {
-        const auto until = std::min<Store::Deadline>(deadline, Clock::now() + attempt);
-        attempt = std::min(2 * attempt, kLongestAttempt);
-        return {rendezvous::Client::connect(*endpoint, until), endpoint->secret, endpoint->host};
-      }
-    } catch (const Error& error) {
-      reason += fmt::format("{}{}", reason.empty() ? "" : "; ", error.what());
-    }
-    failed = text;
-    std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - Clock::now()));
-    pause = std::min(2 * pause, kLongestPause);
-  } while (Clock::now() < deadline);
-  throw Error(ErrorCode::timeout,
-              fmt::format("cannot meet rank 0 by the file {} before the deadline: {}", path.string(), reason));
+std::optional<rendezvous::Endpoint> FilePoint::find(std::string& reason, Store::Deadline) {
+  const std::string text = read_file(path_, reason);
+  if (!reason.empty()) return std::nullopt;
+  try {
+    return parse(text, reason);
+  } catch (const Error& error) {  // what a dead run or another program left
+    reason = error.what();
+    return std::nullopt;
+  }
 }
 
 }  // namespace rondo::runtime

@@ -1,34 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// file:///path: rank 0 writes there where it serves, the others read it. Mode 0600, replaced atomically; a file that a
-// dead run left behind costs a failed attempt and nothing else.
+// file:///path: rank 0 writes there where it serves, the others read it. Mode 0600. Rank 0 holds a lock on the file as
+// long as it serves, which ends with its process, however that ends: what a dead run left behind is nobody's, and of
+// two rank 0 the second meets the first.
 #pragma once
 #include <filesystem>
-#include <optional>
 #include <string>
 
-#include "rendezvous/client.hpp"
+#include "runtime/meeting_point.hpp"
 
 namespace rondo::runtime {
 
-class MeetingFile {
+class FilePoint final : public MeetingPoint {
  public:
-  MeetingFile(std::filesystem::path path, const rendezvous::Endpoint& endpoint);
-  ~MeetingFile();  // removes the file if it is still this one
-  MeetingFile(const MeetingFile&) = delete;
-  MeetingFile& operator=(const MeetingFile&) = delete;
+  // Rank 0 serves at `host`, an address of this machine.
+  FilePoint(std::filesystem::path path, std::string host) : path_(std::move(path)), host_(std::move(host)) {}
+  std::string key() const override { return "file|" + path_.string(); }
+  std::shared_ptr<Hosting> try_host(int world_size) override;
+  std::optional<rendezvous::Endpoint> find(std::string& reason, Store::Deadline deadline) override;
+  bool may_be_stale() const override { return true; }
+  std::string describe() const override { return "the file " + path_.string(); }
 
  private:
   std::filesystem::path path_;
-  std::string text_;
+  std::string host_;
 };
-
-struct FileMeeting {
-  std::shared_ptr<rendezvous::Client> client;
-  std::optional<rendezvous::Secret> secret;
-  std::string host;  // where rank 0 serves
-};
-// Reads and tries until a server named there lets us in. Any error from it may be a dead run's: the last one is told
-// at the deadline.
-FileMeeting connect_by_file(const std::filesystem::path& path, Store::Deadline deadline);
 
 }  // namespace rondo::runtime

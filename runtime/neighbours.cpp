@@ -7,11 +7,11 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <optional>
 #include <thread>
 
 #include <rondo/error.hpp>
@@ -28,17 +28,18 @@ namespace rondo::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kPause{10};
 constexpr std::chrono::seconds kAnswerWithin{2};
+constexpr int kNames = 8;  // of one meeting: a forked child may hold a dead rank 0's
 
 struct Name {
   sockaddr_un address{};
   socklen_t bytes = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
 // A digest, because a meeting may be longer than such a name.
-Name name_of(const std::string& meeting) {
-  const auto digest = rendezvous::sha256(rendezvous::as_bytes(fmt::format("{}|{}", ::getuid(), meeting)));
+Name name_of(const std::string& meeting, int turn) {
+  const auto digest = rendezvous::sha256(rendezvous::as_bytes(fmt::format("{}|{}|{}", ::getuid(), meeting, turn)));
   std::string text = fmt::format("rondo-{}-", ::getuid());
   for (int i = 0; i < 16; ++i) {
     text += fmt::format("{:02x}", std::to_integer<unsigned>(digest[static_cast<std::size_t>(i)]));
@@ -56,14 +57,28 @@ Fd unix_socket() {
   return fd;
 }
 
-bool same_user(int fd) {
-  ucred peer{};
+ucred peer_of(int fd) {
+  ucred peer{.pid = 0, .uid = static_cast<uid_t>(-1), .gid = static_cast<gid_t>(-1)};
   socklen_t size = sizeof peer;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::getuid();
+  ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return peer;
 }
 
-void pause_until(Clock::time_point deadline) {
-  std::this_thread::sleep_for(std::min<Clock::duration>(kPause, deadline - Clock::now()));
+bool same_user(int fd) { return peer_of(fd).uid == ::getuid(); }
+
+// A socket connected to whoever has the name; empty: nobody.
+Fd reach(const Name& name) {
+  Fd fd = unix_socket();
+  const timeval limit{.tv_sec = kAnswerWithin.count(), .tv_usec = 0};  // for a backlog that is full
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  if (::connect(fd.get(), name.get(), name.bytes) != 0) fd.reset();
+  return fd;
+}
+
+// Who listened is gone, and a child of it that it forked has the socket still. 0: of another pid namespace.
+bool is_orphan(int fd) {
+  const pid_t pid = peer_of(fd).pid;
+  return pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
 std::string read_to_end(int fd, Clock::time_point deadline) {
@@ -80,35 +95,26 @@ std::string read_to_end(int fd, Clock::time_point deadline) {
   return {};
 }
 
-}  // namespace
-
-class Host::Impl {
+// Tells whoever asks where rank 0 serves and the secret, on a thread of its own, until it is destroyed.
+class Host {
  public:
-  Impl(const std::string& meeting, const Introduction& introduction, Clock::time_point deadline)
-      : text_(fmt::format("{}\n{}\n", rendezvous::endpoint_text(introduction.host, introduction.port),
-                          introduction.secret.to_hex())),
+  Host(Fd named, const rendezvous::Endpoint& endpoint)
+      : text_(fmt::format("{}\n{}\n", rendezvous::endpoint_text(endpoint.host, endpoint.port),
+                          endpoint.secret->to_hex())),
         stop_(::eventfd(0, EFD_CLOEXEC)),
-        socket_(unix_socket()) {
+        socket_(std::move(named)) {
     if (!stop_) throw_errno("cannot create an eventfd");
-    const Name name = name_of(meeting);
-    while (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
-      if (errno != EADDRINUSE) throw_errno("cannot name a Unix socket");
-      if (Clock::now() >= deadline) {
-        throw Error(ErrorCode::timeout, fmt::format("another process of this user serves '{}' already; use another "
-                                                    "MASTER_PORT or RONDO_JOB for each job",
-                                                    meeting));
-      }
-      pause_until(deadline);
-    }
     if (::listen(socket_.get(), SOMAXCONN) != 0) throw_errno("cannot listen on a Unix socket");
     thread_ = start_thread("rondo-neighbour", [this] { serve(); });
   }
-  ~Impl() {
+  ~Host() {
     const std::uint64_t one = 1;
     if (::write(stop_.get(), &one, sizeof one) < 0) log::error("cannot stop the thread that introduces neighbours");
     thread_.join();
     rendezvous::wipe(std::as_writable_bytes(std::span(text_)));
   }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
 
  private:
   void serve() {
@@ -134,35 +140,71 @@ class Host::Impl {
   std::thread thread_;
 };
 
-Host::Host(const std::string& meeting, const Introduction& introduction, Clock::time_point deadline)
-    : impl_(std::make_unique<Impl>(meeting, introduction, deadline)) {}
-Host::~Host() = default;
+// A living process has one of the meeting's names.
+bool is_taken(const std::string& meeting) {
+  for (int turn = 0; turn < kNames; ++turn) {
+    const Fd holder = reach(name_of(meeting, turn));
+    if (holder && !is_orphan(holder.get())) return true;
+  }
+  return false;
+}
 
-Introduction ask_host(const std::string& meeting, Clock::time_point deadline) {
-  const Name name = name_of(meeting);
-  do {
-    const Fd fd = unix_socket();
-    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) == 0) {
-      if (!same_user(fd.get())) {
-        throw Error(ErrorCode::unsupported,
-                    fmt::format("a process of another user serves '{}' on this machine; use another MASTER_PORT, or "
-                                "set RONDO_SECRET_FILE",
-                                meeting));
-      }
-      const std::string text = read_to_end(fd.get(), std::min(deadline, Clock::now() + kAnswerWithin));
-      const auto end = text.find('\n');
-      if (end != std::string::npos) {
-        Introduction introduction{{}, 0, rendezvous::Secret::from_hex(text.substr(end + 1))};
-        parse_endpoint(text.substr(0, end), "rank 0's address, ", introduction.host, introduction.port);
-        return introduction;
-      }
+// A socket that bears the first of the meeting's names that is free; empty: a living process has one.
+Fd take_name(const std::string& meeting) {
+  if (is_taken(meeting)) return {};
+  for (int turn = 0; turn < kNames; ++turn) {
+    const Name name = name_of(meeting, turn);
+    Fd fd = unix_socket();
+    if (::bind(fd.get(), name.get(), name.bytes) == 0) return is_taken(meeting) ? Fd() : std::move(fd);
+    if (errno != EADDRINUSE) throw_errno("cannot name a Unix socket");
+    const Fd holder = reach(name);  // who does not listen yet is about to
+    if (!holder || !is_orphan(holder.get())) return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string NeighbourPoint::describe() const { return fmt::format("'{}' on this machine", meeting_); }
+
+std::shared_ptr<Hosting> NeighbourPoint::try_host(int world_size) {
+  Fd named = take_name(meeting_);
+  if (!named) return nullptr;
+  auto hosting = std::make_shared<Hosting>();
+  hosting->endpoint = {.host = "127.0.0.1", .secret = rendezvous::Secret::generate(), .job = job_};
+  hosting->server = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{
+      .secret = hosting->endpoint.secret, .job = job_, .world_size = world_size, .is_rank_0s = true});
+  hosting->endpoint.port = hosting->server->port();
+  hosting->claim = std::make_shared<Host>(std::move(named), hosting->endpoint);
+  return hosting;
+}
+
+std::optional<rendezvous::Endpoint> NeighbourPoint::find(std::string& reason, Store::Deadline deadline) {
+  reason = "it did not appear; see whether it was started, by the same user";
+  for (int turn = 0; turn < kNames; ++turn) {
+    const Fd fd = reach(name_of(meeting_, turn));
+    if (!fd) continue;
+    if (is_orphan(fd.get())) continue;
+    const ucred peer = peer_of(fd.get());
+    if (peer.uid != ::getuid()) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("a process of another user serves '{}' on this machine; use another MASTER_PORT, or "
+                              "set RONDO_SECRET_FILE",
+                              meeting_));
     }
-    pause_until(deadline);
-  } while (Clock::now() < deadline);
-  throw Error(ErrorCode::timeout,
-              fmt::format("rank 0 of '{}' did not appear on this machine by the deadline; see whether it was started, "
-                          "by the same user",
-                          meeting));
+    const std::string text = read_to_end(fd.get(), std::min<Store::Deadline>(deadline, Clock::now() + kAnswerWithin));
+    const auto end = text.find('\n');
+    if (end == std::string::npos) {
+      reason = fmt::format("pid {}, which serves there, does not answer", peer.pid);
+      return std::nullopt;
+    }
+    rendezvous::Endpoint endpoint{
+        .host = {}, .secret = rendezvous::Secret::from_hex(text.substr(end + 1)), .job = job_};
+    parse_endpoint(text.substr(0, end), "rank 0's address, ", endpoint.host, endpoint.port);
+    reason.clear();
+    return endpoint;
+  }
+  return std::nullopt;
 }
 
 }  // namespace rondo::runtime

@@ -3,36 +3,24 @@
 // Unix socket in the abstract namespace, named after the user and the meeting. Nothing is left on disk, and both sides
 // check that the other belongs to the same user.
 #pragma once
-#include <chrono>
-#include <cstdint>
-#include <memory>
 #include <string>
 
-#include "rendezvous/secret.hpp"
+#include "runtime/meeting_point.hpp"
 
 namespace rondo::runtime {
 
-struct Introduction {
-  std::string host;
-  std::uint16_t port = 0;
-  rendezvous::Secret secret;
-};
-
-// Introduces whoever asks, on a thread of its own, until it is destroyed.
-class Host {
+class NeighbourPoint final : public MeetingPoint {
  public:
-  // Waits while another process holds the name. timeout error at the deadline.
-  Host(const std::string& meeting, const Introduction& introduction, std::chrono::steady_clock::time_point deadline);
-  ~Host();
-  Host(const Host&) = delete;
-  Host& operator=(const Host&) = delete;
+  // `meeting`: what the ranks were given to meet by; `job`: the server's.
+  NeighbourPoint(std::string meeting, std::string job) : meeting_(std::move(meeting)), job_(std::move(job)) {}
+  std::string key() const override { return "neighbours|" + meeting_; }
+  std::shared_ptr<Hosting> try_host(int world_size) override;
+  std::optional<rendezvous::Endpoint> find(std::string& reason, Store::Deadline deadline) override;
+  bool may_be_stale() const override { return true; }
+  std::string describe() const override;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::string meeting_, job_;
 };
-
-// Asks until somebody answers. timeout error at the deadline.
-Introduction ask_host(const std::string& meeting, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace rondo::runtime

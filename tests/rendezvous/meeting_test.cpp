@@ -12,7 +12,6 @@
 #include <mutex>
 
 #include "rendezvous/listen.hpp"
-#include "runtime/meeting_file.hpp"
 #include "tests/rendezvous/jobs.hpp"
 #include "tests/support/catch.hpp"
 
@@ -117,18 +116,51 @@ TEST_CASE("whoever serves already is joined") {
 TEST_CASE("a file leads to rank 0, whatever lay there before, and is removed") {
   const Folder folder;
   const std::string path = folder.path / "meeting";
-  const int stale = GENERATE(0, 1, 2);
+  const int stale = GENERATE(0, 1, 2, 3);
   if (stale == 1) std::ofstream(path) << "something else";
-  if (stale == 2) {
-    const MeetingFile* leaked = new MeetingFile(path, {"127.0.0.1", free_port(), Secret::generate(), "file"});
-    (void)leaked;  // a run that was killed removes nothing; the object is freed below
-    std::filesystem::copy_file(path, path + ".kept");
-    delete leaked;
-    std::filesystem::rename(path + ".kept", path);
+  if (stale == 2) {  // as a run that was killed leaves it
+    std::ofstream(path) << "rondo-meeting-2\n127.0.0.1:" << free_port() << "\n"
+                        << Secret::generate().to_hex() << "\nfile\nhere\nend\n";
     ::chmod(path.c_str(), 0600);
   }
+  if (stale == 3) std::filesystem::create_symlink("/nowhere", path);
   check_meeting(3, [&](int rank) { return meet_by_file(path, {.rank = rank, .world_size = 3}, {}, in(seconds(20))); });
   CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("a place that cannot hold a file is named at once") {
+  const Folder folder;
+  const bool is_folder = GENERATE(true, false);
+  const std::string path = is_folder ? folder.path : folder.path / "no" / "such";
+  const auto begun = std::chrono::steady_clock::now();
+  CHECK(contains(error_of([&] { meet_by_file(path, {.rank = 0, .world_size = 2}, {}, in(seconds(60))); }),
+                 "cannot write " + path));
+  CHECK(std::chrono::steady_clock::now() - begun < seconds(20));
+}
+
+TEST_CASE("ranks may make further worlds at one place, at the same time or in turns") {
+  const Folder folder;
+  const Trust trust{Secret::generate()};
+  const Place place{.host = "127.0.0.1", .port = free_port(), .job = "again"};
+  const Place neighbours{.host = "127.0.0.1", .port = free_port(), .job = "again"};
+  const int way = GENERATE(0, 1, 2);
+  const bool at_once = GENERATE(true, false);
+  const auto meet = [&](int rank) {
+    const JoinRequest request{.rank = rank, .world_size = 3, .instance = "instance " + std::to_string(rank)};
+    if (way == 0) return meet_by_file(folder.path / "meeting", request, {}, in(seconds(20)));
+    return meet_at(way == 1 ? place : neighbours, way == 1 ? trust : Trust{}, request, {}, in(seconds(20)));
+  };
+  in_threads(3, [&](int rank) {
+    std::vector<Bootstrap> kept;
+    for (int turn = 1; turn <= 3; ++turn) {
+      if (!at_once) kept.clear();
+      kept.push_back(meet(rank));
+      const std::string name = next_world_name(*kept.back().store, 0, rank);
+      const auto got = kept.back().store->exchange(name, rank, 3, bytes("v"), in(seconds(20)));
+      if (got.size() != 3) throw Error(ErrorCode::mismatch, "the exchange is incomplete");
+      if (at_once && turn > 1 && name != "world." + std::to_string(turn)) throw Error(ErrorCode::mismatch, name);
+    }
+  });
 }
 
 TEST_CASE("a file that nobody replaces is named at the deadline") {

@@ -44,6 +44,15 @@ class Program {
   }
 
   std::string line() { return read(out_, true); }
+  // Reads lines of stderr, to the one that holds `text`; false: there is none.
+  bool says(const std::string& text) {
+    for (;;) {
+      const std::string next = read(err_, true);
+      if (next.empty()) return false;
+      err += next + "\n";
+      if (next.find(text) != std::string::npos) return true;
+    }
+  }
   void signal(int number) const { ::kill(pid_, number); }
   // The exit code, or 128 + signal.
   int wait() {

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/meeting_point.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <rondo/error.hpp>
+
+#include "comm/base/log.hpp"
+
+namespace rondo::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{250};
+constexpr std::chrono::milliseconds kFirstAttempt{200}, kLongestAttempt{5000};
+constexpr std::chrono::seconds kForSuccessor{2};  // of a server that went away while this rank joined
+
+// What this process hosts. A second world of it at the same place shares the server of the first.
+std::shared_ptr<Hosting> host_here(MeetingPoint& point, int world_size) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<Hosting>> hosted;
+  const std::lock_guard lock(mutex);
+  std::erase_if(hosted, [](const auto& entry) { return entry.second.expired(); });
+  if (const auto found = hosted.find(point.key()); found != hosted.end()) {
+    if (auto mine = found->second.lock()) return mine;
+  }
+  auto made = point.try_host(world_size);
+  if (made) log::debug("rank 0 serves by {}", point.describe());
+  if (made) hosted[point.key()] = made;
+  return made;
+}
+
+class Meeting {
+ public:
+  Meeting(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline)
+      : point_(point), request_(request), deadline_(deadline), until_(deadline) {}
+
+  Met run() {
+    do {
+      if (auto met = attempt()) return std::move(*met);
+      std::this_thread::sleep_for(std::min<Clock::duration>(pause_, until_ - Clock::now()));
+      pause_ = std::min(2 * pause_, kLongestPause);
+    } while (Clock::now() < until_);
+    if (lost_) throw *lost_;
+    throw Error(ErrorCode::timeout, fmt::format("rank {} cannot meet rank 0 by {} before the deadline: {}",
+                                                request_.rank, point_.describe(), reason_));
+  }
+
+ private:
+  std::optional<Met> attempt() {
+    try {
+      auto hosting = request_.rank == 0 ? host_here(point_, request_.world_size) : nullptr;
+      const auto endpoint = hosting ? std::optional(hosting->endpoint) : point_.find(reason_, deadline_);
+      if (!endpoint) return std::nullopt;
+      auto client = connect(*endpoint);
+      if (!client) return std::nullopt;
+      const auto membership = client->join(request_, deadline_);
+      return Met{std::move(hosting), std::move(client), *endpoint, membership};
+    } catch (const rendezvous::NotYet& error) {
+      reason_ = error.what();
+    } catch (const Error& error) {
+      // A server of this process's last world may end while we join it.
+      if (error.error_code() != ErrorCode::peer_lost || lost_) throw;
+      lost_ = error;
+      until_ = std::min<Store::Deadline>(deadline_, Clock::now() + kForSuccessor);
+    }
+    return std::nullopt;
+  }
+
+  std::shared_ptr<rendezvous::Client> connect(const rendezvous::Endpoint& endpoint) {
+    if (!point_.may_be_stale()) return rendezvous::Client::connect(endpoint, deadline_);
+    const std::string place = fmt::format("{}:{}", endpoint.host, endpoint.port);
+    if (place != tried_) attempt_ = kFirstAttempt;
+    tried_ = place;
+    const auto until = std::min<Store::Deadline>(deadline_, Clock::now() + attempt_);
+    attempt_ = std::min(2 * attempt_, kLongestAttempt);
+    try {
+      return rendezvous::Client::connect(endpoint, until);
+    } catch (const Error& error) {
+      reason_ += fmt::format("{}{}", reason_.empty() ? "" : "; ", error.what());
+    }
+    return nullptr;
+  }
+
+  MeetingPoint& point_;
+  const rendezvous::JoinRequest& request_;
+  const Store::Deadline deadline_;
+  Store::Deadline until_;
+  std::chrono::milliseconds pause_{kFirstPause}, attempt_{kFirstAttempt};
+  std::string reason_, tried_;
+  std::optional<Error> lost_;
+};
+
+}  // namespace
+
+Met meet_at_point(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline) {
+  return Meeting(point, request, deadline).run();
+}
+
+}  // namespace rondo::runtime
