@@ -3,14 +3,11 @@
 #pragma once
 #include <fmt/format.h>
 
-#include <string_view>
+#include <utility>
+
+#include "comm/base/log_line.hpp"
 
 namespace rondo::log {
-
-enum class Level { trace, debug, info, warn, error };
-
-bool enabled(Level level);
-void write(Level level, std::string_view line);  // any thread; whole lines
 
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {

@@ -54,7 +54,21 @@ inline const std::vector<Library>& libraries() {
       {"spdlog/", {"comm/base/log.cpp"}},
       {"torch/",
        {"trainer/include/rondo/torch.hpp", "trainer/include/rondo/torch/", "bench/ddp/", "examples/cifar/",
-        "tests/torch/"}},
+        "tests/torch/", "tests/package/torch/"}},
+  };
+  return table;
+}
+
+// What a header of a library brings along today and does not promise: who uses the name includes its header.
+struct Home {
+  std::string_view name, header;
+};
+inline const std::vector<Home>& homes() {
+  static const std::vector<Home> table = {
+      {"fmt::join", "fmt/ranges.h"},  // fmt 11 took it out of fmt/format.h
+      {"fmt::streamed", "fmt/ostream.h"},
+      {"fmt::localtime", "fmt/chrono.h"},
+      {"fmt::gmtime", "fmt/chrono.h"},
   };
   return table;
 }

@@ -105,6 +105,7 @@ class Checker {
       say(source, 1, "is a header without #pragma once");
     }
     for (const Include& include : includes_of(source)) check_include(source, *layer, include);
+    check_homes(source);
     for (std::string& violation : word_violations(source)) violations_.push_back(std::move(violation));
   }
 
@@ -115,6 +116,18 @@ class Checker {
     if (line.starts_with("#!")) std::getline(in, line);
     if (line != "// SPDX-License-Identifier: Apache-2.0" && line != "# SPDX-License-Identifier: Apache-2.0") {
       say(source, 1, "does not open with its SPDX line");
+    }
+  }
+
+  void check_homes(const Source& source) {
+    const auto includes = includes_of(source);
+    const std::string code = strip(source.text, false);
+    for (const Home& home : homes()) {
+      const bool included =
+          std::any_of(includes.begin(), includes.end(), [&](const Include& i) { return i.name == home.header; });
+      if (!included && code.find(home.name) != std::string::npos) {
+        say(source, 1, fmt::format("uses {} without <{}>", home.name, home.header));
+      }
     }
   }
 

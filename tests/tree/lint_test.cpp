@@ -78,6 +78,11 @@ TEST_CASE("spdlog, fibers and CUDA's headers are kept where they belong") {
   CHECK(accepted("comm/a.cpp", "#include \"kernels/cuda/api.hpp\""));
 }
 
+TEST_CASE("who uses fmt::join includes its header") {
+  CHECK(refused("comm/a.cpp", "#include <fmt/format.h>\nauto a = fmt::join(b, c);"));
+  CHECK(accepted("comm/a.cpp", "#include <fmt/ranges.h>\nauto a = fmt::join(b, c);"));
+}
+
 TEST_CASE("an include that leads back to its own file is found") {
   const auto found = rondo::tree::violations({
       {"kernels/a.hpp", kSpdx + "#pragma once\n#include \"kernels/b.hpp\"\n"},
