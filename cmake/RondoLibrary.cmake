@@ -1,58 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-# librondo.so, made of the layers, and what `cmake --install` puts where. Include it after the layers.
+# librondo, made of the layers, and what of it `cmake --install` puts where. Include it after the layers.
 include(CMakePackageConfigHelpers)
 
 set(layers base kernels simt comm proto rendezvous runtime trainer)
 set(parts "")
 set(header_dirs "")
 foreach(layer IN LISTS layers)
-  if(TARGET rondo_${layer})
-    list(APPEND parts rondo_${layer})
-  endif()
+  list(APPEND parts rondo_${layer})
   if(EXISTS "${PROJECT_SOURCE_DIR}/${layer}/include")
     list(APPEND header_dirs "${PROJECT_SOURCE_DIR}/${layer}/include")
   endif()
 endforeach()
 
-# Every object of every layer is in the library, whoever refers to it; the layers are linked for what they link.
+# Every object of every layer is in the library, whoever refers to it.
 list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
-add_library(rondo SHARED ${objects})
+if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
+  set(kind STATIC)
+  if(TARGET rondo_cuda)
+    message(FATAL_ERROR "RONDO_CUDA_SHARED=ON is for the shared library: leave BUILD_SHARED_LIBS on.")
+  endif()
+else()
+  set(kind SHARED)
+endif()
+add_library(rondo ${kind} ${objects})
 add_library(rondo::rondo ALIAS rondo)
 rondo_configure(rondo)
-target_link_libraries(rondo PRIVATE ${parts})
-set(exports "${PROJECT_SOURCE_DIR}/cmake/librondo.map")
-target_link_options(rondo PRIVATE "LINKER:--version-script=${exports}")
-if(TARGET rondo_cuda)  # what links librondo.so must find what that needs
-  target_link_options(rondo INTERFACE "$<BUILD_INTERFACE:LINKER:-rpath-link,$<TARGET_FILE_DIR:rondo_cuda>>")
-endif()
 foreach(directory IN LISTS header_dirs)
   target_include_directories(rondo INTERFACE "$<BUILD_INTERFACE:${directory}>")
 endforeach()
-set_target_properties(rondo PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0 LINK_DEPENDS "${exports}")
+# As narrow as the promise of the version file: programs of 0.1 do not start with 0.2.
+set_target_properties(rondo PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION
+                                                                  ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+add_dependencies(rondo_installed rondo)
 
-# Programs: all of tools/, and the bandwidth tests of bench/.
-get_property(tools DIRECTORY "${PROJECT_SOURCE_DIR}/tools" PROPERTY BUILDSYSTEM_TARGETS)
-get_property(benches DIRECTORY "${PROJECT_SOURCE_DIR}/bench" PROPERTY BUILDSYSTEM_TARGETS)
-list(FILTER benches INCLUDE REGEX "_perf$")
-set(programs "")
-foreach(target IN LISTS tools benches)
-  get_target_property(type ${target} TYPE)
-  if(type STREQUAL "EXECUTABLE")
-    list(APPEND programs ${target})
+set(RONDO_FIND_DEPENDENCIES "")  # of who links the library: rondo-config.cmake
+set(RONDO_PC_REQUIRES "")        # the same for pkg-config
+set(RONDO_PC_LIBRARIES "")
+if(kind STREQUAL "SHARED")
+  # The layers are linked for what they link.
+  target_link_libraries(rondo PRIVATE ${parts})
+  set(exports "${PROJECT_SOURCE_DIR}/cmake/librondo.map")
+  # Within the library its own functions are called directly.
+  target_link_options(rondo PRIVATE "LINKER:--version-script=${exports}" LINKER:-Bsymbolic-functions)
+  set_target_properties(rondo PROPERTIES LINK_DEPENDS "${exports}")
+  if(TARGET rondo_cuda)  # what links librondo.so must find what that needs
+    target_link_options(rondo INTERFACE "$<BUILD_INTERFACE:LINKER:-rpath-link,$<TARGET_FILE_DIR:rondo_cuda>>")
   endif()
-endforeach()
-
-install(TARGETS rondo EXPORT rondo LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-        INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-if(programs)
-  install(TARGETS ${programs} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+else()
+  # One archive: the layers lie in it, what they need is the program's to link.
+  target_link_libraries(rondo PRIVATE ${RONDO_LIBRARY_DEPENDENCIES})
+  target_include_directories(rondo PRIVATE "$<TARGET_PROPERTY:rondo_comm,INTERFACE_INCLUDE_DIRECTORIES>")
+  set(RONDO_FIND_DEPENDENCIES "${RONDO_LIBRARY_FINDS}")
+  set(RONDO_PC_REQUIRES "fmt, spdlog, protobuf-lite, libcrypto")
+  set(RONDO_PC_LIBRARIES " -lboost_context -pthread -ldl")
 endif()
+
+install(TARGETS rondo EXPORT rondo LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 foreach(directory IN LISTS header_dirs)
   install(DIRECTORY "${directory}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp")
 endforeach()
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/rondo")
 
-# No public header includes another package's, so the config file needs no find_dependency.
+# For CMake.
+set(package "${PROJECT_SOURCE_DIR}/cmake/package")
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/rondo")
-install(EXPORT rondo NAMESPACE rondo:: FILE rondo-config.cmake DESTINATION "${package_dir}")
-write_basic_package_version_file("${PROJECT_BINARY_DIR}/rondo-config-version.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_BINARY_DIR}/rondo-config-version.cmake" DESTINATION "${package_dir}")
+install(EXPORT rondo NAMESPACE rondo:: FILE rondo-targets.cmake DESTINATION "${package_dir}")
+configure_package_config_file("${package}/rondo-config.cmake.in" "${PROJECT_BINARY_DIR}/package/rondo-config.cmake"
+                              INSTALL_DESTINATION "${package_dir}" NO_SET_AND_CHECK_MACRO)
+configure_file("${package}/rondo-config-version.cmake.in" "${PROJECT_BINARY_DIR}/package/rondo-config-version.cmake" @ONLY)
+install(
+  FILES "${PROJECT_BINARY_DIR}/package/rondo-config.cmake" "${PROJECT_BINARY_DIR}/package/rondo-config-version.cmake"
+        "${package}/rondo-torch.cmake"
+  DESTINATION "${package_dir}")
+
+# For pkg-config, as movable as the rest.
+file(RELATIVE_PATH RONDO_PC_LIBDIR "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_FULL_LIBDIR}")
+file(RELATIVE_PATH RONDO_PC_INCLUDEDIR "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+configure_file("${package}/rondo.pc.in" "${PROJECT_BINARY_DIR}/package/rondo.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/package/rondo.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

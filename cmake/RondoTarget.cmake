@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # One place for the standard, the warnings and the sanitizers; no global flags.
 
+include(CheckLinkerFlag)
 find_program(RONDO_CCACHE ccache)
 find_program(RONDO_LLD ld.lld) # a third of the time; used with sanitizers
+# Line numbers are two thirds of a program; compressed they are a quarter of that.
+set(RONDO_COMPRESS_DEBUG "LINKER:--compress-debug-sections=zlib")
+check_linker_flag(CXX "${RONDO_COMPRESS_DEBUG}" RONDO_CAN_COMPRESS_DEBUG)
+
+# All that `cmake --install` takes from the build; tools/quickstart builds it.
+add_custom_target(rondo_installed)
 
 # Where CMAKE_UNITY_BUILD is on, the sources of a folder are compiled together.
 function(rondo_group_sources target)
@@ -33,6 +40,9 @@ function(rondo_configure target)
   if(RONDO_CCACHE)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${RONDO_CCACHE}")
   endif()
+  if(RONDO_CAN_COMPRESS_DEBUG AND NOT RONDO_SANITIZE)
+    target_link_options(${target} PRIVATE "${RONDO_COMPRESS_DEBUG}")
+  endif()
   if(RONDO_SANITIZE)
     # What clang checks beyond GCC: clang 14 cannot compile coroutines with the one; the other minds an offset added to
     # the null pointer of a buffer that this rank does not have, which nobody reads through.
@@ -58,6 +68,24 @@ function(rondo_program name)
   add_executable(${name} ${ARGN})
   rondo_configure(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+endfunction()
+
+# A part of programs that includes headers of the layers. What they define is linked by the program: the layers by tests,
+# librondo by what is installed, with the layers behind it for the few small functions that it hides.
+function(rondo_use_internals target)
+  foreach(property INCLUDE_DIRECTORIES COMPILE_DEFINITIONS)
+    set_property(TARGET ${target} APPEND PROPERTY ${property} $<TARGET_PROPERTY:rondo_comm,INTERFACE_${property}>)
+    set_property(TARGET ${target} APPEND PROPERTY INTERFACE_${property} $<TARGET_PROPERTY:rondo_comm,INTERFACE_${property}>)
+  endforeach()
+  target_link_libraries(${target} PUBLIC rondo_cuda_runtime)
+endfunction()
+
+# A program that is installed. It finds the library beside itself, wherever both are put.
+function(rondo_install_program name)
+  file(RELATIVE_PATH to_library "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+  set_property(TARGET ${name} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/${to_library}")
+  install(TARGETS ${name} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  add_dependencies(rondo_installed ${name})
 endfunction()
 
 # Sources that read a command line once: optimising and checking CLI11's thousands of inline functions takes the compiler

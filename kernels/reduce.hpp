@@ -7,6 +7,7 @@
 #include <span>
 
 #include <rondo/dtype.hpp>
+#include <rondo/export.hpp>
 #include <rondo/reduce_op.hpp>
 
 namespace rondo::kernels {
@@ -51,7 +52,7 @@ Scale find_divide(DataType dtype);    // average: the complete sum, once
 // memcpy that may store past the caches; the plain one is worth keeping where a call costs ns.
 using Copy = void (*)(void* out, const void* in, std::size_t bytes);
 Copy find_copy();
-void copy(void* out, const void* in, std::size_t bytes, Stores stores);
+RONDO_API void copy(void* out, const void* in, std::size_t bytes, Stores stores);  // for benchmarks too
 void fetch(void* out, const void* in, std::size_t bytes);  // the plain one, of what has yet to come into the caches
 bool copies_as_strings();  // long ones through the caches, which then do not fetch what they overwrite
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+
 #include <rondo/error.hpp>
-
-#include <cerrno>
-#include <cstring>
-
-#include "comm/base/system_error.hpp"
 
 namespace rondo {
 namespace {
@@ -48,10 +45,5 @@ Error::Error(ErrorCode code, const std::string& sentence, int culprit)
     : std::system_error(make_error_code(code)), sentence_(sentence), culprit_(culprit) {}
 Error::~Error() = default;
 const char* Error::what() const noexcept { return sentence_.c_str(); }
-
-void throw_errno(std::string_view what) {
-  const int code = errno;
-  throw Error(ErrorCode::system, std::string(what) + ": " + std::strerror(code));
-}
 
 }  // namespace rondo

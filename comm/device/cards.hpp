@@ -16,10 +16,11 @@
 namespace rondo::comm::device {
 
 using Uuid = std::array<unsigned char, 16>;
-std::string text_of(const Uuid& uuid);  // "GPU-9f3c…": as nvidia-smi prints it
+RONDO_API std::string text_of(const Uuid& uuid);  // "GPU-9f3c…": as nvidia-smi prints it
 
 // The table of a kind of device, or Error(unsupported) with the sentence that says what is missing.
-const cuda::Api& api_of(rondo::Device::Kind kind);
+// For benchmarks too: a table of their own would know nothing of the library's devices.
+RONDO_API const cuda::Api& api_of(rondo::Device::Kind kind);
 // The index to use: `wanted`, or for -1 local_rank modulo the visible devices. Error(unsupported): there is none such.
 int choose_device(const cuda::Api& api, int wanted, int local_rank);
 
