@@ -59,6 +59,41 @@ NextBytes bytes_from(std::span<const std::byte> bytes) {
   };
 }
 
+// From rank 0 to all, in blocks: a call for each small tensor would be slow, one for the whole would hold it twice.
+constexpr std::size_t kBlockBytes = std::size_t{64} << 20;
+
+void send_blocks(Communicator& communicator, std::span<const std::span<const std::byte>> parts) {
+  std::vector<std::byte> block;
+  const auto send = [&] {
+    if (!block.empty()) communicator.all_gather_bytes(block);
+    block.clear();
+  };
+  for (auto part : parts) {
+    while (!part.empty()) {
+      const std::size_t count = std::min(part.size(), kBlockBytes - block.size());
+      block.insert(block.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(count));
+      part = part.subspan(count);
+      if (block.size() == kBlockBytes) send();
+    }
+  }
+  send();
+}
+
+NextBytes blocks_of_rank_zero(Communicator& communicator) {
+  return [&communicator, block = std::vector<std::byte>(), at = std::size_t{0}](std::span<std::byte> to) mutable {
+    while (!to.empty()) {
+      if (at == block.size()) {
+        block = communicator.all_gather_bytes({}).front();
+        at = 0;
+      }
+      const std::size_t count = std::min(to.size(), block.size() - at);
+      std::memcpy(to.data(), block.data() + at, count);
+      to = to.subspan(count);
+      at += count;
+    }
+  };
+}
+
 }  // namespace
 
 const char* stored_dtype(DataType dtype) {
@@ -164,19 +199,17 @@ Checkpoint load(const std::string& path) {
   }
 }
 
-// Tensor by tensor, so that nobody has the whole twice.
 Checkpoint load(Communicator& communicator, const std::string& path) {
   Checkpoint mine;
   Layout layout;
   on_rank_zero(communicator, [&] { layout = lay_out(mine = load(path)); });
   const auto head = communicator.all_gather_bytes(std::as_bytes(std::span(layout.head))).front();
   if (communicator.rank() == 0) {
-    for (const auto part : layout.data) communicator.all_gather_bytes(part);
+    send_blocks(communicator, layout.data);
     return mine;
   }
-  return read_checkpoint(
-      std::string_view(reinterpret_cast<const char*>(head.data()), head.size()),
-      [&](std::span<std::byte> to) { std::ranges::copy(communicator.all_gather_bytes({}).front(), to.begin()); });
+  return read_checkpoint(std::string_view(reinterpret_cast<const char*>(head.data()), head.size()),
+                         blocks_of_rank_zero(communicator));
 }
 
 }  // namespace rondo::trainer

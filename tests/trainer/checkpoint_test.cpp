@@ -184,6 +184,24 @@ TEST_CASE("a name that is not UTF-8 is refused when it comes, not when a file is
     CHECK(has(error, "the parameter's name 'w\\ufffd' is not UTF-8"));
 }
 
+TEST_CASE("a file that rank 0 alone reaches, of many tensors and large ones, comes whole to every rank") {
+  const Folder folder;
+  Checkpoint checkpoint;
+  std::mt19937 engine(3);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<std::byte> bytes(i == 17 ? (std::size_t{150} << 20) : engine() % 50);
+    for (std::size_t at = 0; at < bytes.size(); at += 1 + bytes.size() / 1000)
+      bytes[at] = static_cast<std::byte>(engine());
+    const std::size_t count = bytes.size();
+    checkpoint.put(std::to_string(i), {"U8", {count}, std::move(bytes)});
+  }
+  CHECK(each_rank(3, [&](Communicator& comm) {
+          save_once(comm, folder.file("net"), comm.rank() == 0 ? checkpoint : Checkpoint());
+          const Checkpoint read = load(comm, folder.file("net"));
+          if (read.tensors != checkpoint.tensors || !read.texts.empty()) throw std::runtime_error("values");
+        }) == no_errors(3));
+}
+
 TEST_CASE("a file that cannot be written or read is everybody's error") {
   for (const std::string& error : each_rank(3, [](Communicator& comm) { save_once(comm, "/nowhere/at/all", {}); }))
     CHECK(has(error, "cannot open /nowhere/at/all.new: No such file"));

@@ -11,6 +11,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <rondo/torch/averaged_gradients.hpp>
+#include <rondo/torch/checkpoint.hpp>
 
 namespace rondo {
 
