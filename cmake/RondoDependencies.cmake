@@ -23,7 +23,7 @@ if(RONDO_PROGRAMS)
   find_package(ZLIB REQUIRED)
 endif()
 
-# What programs link along with a static librondo, and how they find it.
+# What librondo needs, and how programs find it that link a static one.
 set(RONDO_LIBRARY_DEPENDENCIES fmt::fmt spdlog::spdlog Boost::context protobuf::libprotobuf-lite OpenSSL::Crypto
                                Threads::Threads ${CMAKE_DL_LIBS})
 set(RONDO_LIBRARY_FINDS
@@ -33,7 +33,7 @@ find_dependency(spdlog)
 find_dependency(Boost 1.74 COMPONENTS context)
 find_dependency(Protobuf ${protobuf_mode})
 find_dependency(OpenSSL)")
-if(RONDO_CUDA_FOUND)
+if(RONDO_CUDA_FOUND AND NOT RONDO_CUDA_SHARED)
   list(APPEND RONDO_LIBRARY_DEPENDENCIES CUDA::cudart_static)
   string(APPEND RONDO_LIBRARY_FINDS "\nfind_dependency(CUDAToolkit)")
 endif()

@@ -2,7 +2,7 @@
 # librondo, made of the layers, and what of it `cmake --install` puts where. Include it after the layers.
 include(CMakePackageConfigHelpers)
 
-set(layers base kernels simt comm proto rendezvous runtime trainer)
+set(layers base kernels simt comm proto rendezvous process runtime trainer)
 set(parts "")
 set(header_dirs "")
 foreach(layer IN LISTS layers)
@@ -12,7 +12,7 @@ foreach(layer IN LISTS layers)
   endif()
 endforeach()
 
-# Every object of every layer is in the library, whoever refers to it.
+# Every object of every layer is in the library, whoever refers to it; so no layer is linked, only what all of them need.
 list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
 if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
   set(kind STATIC)
@@ -25,6 +25,7 @@ endif()
 add_library(rondo ${kind} ${objects})
 add_library(rondo::rondo ALIAS rondo)
 rondo_configure(rondo)
+target_link_libraries(rondo PRIVATE ${RONDO_LIBRARY_DEPENDENCIES})
 foreach(directory IN LISTS header_dirs)
   target_include_directories(rondo INTERFACE "$<BUILD_INTERFACE:${directory}>")
 endforeach()
@@ -37,19 +38,19 @@ set(RONDO_FIND_DEPENDENCIES "")  # of who links the library: rondo-config.cmake
 set(RONDO_PC_REQUIRES "")        # the same for pkg-config
 set(RONDO_PC_LIBRARIES "")
 if(kind STREQUAL "SHARED")
-  # The layers are linked for what they link.
-  target_link_libraries(rondo PRIVATE ${parts})
   set(exports "${PROJECT_SOURCE_DIR}/cmake/librondo.map")
   # Within the library its own functions are called directly.
   target_link_options(rondo PRIVATE "LINKER:--version-script=${exports}" LINKER:-Bsymbolic-functions)
+  if(NOT RONDO_SANITIZE)  # a sanitizer's runtime lies in the program
+    target_link_options(rondo PRIVATE LINKER:-z,defs)
+  endif()
   set_target_properties(rondo PROPERTIES LINK_DEPENDS "${exports}")
   if(TARGET rondo_cuda)  # what links librondo.so must find what that needs
+    target_link_libraries(rondo PRIVATE rondo_cuda)
     target_link_options(rondo INTERFACE "$<BUILD_INTERFACE:LINKER:-rpath-link,$<TARGET_FILE_DIR:rondo_cuda>>")
   endif()
 else()
-  # One archive: the layers lie in it, what they need is the program's to link.
-  target_link_libraries(rondo PRIVATE ${RONDO_LIBRARY_DEPENDENCIES})
-  target_include_directories(rondo PRIVATE "$<TARGET_PROPERTY:rondo_comm,INTERFACE_INCLUDE_DIRECTORIES>")
+  # One archive; what it needs is the program's to link.
   set(RONDO_FIND_DEPENDENCIES "${RONDO_LIBRARY_FINDS}")
   set(RONDO_PC_REQUIRES "fmt, spdlog, protobuf-lite, libcrypto")
   set(RONDO_PC_LIBRARIES " -lboost_context -pthread -ldl")
@@ -75,7 +76,6 @@ install(
   DESTINATION "${package_dir}")
 
 # For pkg-config, as movable as the rest.
-file(RELATIVE_PATH RONDO_PC_LIBDIR "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_FULL_LIBDIR}")
 file(RELATIVE_PATH RONDO_PC_INCLUDEDIR "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
 configure_file("${package}/rondo.pc.in" "${PROJECT_BINARY_DIR}/package/rondo.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/package/rondo.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
