@@ -11,4 +11,5 @@
 #include <rondo/trainer/sampler.hpp>
 #include <rondo/trainer/sharded_optimizer.hpp>
 #include <rondo/trainer/timeline.hpp>
+#include <rondo/trainer/values.hpp>
 #include <rondo/trainer/wire.hpp>

@@ -1,80 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of any C++ type from every rank, of any size: predictions of unequal length, strings, structs.
 #pragma once
-#include <cstring>
 #include <string>
-#include <type_traits>
+#include <typeinfo>
 #include <vector>
 
 #include <rondo/communicator.hpp>
+#include <rondo/trainer/serial.hpp>
 
 namespace rondo::trainer {
 
-// How a type becomes bytes. Trivially copyable types are copied; specialise it for one's own:
-//   static void write(std::vector<std::byte>& to, const T& value);
-//   static T read(std::span<const std::byte>& from);   // takes its bytes from the front
-template <class T>
-struct Serial {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
-                "rondo::trainer::Serial has to be specialised for this type");
-  static void write(std::vector<std::byte>& to, const T& value) {
-    const auto bytes = std::as_bytes(std::span(&value, 1));
-    to.insert(to.end(), bytes.begin(), bytes.end());
-  }
-  static T read(std::span<const std::byte>& from) {
-    T value;
-    if (from.size() < sizeof value) throw Error(ErrorCode::corrupt_message, "a gathered value ends too soon");
-    std::memcpy(static_cast<void*>(&value), from.data(), sizeof value);
-    from = from.subspan(sizeof value);
-    return value;
-  }
-};
-
 namespace detail {
-template <class Sequence>
-struct SerialSequence {
-  using Element = typename Sequence::value_type;
-  static void write(std::vector<std::byte>& to, const Sequence& values) {
-    Serial<std::uint64_t>::write(to, values.size());
-    for (const Element& value : values) Serial<Element>::write(to, value);
-  }
-  static Sequence read(std::span<const std::byte>& from) {
-    Sequence values;
-    for (std::uint64_t left = Serial<std::uint64_t>::read(from); left > 0; --left)
-      values.push_back(Serial<Element>::read(from));
-    return values;
-  }
-};
-}  // namespace detail
-
+// The name of its type goes before a value, as a number: what is of another type is not read as if it were of this one.
 template <class T>
-struct Serial<std::vector<T>> : detail::SerialSequence<std::vector<T>> {};
-template <>
-struct Serial<std::string> : detail::SerialSequence<std::string> {};
-template <class A, class B>
-struct Serial<std::pair<A, B>> {
-  static void write(std::vector<std::byte>& to, const std::pair<A, B>& value) {
-    Serial<A>::write(to, value.first);
-    Serial<B>::write(to, value.second);
+std::uint64_t type_mark() {
+  std::uint64_t mark = 14695981039346656037U;  // FNV-1a
+  for (const char c : std::string_view(typeid(T).name()))
+    mark = (mark ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return mark;
+}
+template <class T>
+std::vector<std::byte> packed(const T& value) {
+  std::vector<std::byte> bytes;
+  write_count(bytes, type_mark<T>());
+  Serial<T>::write(bytes, value);
+  return bytes;
+}
+template <class T>
+T unpacked(std::span<const std::byte> bytes, int rank) {
+  if (bytes.size() < sizeof(std::uint64_t) || read_count(bytes) != type_mark<T>()) {
+    throw Error(ErrorCode::mismatch, "the value of rank " + std::to_string(rank) + " is of another type than here",
+                rank);
   }
-  static std::pair<A, B> read(std::span<const std::byte>& from) {
-    A first = Serial<A>::read(from);
-    B second = Serial<B>::read(from);
-    return {std::move(first), std::move(second)};
-  }
-};
+  T value = Serial<T>::read(bytes);
+  if (!bytes.empty()) throw Error(ErrorCode::corrupt_message, "more bytes than a value takes", rank);
+  return value;
+}
+}  // namespace detail
 
 // Collective: every rank's value, in rank order.
 template <class T>
 std::vector<T> all_gather_value(Communicator& communicator, const T& value) {
-  std::vector<std::byte> bytes;
-  Serial<T>::write(bytes, value);
   std::vector<T> all;
-  for (const auto& one : communicator.all_gather_bytes(bytes)) {
-    std::span<const std::byte> rest(one);
-    all.push_back(Serial<T>::read(rest));
-    if (!rest.empty()) throw Error(ErrorCode::mismatch, "all_gather_value: ranks gathered values of other types");
-  }
+  for (const auto& bytes : communicator.all_gather_bytes(detail::packed(value)))
+    all.push_back(detail::unpacked<T>(bytes, static_cast<int>(all.size())));
   return all;
 }
 
