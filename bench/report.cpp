@@ -31,6 +31,14 @@ std::string share_text(const Measurement* m) {
   return fmt::format("{:.1f}%", 100 * m->share_of_bound);
 }
 
+// What ran: "window one_shot"; "ll one_shot / window one_shot" where it was another in place. Empty on a CPU.
+std::string kernel_text(const Measurement& out_of_place, const Measurement* in_place) {
+  const auto text = [](const Measurement& m) { return fmt::format("{} {}", m.kernel, m.algorithm); };
+  if (out_of_place.kernel.empty()) return {};
+  const bool alike = in_place == nullptr || text(*in_place) == text(out_of_place);
+  return "  " + text(out_of_place) + (alike ? std::string() : " / " + text(*in_place));
+}
+
 std::string rank_line(const nlohmann::json& rank) {
   std::string line =
       fmt::format("#  Rank {:2} Pid {:6} on {} node {} local rank {}", rank["rank"].get<int>(), rank["pid"].get<int>(),
@@ -93,7 +101,7 @@ class Table : public Report {
     if (!surroundings.devices.empty()) head += device_head(surroundings, flags_);
     shares_ = surroundings.shared_memory().copy > 0;
     if (shares_) head += bound_head(surroundings);
-    print(head + "#\n" + table_header(shares_));
+    print(head + "#\n" + table_header(shares_, !surroundings.devices.empty()));
   }
   void row(const Row& row) override {
     footer_.add(row);
@@ -238,15 +246,15 @@ std::string labelled(const std::string& lines) {
   return text;
 }
 
-std::string table_header(bool shares) {
+std::string table_header(bool shares, bool kernels) {
   return fmt::format(
       "# {:<54}  {:^30}  {:^30}\n"
-      "# {:>10} {:>12} {:>9} {:>7} {:>7}     {:>7} {:>7} {:>7} {:>6}  {:>7} {:>7} {:>7} {:>6}  {}{}\n"
+      "# {:>10} {:>12} {:>9} {:>7} {:>7}     {:>7} {:>7} {:>7} {:>6}  {:>7} {:>7} {:>7} {:>6}  {}{}{}\n"
       "# {:>10} {:>12} {:>9} {:>7} {:>7}     {:>7} {:>7} {:>7} {:>6}  {:>7} {:>7} {:>7} {:>6}  {}{}\n",
       "", "out-of-place", "in-place", "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong",
-      "time", "algbw", "busbw", "#wrong", "p10-p90 spread", shares ? "  of bound" : "", "(B)", "(elements)", "", "", "",
-      "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "", "out-of  in",
-      shares ? "      out-of      in" : "");
+      "time", "algbw", "busbw", "#wrong", "p10-p90 spread", shares ? "  of bound" : "",
+      kernels ? shares ? "        kernel" : "  kernel" : "", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)",
+      "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "", "out-of  in", shares ? "      out-of      in" : "");
 }
 
 std::string table_row(const Row& row, bool shares) {
@@ -256,7 +264,7 @@ std::string table_row(const Row& row, bool shares) {
                                  table_name(c.dtype), op_name(c), c.root, half_row(&row.out_of_place),
                                  half_row(in_place), spread_text(&row.out_of_place), spread_text(in_place));
   if (shares) text += fmt::format("      {:>6}  {:>6}", share_text(&row.out_of_place), share_text(in_place));
-  text += '\n';
+  text += kernel_text(row.out_of_place, in_place) + '\n';
   for (const Measurement* m : {&row.out_of_place, in_place}) {
     if (m == nullptr) continue;
     for (std::size_t rank = 0; rank < m->wrong_by_rank.size(); ++rank) {

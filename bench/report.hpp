@@ -27,8 +27,9 @@ std::unique_ptr<Report> make_json(std::string path, std::vector<std::string> com
 // Tells each of them.
 std::unique_ptr<Report> make_all(std::vector<std::unique_ptr<Report>> reports);
 
-// Lines of the table, for the tests.
-std::string table_header(bool shares = false);
+// Lines of the table, for the tests. On devices every row ends with the kernel and the algorithm that ran, out of place
+// and, where it is another, in place.
+std::string table_header(bool shares = false, bool kernels = false);
 std::string table_row(const Row& row, bool shares = false);
 std::string labelled(const std::string& lines);  // each with "simulated" at its end
 nlohmann::json to_json(const Row& row);

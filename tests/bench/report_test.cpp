@@ -50,6 +50,22 @@ TEST_CASE("statistics are the middle of the samples and their spread") {
   CHECK(rondo::bench::statistics_of({7}).p90 == 7);
 }
 
+TEST_CASE("on a device a row ends with the kernel and the algorithm that ran") {
+  Row r = row();
+  r.out_of_place.kernel = r.in_place->kernel = "window";
+  r.out_of_place.algorithm = r.in_place->algorithm = "one_shot";
+  const auto first_line = [&] {
+    const std::string text = rondo::bench::table_row(r);
+    return text.substr(0, text.find('\n'));
+  };
+  CHECK(first_line().ends_with("  window one_shot"));
+  CHECK(words(first_line())[5] == "12.50");
+  r.in_place->kernel = "ll";
+  CHECK(first_line().ends_with("  window one_shot / ll one_shot"));
+  CHECK(rondo::bench::table_header(false, true).find("kernel\n") != std::string::npos);
+  CHECK(rondo::bench::table_header(true, false).find("kernel") == std::string::npos);
+}
+
 TEST_CASE("a row has nccl-tests' columns in nccl-tests' order, then the spread") {
   std::istringstream text(rondo::bench::table_row(row()));
   std::string line;
