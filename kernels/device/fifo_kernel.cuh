@@ -137,6 +137,7 @@ RONDO_DEVICE void run_operation(FifoBlock& block, const Launch& launch, const Op
   if (block_index() == 0 && thread_index() + 1 == block_threads()) write_history(*launch.team, signature);
   if (block_index() >= operation.channels) return;
   take_share(block, launch, operation, pattern, element_bytes(dtype));
+  RONDO_STAMP(shared);
   const Work& work = block.share.work;
 
   DevicePrimitives<P> primitives(block, launch, operation);
@@ -157,14 +158,17 @@ RONDO_DEVICE void run_operation(FifoBlock& block, const Launch& launch, const Op
   } else if (asks && !at_root && launch.counts[operation.send_counts + block.rank] == 0) {
     primitives.exchange_empty(false, [&](int peer) { return peer == operation.root; });
   }
+  RONDO_STAMP(finished);
 }
 
 template <class P>
 RONDO_KERNEL fifo_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_SHARED(FifoBlock, block);
+  RONDO_STAMP(begin);
   const std::uint64_t latest = latest_sequence(*launch.team);
   open_links<P>(block, launch);
   block_sync();
+  RONDO_STAMP(opened);
   run_messages<P>(block, launch);
   const auto operations = static_cast<std::uint64_t>(launch.operations);
   for (std::uint64_t i = 0; i < operations; ++i) {
@@ -172,6 +176,7 @@ RONDO_KERNEL fifo_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   }
   block_sync();
   close_links(block, latest + operations);
+  RONDO_STAMP_END(*launch.team);
 }
 
 }  // namespace rondo::kernels::device::inline RONDO_SEAM

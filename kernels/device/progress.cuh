@@ -167,17 +167,20 @@ RONDO_DEVICE_CALL void progress(FifoBlock& block, int moves) {
   while (!last) {
     bool fine = thread != 0 || choose_slice<P>(block, moves);
     if (!block_or(!fine)) {
+      RONDO_STAMP(chosen);
       const Slice& slice = block.slice;
       last = slice.last;
       std::uint64_t* const freed = slice.from_slot == nullptr ? nullptr : slice.freed;
       const std::uint64_t from_step = slice.from_step;
       fine = P::move(block);
       if (!block_or(!fine)) {
+        RONDO_STAMP(moved);
         // Two threads of different warps, since each release waits for all that came before it.
         if (thread == creditor && freed != nullptr) store_release(freed, from_step + 1);
         if (thread != 0) continue;
         if (slice.to_slot != nullptr) P::post(slice.posted, slice.to_step);
         finish_slice(block);
+        RONDO_STAMP(credited);
         continue;
       }
     }
@@ -203,16 +206,19 @@ RONDO_DEVICE_CALL void fold_step(FifoBlock& block, const FoldSlice& slice) {
                             block.patience.operation, ready);
   }
   if (!block_or(!fine)) {
+    RONDO_STAMP(arrived);
     fine = P::fold(block, slice);
     for (int peer = first; peer < block.world_size; peer += stride) {
       if (peer != block.rank) ++block.link[peer].received;
     }
     if (!block_or(!fine)) {
+      RONDO_STAMP(folded);
       for (int peer = first; peer < block.world_size; peer += stride) {
         if (peer == block.rank) continue;
         const Link& link = block.link[peer];
         store_release(&mailbox_at(link.theirs).freed, link.received);
       }
+      RONDO_STAMP(credited);
       return;
     }
   }

@@ -13,12 +13,20 @@ struct alignas(16) u64x2 {
 }  // namespace rondo::kernels::device
 
 // Both compilers leave code of the same functions for the host, nvcc's ends the process: the linker must not mix them
-// up.
+// up. Nor kernels with stamps (stamps.cuh) and those without.
 #if defined(__CUDACC__)
+#ifdef RONDO_STAMPS
+#define RONDO_SEAM on_cuda_stamped
+#else
 #define RONDO_SEAM on_cuda
+#endif
 #include "kernels/device/seam_cuda.cuh"
 #else
+#ifdef RONDO_STAMPS
+#define RONDO_SEAM on_host_stamped
+#else
 #define RONDO_SEAM on_host
+#endif
 #include "kernels/device/seam_host.cuh"
 #endif
 
@@ -42,3 +50,5 @@ struct alignas(16) u64x2 {
 //          for each (1 to kMaxRanks), pause(abort)
 // Numbers: widen_f16(bits), narrow_f16_pair narrow_bf16_pair(low, high): as kernels/convert.hpp, NaN payloads excepted
 // Other:   timer_ns() of one clock for the whole machine, trap(why)
+// Measured alone (tools/gpu_check): ticks() of the block's own multiprocessor; load_acquire_gpu store_release_gpu: as
+//          without _gpu, between blocks of one GPU; fence_system fence_gpu

@@ -168,4 +168,20 @@ RONDO_DEVICE std::uint64_t timer_ns() {
 }
 RONDO_DEVICE void trap(const char*) { __trap(); }
 
+RONDO_DEVICE std::uint64_t ticks() {
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(now)::"memory");
+  return now;
+}
+RONDO_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+RONDO_DEVICE void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+RONDO_DEVICE std::uint64_t load_acquire_gpu(const std::uint64_t* p) {
+  std::uint64_t value;
+  asm volatile("ld.acquire.gpu.global.b64 %0, [%1];" : "=l"(value) : "l"(global_address(p)) : "memory");
+  return value;
+}
+RONDO_DEVICE void store_release_gpu(std::uint64_t* p, std::uint64_t value) {
+  asm volatile("st.release.gpu.global.b64 [%0], %1;" ::"l"(global_address(p)), "l"(value) : "memory");
+}
+
 }  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -216,4 +216,14 @@ inline std::uint32_t narrow_bf16_pair(float low, float high) {
 inline std::uint64_t timer_ns() { return simt::timer_ns(); }
 inline void trap(const char* why) { simt::trap(why); }
 
+inline std::uint64_t ticks() { return simt::timer_ns(); }
+inline void fence_system() {
+  scheduling_point();
+  if (__builtin_expect(lane_head().weak, 0)) simt::weak_release();
+  __atomic_thread_fence(__ATOMIC_ACQ_REL);
+}
+inline void fence_gpu() { fence_system(); }
+inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) { return load_acquire(p); }
+inline void store_release_gpu(std::uint64_t* p, std::uint64_t value) { store_release(p, value); }
+
 }  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -4,6 +4,7 @@
 // then all blocks of the rank drain.
 #pragma once
 #include "kernels/device/sequence.cuh"
+#include "kernels/device/stamps.cuh"
 
 namespace rondo::kernels::device::inline RONDO_SEAM {
 

@@ -64,8 +64,10 @@ class WindowOperation {
       return plan_.reads == Reads::each ? block_.sends[peer].start * plan_.element : std::uint64_t{0};
     };
     if (!meet_first(block_, own, offset_for)) return false;
+    RONDO_STAMP(met);
     if (thread_index() == 0) decide();
     block_sync();
+    RONDO_STAMP(decided);
     return true;
   }
 
@@ -158,6 +160,7 @@ class WindowOperation {
       if (block_.bytes[i] == 0 || list.targets == 0) continue;
       move_window({block_.source + i, block_.target + i, list.sources, list.targets, block_.bytes[i], list.arithmetic});
     }
+    RONDO_STAMP(moved);
   }
 
   // Before anybody is met: that they go in rounds is clear, since this rank stages.
@@ -266,10 +269,12 @@ RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch,
   if (thread_index() == 0) {
     block.patience.operation = signature;
     if (block_index() == 0) write_history(*launch.team, signature);
+    RONDO_STAMP(history);
     plan_operation(block, *launch.team, operation);
   }
   if (block_index() >= operation.channels) return true;
   block_sync();
+  RONDO_STAMP(planned);
   if (block.plan.cut == Cut::blocks) {
     if (sends_blocks(block.plan)) plan_blocks(block.sends, launch, operation, operation.send_counts);
     if (receives_blocks(block.plan)) plan_blocks(block.receives, launch, operation, operation.recv_counts);
@@ -278,11 +283,13 @@ RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch,
   if (!WindowOperation(block).run()) return false;
   block_sync();
   if (thread_index() == 0) block.epoch += block.plan.rounds * (block.plan.ends_together ? 2u : 1u);
+  RONDO_STAMP(finished);
   return true;
 }
 
 RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_SHARED(WindowBlock, block);
+  RONDO_STAMP(begin);
   const Team& team = *launch.team;
   RegionHeader& header = own_header(team);
   bool alive = true;
@@ -292,6 +299,7 @@ RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
     alive = load_relaxed(&header.failed) == 0;
   }
   alive = !block_or(!alive);  // one look for all: another block may fail meanwhile
+  RONDO_STAMP(opened);
   RONDO_NO_UNROLL
   for (int i = 0; i < launch.operations && alive; ++i) {
     alive =
@@ -303,6 +311,7 @@ RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   block_sync();
   advance_sequence(team, latest);
   if (!alive && thread_index() == 0) store_relaxed(&header.failed, 1);
+  RONDO_STAMP_END(team);
 }
 
 }  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -95,6 +95,7 @@ RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, F&& offset_
     arrival.send_offset += offset_for(peer);
     post_arrival(arrival_at(team, peer, own.epoch, team.rank), arrival);
   }
+  RONDO_STAMP(posted);
   RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
     Arrival theirs = own;
@@ -122,6 +123,7 @@ RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, F&& offset_
     block.factor[peer] = theirs.factor;
     block.rounds[peer] = theirs.rounds;
   }
+  RONDO_STAMP(seen);
   return !block_or(!met);
 }
 
@@ -134,12 +136,15 @@ RONDO_DEVICE bool meet_again(const WindowBlock& block, std::uint64_t epoch) {
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
     if (peer != team.rank) store_release(&arrival_at(team, peer, epoch, team.rank)->epoch, epoch);
   }
+  RONDO_STAMP(posted_again);
   RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size && met;
        peer += static_cast<int>(block_threads())) {
     if (peer != team.rank) met = wait_for_arrival(block, peer, epoch);
   }
-  return !block_or(!met);
+  met = !block_or(!met);
+  RONDO_STAMP(met_again);
+  return met;
 }
 
 }  // namespace rondo::kernels::device::inline RONDO_SEAM

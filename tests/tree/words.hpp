@@ -46,7 +46,7 @@ inline const std::vector<Words>& word_rules() {
        {"__*", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "asm", "volatile", "atomic*", "printf",
         "simt"},
        {"__builtin_*", "__is_*"},
-       {"kernels/device/", "kernels/algorithms/"},
+       {"kernels/device/", "kernels/algorithms/", "tools/gpu_check/"},
        {".cuh", ".cu", ".hpp"},
        {"kernels/device/seam*"},
        false,

@@ -90,6 +90,7 @@ class Rank {
     check(api_, api_.Malloc(reinterpret_cast<void**>(&recv_), setup_.max_bytes), "Malloc");
     const std::vector<float> ones(setup_.max_bytes / sizeof(float), 1.0F);
     check(api_, api_.Memcpy(send_, ones.data(), setup_.max_bytes, cudaMemcpyHostToDevice), "Memcpy");
+    check(api_, api_.DeviceSynchronize(), "DeviceSynchronize");  // the copy may return before the bytes are there
     nccl_.check(nccl_.CommInitRank(&comm_, setup_.ranks, id, rank_), "ncclCommInitRank");
   }
 

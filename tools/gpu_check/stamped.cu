@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library's kernels for short calls once more, with stamps.
+#define RONDO_STAMPS
+#include "kernels/device/fifo_kernel.cuh"
+#include "kernels/device/window.cuh"
+#include "tools/gpu_check/kernels.hpp"
+
+namespace rondo::gpu_check {
+
+namespace device = kernels::device;
+
+StampedKernels cuda_stamped_kernels() {
+  return {.ll = reinterpret_cast<const void*>(&device::fifo_kernel<device::LL>),
+          .window = reinterpret_cast<const void*>(&device::window_kernel)};
+}
+
+}  // namespace rondo::gpu_check

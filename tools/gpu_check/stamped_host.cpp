@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#define RONDO_STAMPS
+#include "kernels/device/fifo_kernel.cuh"
+#include "kernels/device/window.cuh"
+#include "kernels/soft/kernel.hpp"
+#include "tools/gpu_check/kernels.hpp"
+
+namespace rondo::gpu_check {
+namespace {
+
+namespace device = kernels::device;
+
+constexpr soft::Kernel kLL = soft::kernel<&device::fifo_kernel<device::LL>, device::Launch>("stamped_ll");
+constexpr soft::Kernel kWindow = soft::kernel<&device::window_kernel, device::Launch>("stamped_window");
+
+}  // namespace
+
+StampedKernels soft_stamped_kernels() { return {.ll = &kLL, .window = &kWindow}; }
+
+}  // namespace rondo::gpu_check
