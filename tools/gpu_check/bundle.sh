@@ -13,7 +13,9 @@ make_bundle() { # file
   source "$here/support.sh"
   make_log_dir gpu-check
   cd "$root" || return 1
-  step 'bundle: configure' cmake --preset bundle -DRONDO_TESTS=ON || return 1
+  local flags=(-DRONDO_TESTS=ON)
+  [[ -z $architectures ]] || flags+=("-DRONDO_CUDA_ARCHITECTURES=$architectures")
+  step 'bundle: configure' cmake --preset bundle "${flags[@]}" || return 1
   step 'bundle: build' cmake --build --preset bundle --parallel "$(jobs_count)" --target gpu_check || return 1
   stage=$(mktemp --directory)/rondo-gpu-check
   mkdir -p "$stage"/{bin,lib/stdc++,data,sources,gpu_check}
@@ -24,15 +26,34 @@ make_bundle() { # file
   copy_sources "$stage"
   copy_data "$stage/data"
   cp "$here/gpu-check" "$stage/"
-  cp "$here"/gpu_check/{common,stages,report}.sh "$stage/gpu_check/"
+  cp "$here"/gpu_check/{common,stages,first_stages,nccl,report,first_page}.sh "$stage/gpu_check/"
+  [[ -z $nccl ]] || copy_nccl "$stage"
   git describe --always --dirty >"$stage/gpu_check/BUNDLE" 2>/dev/null || echo unknown >"$stage/gpu_check/BUNDLE"
 
   tar --create --owner=0 --group=0 --directory "$(dirname "$stage")" rondo-gpu-check | gzip -9 >"$file"
   rm -rf "$(dirname "$stage")"
-  local bytes
+  local bytes most=$((60 << 20))
   bytes=$(stat --format=%s "$file")
-  echo "$file: $((bytes / 1000000)) MB; needs glibc $(ldd --version | sed --quiet '1s/.* //p') or newer and an NVIDIA driver"
-  ((bytes < 60000000)) || die 1 "$file is $bytes bytes, and 60 MB is the limit."
+  printf '%s: %d.%d MiB; needs glibc %s or newer and an NVIDIA driver\n' "$file" $((bytes >> 20)) $(((bytes * 10 >> 20) % 10)) \
+    "$(ldd --version | sed --quiet '1s/.* //p')"
+  if ((bytes > most)); then
+    rm -f "$file"
+    die 1 "the bundle would be $bytes bytes, and 60 MiB is the limit$([[ -z $nccl ]] || echo ': leave NCCL out, or bring it in parts by itself')."
+  fi
+}
+
+# Stripped, and with code for the bundle's architectures alone: all of it is five times what may travel.
+copy_nccl() { # folder
+  local library=$nccl numbers=()
+  if [[ ! -r $nccl ]]; then
+    nccl_scratch=$(dirname "$1")
+    library=$(whole_nccl "$nccl")
+  fi
+  mkdir -p "$1/nccl"
+  strip --strip-unneeded -o "$1/nccl/whole" "$library"
+  mapfile -t numbers < <(grep --only-matching --extended-regexp '[0-9]+' <<<"${architectures:-75 80 86 90 100 120}")
+  "$here/gpu_check/thin_library" "$1/nccl/whole" "$1/nccl/libnccl.so.2" "${numbers[@]}"
+  rm "$1/nccl/whole"
 }
 
 copy_libraries() { # folder, build folder
@@ -56,7 +77,8 @@ copy_libraries() { # folder, build folder
 
 copy_sources() { # folder: what nvcc needs to build librondo_cuda.so anew
   cd "$root" || return 1
-  cp --parents kernels/*.hpp kernels/algorithms/*.hpp kernels/device/* kernels/cuda/* kernels/include/rondo/*.hpp "$1/sources/"
+  cp --parents kernels/*.hpp kernels/algorithms/*.hpp kernels/device/* kernels/cuda/* kernels/include/rondo/*.hpp \
+    tools/gpu_check/*.cu tools/gpu_check/*.cuh tools/gpu_check/kernels.hpp "$1/sources/"
   echo '-std=c++20 --expt-relaxed-constexpr -fmad=false -O3 -DRONDO_CUDA_TOOLKIT' >"$1/sources/flags"
 }
 

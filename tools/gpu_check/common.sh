@@ -2,9 +2,12 @@
 # shellcheck shell=bash
 # What the stages of gpu-check share: where the programs are, one run with its limit and its log, the counts.
 
-rehearse=false out='' built='' obstacle='' where=checkout device=cuda gpu='' architecture=''
+rehearse=false pack=false out='' built='' obstacle='' where=checkout device=cuda gpu='' architecture=''
 passed=0 failed=0 skipped=0
-stage_seconds=450 # of a stage
+stage_seconds=450 # of a stage, at most
+total_seconds=0   # of the whole call; 0: no limit
+nccl=''           # the library that is asked for; otherwise it is looked for
+packed=''         # where report, rows and an archive of the logs go
 root=$(dirname "$here")
 bin=$root/build/cuda/bin data=/usr/share/datasets/fashion-mnist
 if [[ -f $here/gpu_check/BUNDLE ]]; then
@@ -74,7 +77,7 @@ rebuild_kernels() {
   # shellcheck disable=SC2046
   "$nvcc" $(cat "$root/sources/flags") -gencode "arch=compute_${architecture/./},code=sm_${architecture/./}" \
     -shared -Xcompiler=-fPIC -I "$root/sources" -I "$root/sources/kernels/include" -cudart static \
-    "$root/sources/kernels/device/kernels.cu" "$root/sources/kernels/cuda/libcudart.cpp" \
+    "$root"/sources/kernels/device/kernels.cu "$root"/sources/tools/gpu_check/*.cu "$root/sources/kernels/cuda/libcudart.cpp" \
     -o "$root/lib/librondo_cuda.so" || return 1
   "$bin/on_gpu" --describe
 }
@@ -91,20 +94,70 @@ open_report() {
   fi
   mkdir -p "$out"
   out=$(cd "$out" && pwd)
+  if $pack; then
+    packed=$out
+    out=$(mktemp --directory)
+  fi
 }
 
-run_stage() { # name
+# ---- time ----
+
+reserve=5 # seconds of the total that are kept for the report
+total_left() { echo $((total_seconds == 0 ? 1000000 : total_seconds - SECONDS - reserve)); }
+
+# What the stage may take. The first ones have short limits of their own, which shrink together when too little is left
+# for all; the others share what is left.
+share_of_stage() { # the stage, then those still to come
+  local name limit part own=0 own_part='' sum=0 count=0 left
+  left=$(total_left)
+  for name in "$@"; do
+    read -r limit part < <(limits_of "$name")
+    ((limit < stage_seconds)) || limit=$stage_seconds
+    [[ -n $own_part ]] || own=$limit own_part=$part
+    [[ $part == "$own_part" ]] || continue
+    sum=$((sum + limit)) count=$((count + 1))
+  done
+  if ((total_seconds > 0)); then
+    local share=$((own_part == 1 ? left * own / sum : left / count))
+    ((own < share)) || own=$share
+  fi
+  echo "$own"
+}
+
+run_stage() { # name, those still to come...
+  local seconds
+  seconds=$(share_of_stage "$@")
   stage=$1
   stage_dir=$out/raw/$stage
-  stage_end=$((SECONDS + stage_seconds))
+  stage_end=$((SECONDS + seconds))
+  hung=0
   rm -rf "$stage_dir"
   mkdir -p "$stage_dir"
   : >"$stage_dir/results.tsv"
   printf '%s\n' "== $stage"
-  "stage_${stage//-/_}"
+  if ((seconds < 2)); then
+    record "$stage" skip 0 'the total time was up'
+  else
+    local start=$SECONDS
+    "stage_${stage//-/_}"
+    echo $((SECONDS - start)) >"$stage_dir/seconds"
+  fi
+  publish
 }
 
 seconds_left() { echo $((stage_end - SECONDS)); }
+
+# The report as far as it goes: whoever ends this script in the middle leaves that. With --pack the folder for it gets
+# three files; elsewhere everything lies in it already.
+published=0
+publish() {
+  published=$SECONDS
+  write_report || echo 'the report could not be written; the next one may be' >&2
+  [[ -n $packed ]] || return 0
+  tar --create --gzip --file "$packed/raw.tar.gz.new" --directory "$out" raw && mv "$packed/raw.tar.gz.new" "$packed/raw.tar.gz"
+  all_rows >"$packed/rows.csv"
+  cp "$out/report.md" "$packed/report.md.new" && mv "$packed/report.md.new" "$packed/report.md"
+}
 
 record() { # name, pass|fail|skip, seconds, note
   printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$stage_dir/results.tsv"
@@ -114,6 +167,24 @@ record() { # name, pass|fail|skip, seconds, note
     skip) skipped=$((skipped + 1)) ;;
   esac
   [[ $2 == pass && -z $4 ]] || printf '  %-4s %s: %s\n' "$2" "$1" "$4"
+  ((SECONDS - published < 15)) || publish
+}
+
+# ---- one run ----
+
+run_pid='' run_mark='' run_number=0
+
+# What bears the mark of a run in its environment and is still there: children of children in sessions of their own
+# too. One that may not be looked at is not ours.
+kill_marked() { # mark
+  local pids=() pid round
+  for round in {1..20}; do
+    mapfile -t pids < <(grep --files-with-matches --null-data --line-regexp --fixed-strings "GPU_CHECK_RUN=$1" \
+      /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3)
+    ((${#pids[@]} > 0)) || return 0
+    for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
+    ((round == 1)) || sleep 0.1 # the kernel takes them away
+  done
 }
 
 # A run with a limit; output and all into raw/STAGE/NAME.log. Status 77: it said why it was skipped.
@@ -122,23 +193,55 @@ run() { # name, limit in seconds, command...
   shift 2
   log=$stage_dir/$name.log
   left=$(seconds_left)
-  if ((left < 5)); then
+  if ((left < 2)); then
     record "$name" skip 0 'the time of this stage was up'
+    return 77
+  elif ((hung >= 3)); then
+    record "$name" skip 0 'three runs of this stage had not ended by themselves'
     return 77
   fi
   ((limit < left)) || limit=$left
   printf '$ %s\n' "$*" >"$log"
-  timeout --kill-after=10 "$limit" "$@" >>"$log" 2>&1 </dev/null || status=$?
+  run_mark=$$.$((++run_number))
+  set -m # a process group of its own, which a signal to this script does not end unseen
+  GPU_CHECK_RUN=$run_mark timeout --kill-after=3 "$limit" "$@" >>"$log" 2>&1 </dev/null &
+  run_pid=$!
+  set +m
+  wait "$run_pid" || status=$?
+  run_pid=''
+  ((status == 0 || status == 77)) || kill_marked "$run_mark"
+  left=$((SECONDS - start)) # that it took
+  ((status != 137 || left < limit)) || status=124
   case $status in
-    0) record "$name" pass $((SECONDS - start)) '' ;;
+    0) record "$name" pass "$left" '' ;;
     77)
       note=$(grep --only-matching 'skipped: .*' "$log" | head -n 1) || note='skipped without a reason'
-      record "$name" skip $((SECONDS - start)) "${note#skipped: }"
+      record "$name" skip "$left" "${note#skipped: }"
       ;;
-    124 | 137) record "$name" fail $((SECONDS - start)) "still running after $limit s; see ${log#"$out"/}" ;;
-    *) record "$name" fail $((SECONDS - start)) "exit status $status; see ${log#"$out"/}" ;;
+    124)
+      hung=$((hung + 1))
+      record "$name" fail "$left" "still running after $limit s, and killed; see raw/$stage/$name.log"
+      ;;
+    *)
+      note=''
+      ((status <= 128)) || note=", by signal $((status - 128))"
+      record "$name" fail "$left" "exit status $status$note; see raw/$stage/$name.log"
+      ;;
   esac
   return "$status"
+}
+
+# What is under way is killed, and the report says how far it went.
+stop_all() { # signal's number
+  trap - TERM INT HUP
+  if [[ -n $run_pid ]]; then
+    kill -KILL -- "-$run_pid" 2>/dev/null || true
+    kill_marked "$run_mark"
+  fi
+  stop_mps
+  [[ -z ${stage_dir:-} ]] || record "$stage" fail 0 "this script was ended by signal $1"
+  publish
+  exit $((128 + $1))
 }
 
 # MPS lets processes share the GPU without time slices. Ours lives in a folder of its own and ends with this script.

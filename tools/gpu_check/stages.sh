@@ -2,19 +2,26 @@
 # shellcheck shell=bash
 # The stages of gpu-check: what is run, with which sizes. `run` and `record` count and log; see common.sh.
 
+# Name, seconds at most, 1: of the first ten minutes. What decides most comes first, so that a call that is cut off has it.
 list_stages() {
   cat <<'END'
-environment        driver, GPU, toolkit, peer access, IPC, MPS
-tests              every test that has the label gpu
-sanitizer          compute-sanitizer: memcheck and racecheck, small sizes
-bench-threads      every program and protocol, 1, 2, 4 and 8 ranks as threads; the goals first
-bench-graphs       the same from CUDA graphs
-bench-processes    2 and 4 processes, and again under MPS
-refusal-and-abort  mismatches, missing, aborted and killed ranks; what must be refused is
-training           the example on two ranks of one GPU
-nccl               NCCL beside ours
+environment        30 1 driver, GPU, toolkit, peer access, IPC
+tests              60 1 every test that has the label gpu
+refusal-and-abort  40 1 mismatches, missing, aborted and killed ranks; what must be refused is
+floors             40 1 launches, hops, fences, copies, the least all_reduce: what nothing is faster than
+anatomy            30 1 short calls by kernels with stamps: where their time goes
+deciding-cells    150 1 short all_reduces from graphs by every kernel, long ones by 2, all programs checked, the ring's slots
+mps                45 1 2 and 4 processes, 8 B and 8 MiB, without and with MPS
+sanitizer-first    45 1 memcheck and racecheck of short all_reduces
+nccl               60 1 NCCL beside ours
+bench-graphs      450 2 every program and protocol from CUDA graphs, 1, 2, 4 and 8 ranks as threads
+bench-threads     450 2 the same, launched one by one
+bench-processes   450 2 2 and 4 processes, and again under MPS
+sanitizer         450 2 compute-sanitizer: memcheck and racecheck, small sizes
+training          450 2 the example on two ranks of one GPU
 END
 }
+limits_of() { list_stages | sed --quiet --regexp-extended "s/^$1 +([0-9]+) ([12]) .*/\\1 \\2/p"; }
 is_stage() { list_stages | grep --quiet "^$1 "; }
 
 programs=(all_reduce all_gather reduce_scatter broadcast reduce gather scatter alltoall sendrecv barrier)
@@ -64,19 +71,24 @@ run_listed() { # file of lines "name program arguments..."
 
 # ---- compute-sanitizer ----
 
-stage_sanitizer() {
-  local sanitizer=(compute-sanitizer --error-exitcode 9 --target-processes all) tool ranks protocol program
+# Sets `sanitizer`, the command in front; or records why there is none.
+find_sanitizer() {
+  sanitizer=(compute-sanitizer --error-exitcode 9 --target-processes all)
   if $rehearse; then
     sanitizer=(env)
   elif ! command -v compute-sanitizer >/dev/null; then
     record sanitizer skip 0 'compute-sanitizer is not in PATH'
-    return
+    return 1
   elif ! run probe 60 "${sanitizer[@]}" --tool memcheck "$bin/on_gpu" --describe; then
     if grep --quiet --ignore-case 'device not supported' "$stage_dir/probe.log"; then
       record sanitizer skip 0 'compute-sanitizer does not support this device'
-      return
+      return 1
     fi
   fi
+}
+stage_sanitizer() {
+  local sanitizer tool ranks protocol program
+  find_sanitizer || return 0
   for tool in memcheck racecheck; do
     for ranks in 1 2; do
       for protocol in "${protocols[@]}"; do
@@ -102,22 +114,34 @@ sanitize() { # program; of stage_sanitizer: sanitizer, tool, ranks, protocol
 
 # ---- benchmarks ----
 
-# A program under `launcher`; its rows go into rows.csv with what they were run with in front.
-bench() { # how, ranks, program, protocol, replays, flags...
-  local how=$1 ranks=$2 program=$3 protocol=$4 replays=$5 name launcher=() limit=90
+# A program; its rows go into rows.csv with how and what they were run with in front. `settings`: its environment.
+settings=()
+cell() { # how: graphs, threads, processes or mps; label, limit, ranks, program, flags...
+  local how=$1 label=$2 limit=$3 ranks=$4 program=$5 name launcher=() flags=()
   shift 5
-  name=$how-$program-$protocol-$ranks
-  local flags=(--device "$device" --csv --protocol "$protocol" -G "$replays" -T 60 "$@")
-  [[ $protocol == window ]] || ! has_ring "$program" || flags+=(--algorithm ring)
-  [[ $protocol != window ]] || flags+=(-R 1)
+  name=$how-$program-$label-$ranks
   if [[ $how == threads || $how == graphs ]]; then
-    flags+=(-g "$ranks")
+    flags=(-g "$ranks")
   else
     launcher=("$bin/rondorun" --nproc-per-node "$ranks" --)
   fi
-  run "$name" "$limit" "${launcher[@]}" "$bin/${program}_perf" "${flags[@]}" || return 0
-  sed --quiet --regexp-extended "s/^(\[[^]]*\] *)?((cuda|simulated),.*)/$how,$protocol,\2/p" "$stage_dir/$name.log" \
+  local status=0
+  run "$name" "$limit" env "${settings[@]}" "${launcher[@]}" "$bin/${program}_perf" --device "$device" --csv "$@" "${flags[@]}" ||
+    status=$?
+  # Also of one that was ended: a row is printed when it is measured.
+  [[ -r $stage_dir/$name.log && $status != 77 ]] || return 0
+  sed --quiet --regexp-extended "s/^(\[[^]]*\] *)?((cuda|simulated),.*)/$how,$label,\2/p" "$stage_dir/$name.log" \
     >>"$stage_dir/rows.csv"
+}
+
+# A cell of the cross product.
+bench() { # how, ranks, program, protocol, replays, flags...
+  local how=$1 ranks=$2 program=$3 protocol=$4 replays=$5
+  shift 5
+  local flags=(--protocol "$protocol" -G "$replays" -T 60 "$@")
+  [[ $protocol == window ]] || ! has_ring "$program" || flags+=(--algorithm ring)
+  [[ $protocol != window ]] || flags+=(-R 1)
+  cell "$how" "$protocol" 90 "$ranks" "$program" "${flags[@]}"
 }
 has_ring() { [[ ' all_reduce all_gather reduce_scatter broadcast reduce ' == *" $1 "* ]]; }
 
@@ -154,7 +178,7 @@ stage_bench_graphs() {
   if $rehearse; then bench_all graphs 2 2; else bench_all graphs 10 4 8 2 1; fi
 }
 stage_bench_processes() {
-  local sizes ranks protocol how=processes
+  local sizes ranks protocol how
   sizes_flags some
   for how in processes mps; do
     if [[ $how == mps ]] && { $rehearse || ! start_mps; }; then
@@ -194,36 +218,4 @@ stage_training() {
   for name in threads-2 processes-2; do
     grep --no-filename '^\(\[[^]]*\] *\)\?result' "$stage_dir/$name.log" | sed "s/^/  $name: /" || true
   done
-}
-
-# ---- NCCL ----
-
-nccl_candidates() {
-  ldconfig -p 2>/dev/null | sed --quiet 's/.*libnccl\.so\.2 .*=> //p'
-  ls /usr/local/cuda/lib64/libnccl.so.2 2>/dev/null
-  local python
-  for python in python3 python; do
-    command -v "$python" >/dev/null || continue
-    timeout 60 "$python" -c 'import glob, site, sys
-for folder in site.getsitepackages() + [site.getusersitepackages()] + sys.path:
-    for path in glob.glob(folder + "/nvidia/nccl/lib/libnccl.so.2"):
-        print(path)' 2>/dev/null
-  done
-}
-
-stage_nccl() {
-  local library ranks tried=0 found=false
-  while read -r library; do
-    [[ -r $library ]] || continue
-    if run "version-$((++tried))" 30 "$bin/nccl_perf" --library "$library" --version; then
-      found=true
-      for ranks in 2 4 8; do
-        run "nccl-$ranks" 120 env NCCL_MULTI_RANK_GPU_ENABLE=1 "NCCL_MAX_CTAS=$((32 / ranks))" \
-          "$bin/nccl_perf" --library "$library" -g "$ranks" -b 8 -e 256M -G 10 || continue
-        grep '^nccl,' "$stage_dir/nccl-$ranks.log" >>"$stage_dir/nccl.csv"
-      done
-      break
-    fi
-  done < <(nccl_candidates | sort --unique)
-  $found || record nccl skip 0 'no NCCL of version 2.30 or newer, which is the first to allow several ranks on a GPU'
 }
