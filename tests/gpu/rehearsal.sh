@@ -37,3 +37,16 @@ if grep '^## ' "$out/report/report.md" | grep --invert-match '(simulated)$'; the
 if grep --quiet 'awk:' "$out/said"; then fail 'a table could not be made'; fi
 if grep --quiet ',cuda,' "$out"/report/raw/*/rows.csv; then fail 'simulated rows are called cuda'; fi
 [[ $(ls "$root/bench/results") == "$before" ]] || fail 'a rehearsal wrote into bench/results'
+
+# The goals are judged on a GPU alone: here by what one wrote. Its rows' shares are of the ring's own bound already.
+# shellcheck disable=SC1090,SC2034 # the parts, and what they read
+goals=$(
+  here=$root/tools
+  for part in common stages report; do source "$here/gpu_check/$part.sh"; done
+  rehearse=false out=$root/bench/results/2026-11-26-H100
+  report_goals
+)
+for line in '8 B, 8 ranks as threads, in a graph: 4 us \| 23\.4 us .* \*\*no\*\*' \
+  'by the ring, 2 ranks as threads: 50 % of the \(6n-4\)S bound \| 16\.9 % '; do
+  grep --quiet --extended-regexp "$line" <<<"$goals" || fail "no goal $line in: $goals"
+done
