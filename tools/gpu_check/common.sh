@@ -75,7 +75,7 @@ rebuild_kernels() {
   mkdir -p "$root/lib/prebuilt" && mv "$root/lib/librondo_cuda.so" "$root/lib/prebuilt/"
   # The words after the quoted name are flags, one a word.
   # shellcheck disable=SC2046
-  "$nvcc" $(cat "$root/sources/flags") -gencode "arch=compute_${architecture/./},code=sm_${architecture/./}" \
+  timeout "$(total_left)" "$nvcc" --threads 0 $(cat "$root/sources/flags") -gencode "arch=compute_${architecture/./},code=sm_${architecture/./}" \
     -shared -Xcompiler=-fPIC -I "$root/sources" -I "$root/sources/kernels/include" -cudart static \
     "$root"/sources/kernels/device/kernels.cu "$root"/sources/tools/gpu_check/*.cu "$root/sources/kernels/cuda/libcudart.cpp" \
     -o "$root/lib/librondo_cuda.so" || return 1
