@@ -22,6 +22,7 @@ using kernels::Pattern;
 using enum KernelKind;
 
 constexpr int kMost = kernels::device::kMaxThreads;
+constexpr bool kWithoutWindows = true;
 
 struct TunerRow {
   Pattern pattern;
@@ -32,13 +33,16 @@ struct TunerRow {
   std::string_view algorithm;
   int threads;
   std::size_t bytes_per_channel;  // another channel for each
+  bool without_windows = false;   // unless it is asked for, taken only where there are none
 };
 
 // Windows first: fewest dependent rounds and least traffic on a GPU that ranks share. Rows of window, ll and ll128 are
-// passed over where a rank is on another node. Not measured on a GPU yet.
+// passed over where a rank is on another node. Of its thresholds the first alone comes from measurements on a GPU.
 constexpr TunerRow kTable[] = {
-    // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each.
-    {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes},
+    // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each. But LL sends
+    // to one peer after the other, which takes longer from 4 ranks on.
+    {Pattern::all_reduce, kCanonical, 2 * kKiB, 2, ll, "one_shot", 128, kAnyBytes},
+    {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, kWithoutWindows},
     {Pattern::all_reduce, kCanonical, 128 * kKiB, 8, window, "one_shot", kMost, 16 * kKiB},
     {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, window, "two_shot", kMost, 64 * kKiB},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
@@ -96,6 +100,7 @@ class Chooser {
       return choice_;
     }
     for (const TunerRow& row : kTable) {
+      if (row.without_windows && terms_.windows) continue;
       if (!fits(row) || !take(row, row.kernel, row.algorithm)) continue;
       choice_.why = "a row of the table for devices";
       return choice_;
