@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "comm/base/bytes.hpp"
+#include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/communicator_impl.hpp"
@@ -208,36 +209,57 @@ class Connecting {
     cores_suffice_ = static_cast<int>(neighbours_.size()) <= cores_;
   }
 
+  // What keeps a rank from sharing memory; `lost`: it only lost another, whose own obstacle says more.
+  struct Obstacle {
+    std::string sentence{};
+    bool lost = false;
+  };
+
   // The node's ranks meet, and everybody learns whether they did: a node where one could not falls back to sockets.
   void share_memory() {
-    std::string obstacle = "RONDO_TRANSPORT=tcp";
-    if (config_.transport != "tcp") obstacle = meet(neighbours_);
-    const std::string no_copies = obstacle.empty() ? find_copy_obstacle() : obstacle;
+    Obstacle own{"RONDO_TRANSPORT=tcp"};
+    if (config_.transport != "tcp") own = neighbours_.size() > 1 ? meet(neighbours_) : Obstacle{};
+    const std::string no_copies = own.sentence.empty() ? find_copy_obstacle() : own.sentence;
     const double page_us = no_copies.empty() && neighbours_.size() > 1 ? copied_page_us() : 0;
-    const auto obstacles = exchange("shared", ByteWriter().text(obstacle).text(no_copies).number(page_us).take());
-    for (int r = 0; r < size(); ++r) {
-      ByteReader both(obstacles[static_cast<std::size_t>(r)]);
-      const std::string theirs = both.text();
-      if (placement(r).node == placement(bootstrap_.rank).node) {
-        mind_copy_obstacle(both.text());
-        copied_page_us_ = std::max(copied_page_us_, both.number<double>());
-      }
-      if (theirs.empty()) continue;
-      for (Placement& other : placement_) other.shares_memory = other.shares_memory && other.node != placement(r).node;
+    std::vector<Obstacle> obstacles;
+    const auto words = ByteWriter().text(own.sentence).number(own.lost).text(no_copies).number(page_us).take();
+    for (const Bytes& said : exchange("shared", words)) {
+      ByteReader in(said);
+      const int r = static_cast<int>(obstacles.size());
+      Obstacle& theirs = obstacles.emplace_back();
+      theirs.sentence = in.text();
+      theirs.lost = in.number<bool>();
       if (placement(r).node != placement(bootstrap_.rank).node) continue;
-      if (config_.transport == "shm") {
-        throw Error(ErrorCode::unsupported,
-                    fmt::format("RONDO_TRANSPORT=shm, but rank {} cannot share memory: {}", r, theirs), r);
-      }
-      if (config_.transport.empty() && r == bootstrap_.rank)
-        log::warn("rank {} cannot share memory, uses tcp: {}", r, theirs);
+      mind_copy_obstacle(in.text());
+      copied_page_us_ = std::max(copied_page_us_, in.number<double>());
     }
+    mind_obstacles(obstacles);
     if (config_.transport == "shm" && static_cast<int>(neighbours_.size()) != size()) {
       throw Error(ErrorCode::unsupported, "RONDO_TRANSPORT=shm, but the ranks are on more than one node");
     }
-    if (placement(bootstrap_.rank).shares_memory) return;
+    if (placement(bootstrap_.rank).shares_memory && neighbours_.size() > 1) return;
     neighbours_ = {bootstrap_.rank};
     descriptors_ = meet_alone();
+  }
+
+  void mind_obstacles(const std::vector<Obstacle>& obstacles) {
+    const int node = placement(bootstrap_.rank).node;
+    int speaker = -1;  // of this node: the rank whose obstacle is told
+    for (int r = 0; r < size(); ++r) {
+      const Obstacle& theirs = obstacles[static_cast<std::size_t>(r)];
+      if (theirs.sentence.empty()) continue;
+      for (Placement& other : placement_) other.shares_memory = other.shares_memory && other.node != placement(r).node;
+      if (placement(r).node != node) continue;
+      if (speaker < 0 || (obstacles[static_cast<std::size_t>(speaker)].lost && !theirs.lost)) speaker = r;
+    }
+    if (speaker < 0) return;
+    const std::string& why = obstacles[static_cast<std::size_t>(speaker)].sentence;
+    if (config_.transport == "shm") {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("RONDO_TRANSPORT=shm, but rank {} cannot share memory: {}", speaker, why), speaker);
+    }
+    if (config_.transport.empty() && speaker == bootstrap_.rank)
+      log::warn("the ranks of rank {}'s node cannot share memory and use tcp: {}", speaker, why);
   }
 
   // Why the kernel does not copy between this process and a neighbour; empty: it does, both ways.
@@ -285,8 +307,11 @@ class Connecting {
     rows.insert(rows.end(), std::begin(kernels::kCrowdedTuner), std::end(kernels::kCrowdedTuner));
   }
 
-  std::string meet(const std::vector<int>& ranks) {
+  Obstacle meet(const std::vector<int>& ranks) {
     try {
+      // The segment, doorbells, and of every rank its socket or its process.
+      reserve_descriptors(2 * ranks.size() + 2,
+                          fmt::format("rank {} with {} ranks on its node", bootstrap_.rank, ranks.size()));
       std::vector<Bytes> advertisements;
       for (const Card& c : cards_) advertisements.push_back(c.meeting);
       descriptors_ =
@@ -296,15 +321,14 @@ class Connecting {
       return {};
     } catch (const Error& error) {
       if (error.error_code() == ErrorCode::timeout) throw;
-      return error.what();
+      return {error.what(), error.error_code() == ErrorCode::peer_lost};
     }
   }
+  // Shares with nobody, so it needs nothing that the system may deny for sharing.
   NodeDescriptors meet_alone() {
-    NodeMeeting alone(bootstrap_.rank, name_, bootstrap_.authenticator);
-    std::vector<Bytes> advertisements(static_cast<std::size_t>(size()));
-    advertisements[static_cast<std::size_t>(bootstrap_.rank)] = alone.advertisement();
-    auto descriptors = alone.meet(neighbours_, advertisements, Segment::bytes(1, shape_), deadline_);
-    memory_ = std::make_shared<Mapping>(map(descriptors.segment, Segment::bytes(1, shape_)));
+    memory_ = std::make_shared<Mapping>(map_anonymous(Segment::bytes(1, shape_)));
+    NodeDescriptors descriptors;
+    descriptors.doorbells.push_back(make_doorbell());
     return descriptors;
   }
 
@@ -332,6 +356,8 @@ class Connecting {
       advertisements.push_back(card(r).mesh);
     }
     if (peers.empty()) return;
+    reserve_descriptors(2 * peers.size() + 3,
+                        fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, peers.size()));
     for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_))
       team.add_socket_peer(peer.rank, std::move(peer.data), std::move(peer.control));
   }

@@ -23,7 +23,7 @@ void add(const Fd& epoll, int fd, int id) {
 }  // namespace
 
 Monitor::Monitor() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!epoll_ || !stop_) throw_errno("cannot make the monitor's descriptors");
+  if (!epoll_ || !stop_) throw_errno("cannot make the monitor's descriptors (epoll and eventfd)");
   add(epoll_, stop_.get(), 0);
   thread_ = start_thread("rondo-monitor", [this] { loop(); });
 }

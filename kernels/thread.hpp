@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <csignal>
 
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -27,13 +29,20 @@ class SignalsBlocked {
 };
 
 // Owned by one object, which joins it. `name`: at most 15 characters, alive as long as the program.
+// std::system_error naming it when the system has no further thread for this process.
 template <class Body>
 std::thread start_thread(const char* name, Body body) {
   const SignalsBlocked blocked;
-  return std::thread([name, body = std::move(body)]() mutable {
-    pthread_setname_np(pthread_self(), name);
-    body();
-  });
+  try {
+    return std::thread([name, body = std::move(body)]() mutable {
+      pthread_setname_np(pthread_self(), name);
+      body();
+    });
+  } catch (const std::system_error& error) {
+    throw std::system_error(error.code(), std::string("cannot start the thread ") + name +
+                                              "; see the limits of processes (ulimit -u, the control group's pids.max) "
+                                              "and of memory (ulimit -v)");
+  }
 }
 
 }  // namespace rondo

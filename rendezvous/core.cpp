@@ -113,6 +113,12 @@ void Core::forget(ConnectionId id, Presence how, const std::string& reason) {
 
 void Core::disconnected(ConnectionId id, const std::string& reason, Time) { forget(id, Presence::lost, reason); }
 
+bool Core::no_room(const std::string& sentence) {
+  if (2 * strangers_.size() >= connections_.size()) return false;
+  room_.end_round(Error(ErrorCode::system, sentence));
+  return true;
+}
+
 void Core::tick(Time now) {
   tick_strangers(now);
   tick_leases(now);

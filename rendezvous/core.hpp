@@ -34,6 +34,8 @@ class Core final : private Replies {
   // Ids are new ones, rising. `address`: where it comes from, without port.
   void connected(ConnectionId id, const std::string& address, Time now);
   void received(ConnectionId id, std::span<const std::byte> bytes, Time now);
+  // The server can take no more connections. True: strangers are not why, so an open round ends for all who wait.
+  bool no_room(const std::string& sentence);
   void disconnected(ConnectionId id, const std::string& reason, Time now);
   void tick(Time now);
   std::optional<Time> next_timer() const;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "comm/base/limits.hpp"
 #include "rendezvous/interfaces.hpp"
 #include "rendezvous/socket.hpp"
 
@@ -83,8 +84,10 @@ bool may_be_left_out(const Address& address, int reason) {
 }
 
 [[noreturn]] void refuse(const Address& address, std::uint16_t port, int reason) {
-  const std::string sentence = fmt::format("cannot listen on {}: {}; choose another address or port",
-                                           endpoint_text(address_text(address.storage), port), std::strerror(reason));
+  const std::string limit = remedy_of(reason);
+  const std::string sentence =
+      fmt::format("cannot listen on {}: {}{}", endpoint_text(address_text(address.storage), port),
+                  std::strerror(reason), limit.empty() ? "; choose another address or port" : limit);
   if (reason == EADDRINUSE) throw AddressInUse(ErrorCode::system, sentence);
   throw Error(ErrorCode::system, sentence);
 }

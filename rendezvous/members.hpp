@@ -34,7 +34,8 @@ class Members {
         is_rank_0s_(is_rank_0s) {}
 
   void join(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
-  void expire();  // the open round fails for everybody in it: somebody's deadline has passed
+  void fail_round(const Error& error);  // the open one, for everybody in it
+  void expire();                        // the open round fails for everybody in it: somebody's deadline has passed
   void gone(ConnectionId connection, Presence how, const std::string& reason);
 
   bool complete() const { return complete_; }
@@ -55,7 +56,6 @@ class Members {
   void assign_ranks();
   void assign_nodes();
   void remove_open(ConnectionId connection);
-  void fail_round(const Error& error);
   void welcome(Member& member, Caller caller);
 
   Waits& waits_;

@@ -23,6 +23,7 @@ class Room {
   void request(Caller caller, const proto::Request& request, const std::string& address, Time now);
   void gone(ConnectionId connection, Presence how, const std::string& reason);
   void tick(Time now);
+  void end_round(const Error& error) { members_.fail_round(error); }  // for those who wait for all ranks
   std::optional<Time> next_timer() const { return waits_.next_deadline(); }
   std::size_t waiting_count() const { return waits_.count(); }
 

@@ -121,7 +121,7 @@ std::string Secret::to_hex() const {
 
 Fd Secret::to_memfd() const {
   Fd memory(::memfd_create("rondo-secret", MFD_ALLOW_SEALING));
-  if (!memory) throw_errno("cannot create memory for the job's secret");
+  if (!memory) throw_errno("cannot create memory for the job's secret (memfd_create)");
   write_all(memory.get(), to_hex());
   if (::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
     throw_errno("cannot seal the job's secret");

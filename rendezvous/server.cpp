@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -20,6 +21,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 #include "kernels/thread.hpp"
 #include "rendezvous/core.hpp"
@@ -37,7 +39,8 @@ using boost::system::error_code;
 constexpr std::chrono::seconds kLingerFor{1};  // for a refusal to arrive before the socket goes
 constexpr std::chrono::seconds kDrainWithin{1};
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
-constexpr int kAcceptsAtOnce = 64;  // then others get their turn
+constexpr int kAcceptsAtOnce = 64;          // then others get their turn
+constexpr std::size_t kOwnDescriptors = 4;  // at least: a socket, what Asio waits by, the one in reserve
 
 Time now() { return std::chrono::steady_clock::now(); }
 
@@ -58,6 +61,10 @@ class Server::Impl final : private Output {
  public:
   explicit Impl(const ServerOptions& options)
       : core_(core_options(options), *this), timer_(io_), room_for_more_(io_), spare_(open_spare()) {
+    if (options.world_size > 0) {
+      reserve_descriptors(static_cast<std::size_t>(options.world_size) + kOwnDescriptors,
+                          fmt::format("the rendezvous server of {} ranks", options.world_size));
+    }
     Listening listening = listen_on(options.bind, options.port);
     port_ = listening.port;
     for (std::size_t i = 0; i < listening.sockets.size(); ++i) {
@@ -156,25 +163,43 @@ class Server::Impl final : private Output {
     return true;
   }
 
-  // No descriptor is left: one is kept in reserve to take a connection and tell it so.
+  // No descriptor is left: one is kept in reserve to take a connection and tell it so. Where more may be opened, they
+  // are; a round of more ranks than that ends.
   bool shed(tcp::acceptor& acceptor) {
     const int reason = errno;
+    if (reason == EMFILE && raise_limit()) return true;
+    const bool hopeless =
+        core_.no_room(fmt::format("the rendezvous server has {} connections and cannot take those of all ranks: {}{}",
+                                  connections_.size(), std::strerror(reason), remedy_of(reason)));
     spare_.reset();
     {
       const Fd fd(::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (fd) {
-        proto::ServerHello answer;
-        fill(*answer.mutable_refusal(), Error(ErrorCode::system, fmt::format("the rendezvous server cannot take more "
-                                                                             "connections: {}",
-                                                                             std::strerror(reason))));
-        answer.mutable_refusal()->set_busy(true);
-        const std::string frame = plain_frame(answer.SerializeAsString());
-        const ssize_t sent = ::send(fd.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-        log::warn("rendezvous: refused a connection: {}{}", std::strerror(reason), sent < 0 ? " (untold)" : "");
-      }
+      if (fd)
+        refuse(fd, !hopeless,
+               fmt::format("the rendezvous server cannot take more connections: {}{}", std::strerror(reason),
+                           remedy_of(reason)));
     }
     spare_ = open_spare();
     return false;
+  }
+
+  void refuse(const Fd& fd, bool busy, const std::string& sentence) {
+    proto::ServerHello answer;
+    fill(*answer.mutable_refusal(), Error(ErrorCode::system, sentence));
+    answer.mutable_refusal()->set_busy(busy);
+    const std::string frame = plain_frame(answer.SerializeAsString());
+    const ssize_t sent = ::send(fd.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    int others = 0;
+    if (!refusals_.now(others)) return;
+    log::warn("rendezvous: refused a connection{}: {}{}", others > 0 ? fmt::format(" and {} others", others) : "",
+              sentence, sent < 0 ? " (untold)" : "");
+  }
+
+  bool raise_limit() const {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+    limit.rlim_cur = limit.rlim_max;
+    return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
   }
 
   asio::awaitable<void> serve(ConnectionPtr connection) {
@@ -266,6 +291,7 @@ class Server::Impl final : private Output {
   asio::steady_timer timer_, room_for_more_;
   Time armed_ = Time::max();
   Fd spare_;
+  OncePerSecond refusals_;
   std::uint16_t port_ = 0;
   std::deque<tcp::acceptor> acceptors_;
   ConnectionId last_id_ = 0;

@@ -2,8 +2,13 @@
 // The two ways into a world that need the rendezvous. The rest of Communicator is comm's.
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
+#include <new>
+
 #include <rondo/communicator.hpp>
 
+#include "comm/base/limits.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/local_store.hpp"
@@ -60,28 +65,42 @@ Communicator create_over(const Rendezvous& given, const Options& options, Store:
   return made;
 }
 
+// What the C++ library and Asio throw becomes an Error: their words, and what the system limits.
+template <class Make>
+Communicator with_errors_of_ours(Make make) {
+  try {
+    return make();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::system_error& error) {
+    throw Error(ErrorCode::system,
+                fmt::format("cannot create the communicator: {}{}", error.what(), remedy_of(error.code().value())));
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::system,
+                fmt::format("cannot create the communicator: {}{}", std::strerror(ENOMEM), remedy_of(ENOMEM)));
+  }
+}
+
 rendezvous::JoinRequest request_of(const Rendezvous& given, const Options& options) {
   rendezvous::JoinRequest request{.rank = given.rank, .world_size = given.world_size, .node = options.node};
   if (given.rank >= 0) request.instance = fmt::format("{}.{}", process_identity(), given.rank);
   return request;
 }
 
-}  // namespace
-
-Communicator Communicator::from_environment(Options options) {
+Communicator meet_environment(const Options& options) {
   const Store::Deadline deadline = Clock::now() + options.join_timeout;
   const auto launch = runtime::read_launch(runtime::process_variables());
   if (!launch) return world_of_one(options);
   return make(runtime::meet(*launch, options, deadline), options, deadline);
 }
 
-Communicator Communicator::create(const Rendezvous& given, Options options) {
+Communicator meet_given(const Rendezvous& given, const Options& options) {
   const Store::Deadline deadline = Clock::now() + options.join_timeout;
   if (given.store != nullptr) {
     check_place(given);
     return create_over(given, options, deadline);
   }
-  if (given.url == "env://") return from_environment(std::move(options));
+  if (given.url == "env://") return meet_environment(options);
   check_place(given);
   const auto request = request_of(given, options);
   if (given.url.starts_with("tcp://")) {
@@ -95,6 +114,16 @@ Communicator Communicator::create(const Rendezvous& given, Options options) {
   }
   throw Error(ErrorCode::invalid_argument,
               fmt::format("'{}' is no url to meet at: use env://, tcp://host:port or file:///path", given.url));
+}
+
+}  // namespace
+
+Communicator Communicator::from_environment(Options options) {
+  return with_errors_of_ours([&] { return meet_environment(options); });
+}
+
+Communicator Communicator::create(const Rendezvous& given, Options options) {
+  return with_errors_of_ours([&] { return meet_given(given, options); });
 }
 
 }  // namespace rondo

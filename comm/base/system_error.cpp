@@ -5,11 +5,13 @@
 #include <cstring>
 #include <string>
 
+#include "comm/base/limits.hpp"
+
 namespace rondo {
 
 void throw_errno(std::string_view what) {
   const int code = errno;
-  throw Error(ErrorCode::system, std::string(what) + ": " + std::strerror(code));
+  throw Error(ErrorCode::system, std::string(what) + ": " + std::strerror(code) + remedy_of(code));
 }
 
 }  // namespace rondo

@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "comm/base/system_error.hpp"
 
@@ -52,7 +54,12 @@ void Mapping::reset() noexcept {
 
 Fd make_sealed_memfd(const std::string& name, std::size_t bytes) {
   Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) throw_errno(fmt::format("cannot create shared memory '{}'", name));
+  if (!fd) throw_errno(fmt::format("cannot create shared memory '{}' (memfd_create)", name));
+  rlimit size{};
+  if (::getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur < bytes) {  // beyond it ftruncate ends in SIGXFSZ
+    errno = EFBIG;
+    throw_errno(fmt::format("cannot give shared memory '{}' its {} bytes", name, bytes));
+  }
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     throw_errno(fmt::format("cannot give shared memory '{}' its {} bytes", name, bytes));
   }

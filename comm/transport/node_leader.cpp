@@ -21,13 +21,13 @@ namespace {
 constexpr std::chrono::milliseconds kHandshakeLimit{5000};
 constexpr std::chrono::milliseconds kFullPause{5};
 
+}  // namespace
+
 Fd make_doorbell() {
   Fd doorbell(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!doorbell) throw_errno("cannot create an eventfd");
   return doorbell;
 }
-
-}  // namespace
 
 std::array<std::byte, NodeFrame::kBytes> NodeFrame::encode() const {
   WireWriter writer;

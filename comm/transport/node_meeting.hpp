@@ -32,6 +32,8 @@ struct NodeDescriptors {
   std::vector<NodePeer> peers;  // leader: every follower, in order; follower: the leader
 };
 
+Fd make_doorbell();  // as NodeDescriptors has them
+
 class NodeMeeting {
  public:
   // Listens. `name` is the communicator's, unique within the job, its generation included.

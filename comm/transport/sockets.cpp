@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/sockets.hpp"
 
+#include <fmt/format.h>
+
 #include <linux/socket.h>  // SOCK_RCVBUF_LOCK
 #include <linux/sockios.h>
 #include <linux/tcp.h>  // tcpi_snd_wnd, which <netinet/tcp.h> lacks
@@ -100,7 +102,7 @@ bool stays_on_host(const Fd& socket) {
 
 Fd make_socket(int family) {
   Fd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) throw_errno("cannot create a socket");
+  if (!fd) throw_errno(fmt::format("cannot create {} socket", family == AF_UNIX ? "a Unix" : "an IP"));
   return fd;
 }
 

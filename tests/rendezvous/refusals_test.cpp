@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <functional>
 
@@ -231,32 +232,72 @@ TEST_CASE("a server that never answers, or nobody at the port, is named at the d
   CHECK(contains(error_of([&] { Client::connect(endpoint, in(milliseconds(100))); }), "says nothing"));
 }
 
-TEST_CASE("without descriptors the server refuses newcomers and keeps its clients") {
+TEST_CASE("a server raises its soft limit of descriptors before it refuses anybody") {
   Job job(-1, kQuick);
   auto client = job.client();
   rlimit before{};
   ::getrlimit(RLIMIT_NOFILE, &before);
-  {
-    // Leaves room for this side's end of a connection and none for the server's.
-    std::string reason;
-    Fd probe(::open("/dev/null", O_RDONLY));
-    const rlimit tight{static_cast<rlim_t>(probe.get()) + 1, before.rlim_max};
-    probe.reset();
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &tight) == 0);
-    Fd end = try_connect("127.0.0.1", job.server->port(), in(seconds(5)), reason);
-    for (int i = 0; i < 50; ++i) client->add("alive", 1);
-    char buffer[512];
-    const timeval limit{10, 0};
-    ::setsockopt(end.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    ::fcntl(end.get(), F_SETFL, 0);
-    const ssize_t got = ::recv(end.get(), buffer, sizeof buffer, 0);
-    ::setrlimit(RLIMIT_NOFILE, &before);
-    REQUIRE(end);
-    REQUIRE(got > 0);
-    CHECK(contains(std::string(buffer, static_cast<std::size_t>(got)), "cannot take more connections"));
-  }
-  CHECK(client->add("alive", 0) == 50);
+  Fd probe(::open("/dev/null", O_RDONLY));
+  const rlimit tight{static_cast<rlim_t>(probe.get()) + 1, before.rlim_max};
+  probe.reset();
+  std::string reason;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &tight) == 0);
+  const Fd end = try_connect("127.0.0.1", job.server->port(), in(seconds(5)), reason);
+  const Fd other =
+      try_connect("127.0.0.1", job.server->port(), in(seconds(5)), reason);  // of the server's raised limit
+  for (int i = 0; i < 50; ++i) client->add("alive", 1);
+  rlimit now{};
+  ::getrlimit(RLIMIT_NOFILE, &now);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(now.rlim_cur == before.rlim_max);
   check_serves(job);
+}
+
+namespace {
+
+// In a process of its own, as nobody but root may raise a hard limit again. What a server without descriptors says to a
+// newcomer, or what was wrong.
+std::string refusal_without_descriptors() {
+  const Job job(-1, kQuick);
+  auto client = job.client();
+  Fd probe(::open("/dev/null", O_RDONLY));
+  // Leaves room for this side's end of a connection and none for the server's.
+  const auto most = static_cast<rlim_t>(probe.get()) + 1;
+  const rlimit tight{most, most};
+  probe.reset();
+  if (::setrlimit(RLIMIT_NOFILE, &tight) != 0) return "no limit";
+  std::string reason;
+  const Fd end = try_connect("127.0.0.1", job.server->port(), in(seconds(5)), reason);
+  for (int i = 0; i < 50; ++i) client->add("alive", 1);
+  std::string said(512, '\0');
+  const timeval limit{10, 0};
+  ::setsockopt(end.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ::fcntl(end.get(), F_SETFL, 0);
+  const ssize_t got = ::recv(end.get(), said.data(), said.size(), 0);
+  said.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return client->add("alive", 0) == 50 ? said : "the client was lost";
+}
+
+}  // namespace
+
+TEST_CASE("without descriptors the server refuses newcomers and keeps its clients") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string said = refusal_without_descriptors();
+    ::_exit(::write(ends[1], said.data(), said.size()) < 0 ? 1 : 0);
+  }
+  ::close(ends[1]);
+  const Fd reader(ends[0]);
+  std::string said(512, '\0');
+  const ssize_t got = ::read(reader.get(), said.data(), said.size());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  said.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  CHECK(status == 0);
+  CHECK(contains(said, "cannot take more connections"));
+  CHECK(contains(said, "raise the limit (ulimit -n)"));
 }
 
 TEST_CASE("a lost participant ends an exchange at once, by name") {

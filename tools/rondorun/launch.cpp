@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/limits.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
 #include "rendezvous/server.hpp"
@@ -145,6 +146,9 @@ void Launch::start() {
 void Launch::start_alone() {
   secret_ = options_.secret_file.empty() ? rendezvous::Secret::generate()
                                          : rendezvous::Secret::from_file(options_.secret_file);
+  // A rank's output, its process, and its connection to our server; and what we need for ourselves, at least.
+  reserve_descriptors(4 * static_cast<std::size_t>(options_.local_size) + 4,
+                      fmt::format("rondorun with {} ranks", options_.local_size));
   Placement placement;
   placement.local_size = placement.world_size = options_.local_size;
   placement.master_address = "127.0.0.1";
