@@ -12,6 +12,10 @@ foreach(layer IN LISTS layers)
   endif()
 endforeach()
 
+if(TARGET rondo_device AND NOT TARGET rondo_cuda)  # a target's objects are those that it compiles itself
+  list(APPEND parts rondo_device)
+endif()
+
 # Every object of every layer is in the library, whoever refers to it; so no layer is linked, only what all of them need.
 list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
 if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
