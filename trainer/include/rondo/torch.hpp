@@ -12,6 +12,8 @@
 
 #include <rondo/torch/averaged_gradients.hpp>
 #include <rondo/torch/checkpoint.hpp>
+#include <rondo/torch/sharded_optimizer.hpp>
+#include <rondo/torch/values.hpp>
 
 namespace rondo {
 

@@ -153,8 +153,9 @@ inline void save_all(Communicator& communicator, const std::string& path, const 
   trainer::save_once(communicator, path, checkpoint);
 }
 
+// `groups`: all parameters where the optimizer has a share; null: it has all.
 inline Extras load_all(Communicator& communicator, const std::string& path, torch::nn::Module& module,
-                       torch::optim::Optimizer* optimizer) {
+                       torch::optim::Optimizer* optimizer, const ParameterGroups* groups = nullptr) {
   const trainer::Checkpoint checkpoint = trainer::load(communicator, path);
   CheckpointReader reader(checkpoint);
   Extras extras;
@@ -162,7 +163,9 @@ inline Extras load_all(Communicator& communicator, const std::string& path, torc
     const auto tensors = tensors_of(module);
     const NamesOf names = names_of(tensors);
     plan_module(reader, tensors);
-    if (optimizer != nullptr) OptimizerReader(reader, names).plan(*optimizer);
+    if (optimizer != nullptr) {
+      OptimizerReader(reader, names).plan(*optimizer, groups == nullptr ? groups_of(*optimizer) : *groups);
+    }
     extras = extras_of(checkpoint, tensors);
   });
   reader.apply();

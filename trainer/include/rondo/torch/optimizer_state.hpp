@@ -5,6 +5,7 @@
 #pragma once
 #include <torch/optim.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -212,29 +213,47 @@ class OptimizerWriter {
   const NamesOf& names_;
 };
 
+// All parameters of each group, of which this rank's optimizer may have a share.
+using ParameterGroups = std::vector<std::vector<torch::Tensor>>;
+
+inline ParameterGroups groups_of(const torch::optim::Optimizer& optimizer) {
+  ParameterGroups all;
+  for (const auto& group : optimizer.param_groups()) all.push_back(group.params());
+  return all;
+}
+
 class OptimizerReader {
  public:
   OptimizerReader(CheckpointReader& reader, const NamesOf& names) : reader_(reader), names_(names) {}
 
-  void plan(torch::optim::Optimizer& optimizer) {
-    with_fields(optimizer, [&](auto fields) { plan(optimizer, fields); });
+  void plan(torch::optim::Optimizer& optimizer, const ParameterGroups& all) {
+    with_fields(optimizer, [&](auto fields) { plan(optimizer, fields, all); });
     refuse_others();
   }
 
  private:
   template <class Fields>
-  void plan(torch::optim::Optimizer& optimizer, Fields fields) {
+  void plan(torch::optim::Optimizer& optimizer, Fields fields, const ParameterGroups& all) {
     auto& groups = optimizer.param_groups();
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      const auto& parameters = groups[g].params();
+      const auto& parameters = all.at(g);
+      const auto& mine = groups[g].params();
       typename Fields::Settings settings = static_cast<const typename Fields::Settings&>(groups[g].options());
       for (std::size_t i = 0; i < parameters.size(); ++i) {
         const std::string name = kept_name(names_in_module(names_, parameters[i], g, i));
-        typename Fields::Settings mine = settings;
-        read_settings(fields, mine, name);
-        if (i == 0) settings = mine;
-        check_equal(fields, settings, mine, name);
-        plan_state(optimizer, fields, parameters[i], settings, name);
+        typename Fields::Settings of_this = settings;
+        read_settings(fields, of_this, name);
+        if (i == 0) settings = of_this;
+        check_equal(fields, settings, of_this, name);
+        const bool kept_here =
+            std::any_of(mine.begin(), mine.end(), [&](const torch::Tensor& p) { return p.is_same(parameters[i]); });
+        if (kept_here) {
+          plan_state(optimizer, fields, parameters[i], settings, name);
+        } else {
+          typename Fields::State elsewhere;
+          Fields::state(elsewhere, settings,
+                        [&](const char* field, auto&, bool) { find("state." + name + "." + field); });
+        }
       }
       reader_.plan(
           [&group = groups[g], settings] { static_cast<typename Fields::Settings&>(group.options()) = settings; });

@@ -79,6 +79,8 @@ inline torch::Tensor restored(const std::string& name, const trainer::StoredTens
     if (dtype == nullptr || from.dtype != dtype) continue;
     const std::vector<std::int64_t> sizes(from.shape.begin(), from.shape.end());
     torch::Tensor tensor = torch::empty(sizes, torch::TensorOptions().dtype(static_cast<torch::ScalarType>(type)));
+    if (tensor.nbytes() != from.bytes.size())
+      checkpoint_refuse("'" + name + "' has not the bytes of its shape", ErrorCode::corrupt_message);
     if (!from.bytes.empty()) std::memcpy(tensor.data_ptr(), from.bytes.data(), from.bytes.size());
     return tensor;
   }
