@@ -37,13 +37,13 @@ std::string prefix_for(int rank, bool colored) {
   return fmt::format("\033[{}m[{}]\033[0m ", kColors[static_cast<std::size_t>(rank) % kColors.size()], rank);
 }
 
-// Those we were started with: a job that is started again must not get the raised ones.
+}  // namespace
+
+// Static, as a job that is started again must not get the raised ones.
 rlimit open_files_of_programs() {
   static const rlimit original = process::raise_open_files();
   return original;
 }
-
-}  // namespace
 
 struct Ranks::Rank {
   int rank = 0, index = 0;

@@ -29,6 +29,9 @@ struct Failure {
   int exit_code = 1;
 };
 
+// The limit we were started with, which the programs get. The first call raises ours.
+rlimit open_files_of_programs();
+
 class Ranks {
  public:
   struct Setup {
