@@ -188,7 +188,7 @@ Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, cons
   }
   const Choices choices = read_choices(options);
   const std::string host = choices.addresses.empty() ? "127.0.0.1" : choices.addresses.front();
-  FilePoint point(path, host);
+  FilePoint point(path, host, env("RONDO_JOB").value_or("file"));
   try {
     return bootstrap_of(meet_at_point(point, request, deadline), host, choices);
   } catch (const Error& error) {

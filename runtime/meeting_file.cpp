@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iomanip>
 #include <sstream>
 
 #include <rondo/error.hpp>
@@ -22,7 +23,7 @@ namespace rondo::runtime {
 namespace {
 
 constexpr std::size_t kMostBytes = 4096;
-constexpr std::string_view kTitle = "rondo-meeting-2", kJob = "file";
+constexpr std::string_view kTitle = "rondo-meeting-2";
 constexpr int kReplacements = 16;  // of what lies at the path and cannot be used
 
 // Nothing: the descriptor is of a file that belongs to this user alone.
@@ -53,7 +54,7 @@ std::string read_file(const std::filesystem::path& path, std::string& reason) {
 std::optional<rendezvous::Endpoint> parse(const std::string& text, std::string& reason) {
   std::istringstream lines(text);
   std::string title, address, secret, job, host, end;
-  lines >> title >> address >> secret >> job >> host >> end;
+  lines >> title >> address >> secret >> std::quoted(job) >> host >> end;
   if (title != kTitle || end != "end") {  // the last line is there when all others are
     reason = "it is not what a rank 0 wrote, or not all of it";
     return std::nullopt;
@@ -68,8 +69,13 @@ std::optional<rendezvous::Endpoint> parse(const std::string& text, std::string& 
 }
 
 std::string text_of(const rendezvous::Endpoint& endpoint) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\nend\n", kTitle, rendezvous::endpoint_text(endpoint.host, endpoint.port),
-                     endpoint.secret->to_hex(), endpoint.job, host_name());
+  std::ostringstream text;
+  text << kTitle << '\n'
+       << rendezvous::endpoint_text(endpoint.host, endpoint.port) << '\n'
+       << endpoint.secret->to_hex() << '\n'
+       << std::quoted(endpoint.job) << '\n'
+       << host_name() << "\nend\n";
+  return text.str();
 }
 
 // The path's file, locked by this process; nothing: by another.
@@ -135,10 +141,11 @@ class FileClaim {
 
 std::shared_ptr<Hosting> FilePoint::try_host(int world_size) {
   Fd file = lock_file(path_);
-  if (!file) return nullptr;
+  held_ = !file;
+  if (held_) return nullptr;
   auto claim = std::make_shared<FileClaim>(path_, std::move(file));
   auto hosting = std::make_shared<Hosting>();
-  hosting->endpoint = {.host = host_, .secret = rendezvous::Secret::generate(), .job = std::string(kJob)};
+  hosting->endpoint = {.host = host_, .secret = rendezvous::Secret::generate(), .job = job_};
   hosting->server = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {host_},
                                                                                    .secret = hosting->endpoint.secret,
                                                                                    .job = hosting->endpoint.job,
@@ -153,12 +160,17 @@ std::shared_ptr<Hosting> FilePoint::try_host(int world_size) {
 std::optional<rendezvous::Endpoint> FilePoint::find(std::string& reason, Store::Deadline) {
   const std::string text = read_file(path_, reason);
   if (!reason.empty()) return std::nullopt;
+  std::optional<rendezvous::Endpoint> endpoint;
   try {
-    return parse(text, reason);
+    endpoint = parse(text, reason);
   } catch (const Error& error) {  // what a dead run or another program left
     reason = error.what();
-    return std::nullopt;
   }
+  if (!endpoint || endpoint->job == job_) return endpoint;
+  reason = fmt::format("job '{}' meets there and this rank is of job '{}'; give each job a file of its own",
+                       endpoint->job, job_);
+  if (held_) throw Error(ErrorCode::mismatch, reason);
+  return std::nullopt;
 }
 
 }  // namespace rondo::runtime

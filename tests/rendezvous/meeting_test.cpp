@@ -120,7 +120,7 @@ TEST_CASE("a file leads to rank 0, whatever lay there before, and is removed") {
   if (stale == 1) std::ofstream(path) << "something else";
   if (stale == 2) {  // as a run that was killed leaves it
     std::ofstream(path) << "rondo-meeting-2\n127.0.0.1:" << free_port() << "\n"
-                        << Secret::generate().to_hex() << "\nfile\nhere\nend\n";
+                        << Secret::generate().to_hex() << "\n\"file\"\nhere\nend\n";
     ::chmod(path.c_str(), 0600);
   }
   if (stale == 3) std::filesystem::create_symlink("/nowhere", path);

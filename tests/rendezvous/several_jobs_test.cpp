@@ -128,6 +128,21 @@ TEST_CASE("jobs that have names do not meet, whatever the order of their ranks")
   check_world(b0, b1);
 }
 
+TEST_CASE("a file is one job's: a rank 0 of another name is told so at once, and its rank 1 does not join") {
+  const Meeting place(0);
+  const Words a{"RONDO_JOB=a job"}, b{"RONDO_JOB=b"};
+  Program b1 = place.rank("1", "2", b + kSoon), a0 = place.rank("0", "1", a);
+  REQUIRE(a0.says(kServes));
+  const auto begun = std::chrono::steady_clock::now();
+  Program b0 = place.rank("0", "2", b);
+  CHECK(b0.wait() == 1);
+  CHECK(std::chrono::steady_clock::now() - begun < seconds(10));
+  CHECK(contains(b0.err, "job 'a job' meets there and this rank is of job 'b'"));
+  CHECK(b1.wait() == 1);
+  Program a1 = place.rank("1", "1", a);
+  check_world(a0, a1);
+}
+
 TEST_CASE("while a job runs, its place is taken: the ranks of another are told so at once") {
   const int way = GENERATE(range(0, Meeting::kWays));
   CAPTURE(way);
