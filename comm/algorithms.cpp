@@ -9,6 +9,7 @@
 
 #include "kernels/algorithms/table.hpp"
 #include "kernels/algorithms/tuner.hpp"
+#include "kernels/average.hpp"
 
 namespace rondo::comm {
 namespace {
@@ -92,9 +93,11 @@ Silent find_silent(const Call& call, const Team& team) {
 bool prefers_board(std::string_view wanted) { return wanted.empty() || wanted == BoardCollectives::kName; }
 
 CallShape shape_of(const Call& call, int world_size) {
-  return {.pattern = moves_nothing(call) ? Pattern::barrier : pattern_of(call.collective),
+  const bool nothing = moves_nothing(call);
+  return {.pattern = nothing ? Pattern::barrier : pattern_of(call.collective),
           .bytes = bytes_of(call, world_size),
-          .variable_counts = !counts_of(call).empty()};
+          .variable_counts = !counts_of(call).empty(),
+          .one_fold = !nothing && row_of(call.collective).reduces && kernels::averages_widely(call.dtype, call.op)};
 }
 
 void check_algorithm_name(std::string_view name) {
@@ -128,7 +131,7 @@ Chosen choose_row(const CallShape& shape, int world_size, bool canonical, const 
 
 Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, const Config& config) {
   const CallShape shape = shape_of(call, team.size());
-  const bool canonical = determinism == Determinism::reproducible;
+  const bool canonical = determinism == Determinism::reproducible || shape.one_fold;
   if (!config.algorithm.empty()) {
     const int id = kernels::find_algorithm(shape.pattern, config.algorithm);
     if (fits(id, shape, canonical)) return {id, kernels::algorithm_row(id).name, "it was asked for"};

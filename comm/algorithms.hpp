@@ -18,6 +18,7 @@ struct CallShape {
   kernels::Pattern pattern{};  // barrier where nothing is moved: such a call must still find out that others agree
   std::size_t bytes = 0;       // of a rank's larger buffer; 0 for all_to_all_v, whose counts are each rank's own
   bool variable_counts = false;
+  bool one_fold = false;  // an average of a type too narrow for sums: all inputs are folded at once, or in a wider type
 };
 CallShape shape_of(const Call& call, int world_size);
 
@@ -41,7 +42,7 @@ void check_algorithm_name(std::string_view name);
 // Every rank comes to the same choice from what they agree on: the algorithm that config names, where it implements the
 // collective; else the first row that fits of the tuning file's; else of the built-in ones.
 Chosen choose_algorithm(const Call& call, const Team& team, Determinism determinism, const Config& config);
-// Without a name, and among so many ranks.
+// Without a name, and among so many ranks. `canonical`: only rows that fold all inputs at once, in rank order.
 Chosen choose_row(const CallShape& shape, int world_size, bool canonical, const Tuning& tuning);
 void run_row(const Chosen& chosen, HostPrimitives& primitives, const kernels::Work& work);
 

@@ -115,6 +115,34 @@ const ReduceTables& reduce_tables() {
 FoldFunction find_fold(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold[op]; }
 Scale find_multiply(DataType dtype) { return row_of(dtype).multiply; }
 Scale find_divide(DataType dtype) { return row_of(dtype).divide; }
+bool averages_widely(DataType dtype, ReduceOp::Kind op) {
+  return op == ReduceOp::average && row_of(dtype).divide_wide != nullptr;
+}
+DataType wide_type_of(DataType dtype) {
+  switch (dtype) {
+    case DataType::i8:
+      return DataType::i32;
+    case DataType::u8:
+      return DataType::u32;
+    case DataType::i32:
+      return DataType::i64;
+    case DataType::u32:
+      return DataType::u64;
+    case DataType::f16:
+    case DataType::bf16:
+    case DataType::f8e4m3:
+    case DataType::f8e5m2:
+      return DataType::f32;
+    case DataType::i64:
+    case DataType::u64:
+    case DataType::f32:
+    case DataType::f64:
+      break;
+  }
+  return dtype;
+}
+Widen find_widen(DataType dtype) { return row_of(dtype).widen; }
+Scale find_divide_wide(DataType dtype) { return row_of(dtype).divide_wide; }
 Copy find_copy() { return best_table().copy; }
 
 bool copies_as_strings() {

@@ -359,11 +359,33 @@ template <class E, class Op, bool kDivide>
   end_streaming();
 }
 
+// How an element type is added up where nothing is divided, and what it multiplies values by on their way into a sum.
+template <class E>
+struct Terms {
+  using Undivided = E;
+  static constexpr double kScale = 1;
+};
+template <class E>
+requires requires { typename E::Undivided; }
+struct Terms<E> {
+  using Undivided = typename E::Undivided;
+  static constexpr double kScale = [] {
+    if constexpr (requires { E::kScale; }) return static_cast<double>(E::kScale);
+    return 1.0;
+  }();
+};
+template <class E>
+[[gnu::always_inline]] inline Divisor divisor_of(double divisor) {
+  return Divisor::of<typename E::Value>(divisor * Terms<E>::kScale);
+}
+
 template <class E, class Op, bool kDivide = false>
 void fold(const FoldJob& job) {
   constexpr std::size_t kElement = sizeof(typename E::Stored);
-  if (kDivide && job.divisor == 1) return fold<E, Op>(job);
-  const Divisor divisor = kDivide ? Divisor::of<typename E::Value>(job.divisor) : Divisor{};
+  if constexpr (kDivide) {
+    if (job.divisor == 1) return fold<typename Terms<E>::Undivided, Op>(job);
+  }
+  const Divisor divisor = kDivide ? divisor_of<E>(job.divisor) : Divisor{};
   if (job.outputs == 1 && job.first_stores == Stores::plain) {
     fold_bytes<E, Op, kDivide>(static_cast<Byte*>(job.out[0]), {job.in, job.inputs, 0, divisor}, job.count * kElement);
   } else {
@@ -430,6 +452,27 @@ void multiply(void* out, const void* in, std::size_t count, double factor) {
   } else {
     map<E>(out, in, count, MultiplySaturating{factor});
   }
+}
+
+// ---- sums kept in a wider type, between the first input and the result of an average ----
+
+template <class E>
+void widen(void* out, const void* in, std::size_t count) {
+  using Stored = typename E::Stored;
+  auto* to = static_cast<Byte*>(out);
+  auto* from = static_cast<const Byte*>(in);
+  for (std::size_t i = 0; i < count; ++i)
+    store(to + i * sizeof(typename E::Value), E::widen(load<Stored>(from + i * sizeof(Stored))));
+}
+template <class E>
+void divide_wide(void* out, const void* in, std::size_t count, double divisor) {
+  using Stored = typename E::Stored;
+  using Value = typename E::Value;
+  auto* to = static_cast<Byte*>(out);
+  auto* from = static_cast<const Byte*>(in);
+  const Divisor by = divisor_of<E>(divisor);
+  for (std::size_t i = 0; i < count; ++i)
+    store<Stored>(to + i * sizeof(Stored), E::narrow(by.divide(load<Value>(from + i * sizeof(Value)))));
 }
 
 template <class E>

@@ -86,6 +86,10 @@ struct Xor {
   }
 };
 
+// What a bf16 is multiplied by on its way into an average, and the divisor with it: 65536 of the largest add up to less
+// than a float's, and 2^-16 of the smallest, 2^-133, is the smallest float.
+constexpr float kBf16Part = 0x1p-16f;
+
 // ---- scaling of integers ----
 
 template <class T>
@@ -108,7 +112,7 @@ template <class T>
 }
 template <class T>
 [[gnu::always_inline]] constexpr T divide_whole(T value, std::int64_t by) {  // by a number of ranks: 1 or more
-  if constexpr (sizeof(T) == 8) {
+  if constexpr (sizeof(T) >= 4) {
     return value / static_cast<T>(by);
   } else {
     return static_cast<T>(static_cast<std::int64_t>(value) / by);

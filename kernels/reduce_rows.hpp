@@ -36,35 +36,46 @@ void copy_twice(const CopyTarget& first, const CopyTarget& second, const void* i
 // One row per dtype; columns in the order of ReduceOp::Kind.
 
 template <class E>
-constexpr ReduceRow floating_row(DataType dtype) {
-  return {dtype,
-          {fold<E, Sum>, fold<E, Product>, fold<E, Min>, fold<E, Max>, fold<E, Sum, true>, nullptr, nullptr, nullptr,
-           fold<E, Sum>},
-          multiply<E>,
-          divide_all<E>};
+constexpr void add_wide(ReduceRow& row) {
+  row.widen = widen<E>;
+  row.divide_wide = divide_wide<E>;
 }
-template <class T>
+// Average: what adds up an average of E.
+template <class E, class Average = E>
+constexpr ReduceRow floating_row(DataType dtype) {
+  ReduceRow row{.dtype = dtype,
+                .fold = {fold<E, Sum>, fold<E, Product>, fold<E, Min>, fold<E, Max>, fold<Average, Sum, true>, nullptr,
+                         nullptr, nullptr, fold<E, Sum>},
+                .multiply = multiply<E>,
+                .divide = divide_all<E>};
+  if constexpr (sizeof(typename E::Stored) < sizeof(typename E::Value)) add_wide<Average>(row);
+  return row;
+}
+template <class T, class Wide = T>
 constexpr ReduceRow integer_row(DataType dtype) {
   using E = Plain<T>;
   using U = Plain<typename BitsOf<T>::Type>;  // wraps around, and gives the same bits
-  return {dtype,
-          {fold<U, Sum>, fold<U, Product>, fold<E, Min>, fold<E, Max>, fold<E, Sum, true>, fold<U, And>, fold<U, Or>,
-           fold<U, Xor>, fold<U, Sum>},
-          multiply<E>,
-          divide_all<E>};
+  using Average = std::conditional_t<std::is_same_v<T, Wide>, E, Widened<T, Wide>>;
+  ReduceRow row{.dtype = dtype,
+                .fold = {fold<U, Sum>, fold<U, Product>, fold<E, Min>, fold<E, Max>, fold<Average, Sum, true>,
+                         fold<U, And>, fold<U, Or>, fold<U, Xor>, fold<U, Sum>},
+                .multiply = multiply<E>,
+                .divide = divide_all<E>};
+  if constexpr (!std::is_same_v<T, Wide>) add_wide<Average>(row);
+  return row;
 }
 
 constexpr ReduceTable kTable = {
     RONDO_INSTRUCTION_SET,
     {
-        integer_row<std::int8_t>(DataType::i8),
-        integer_row<std::uint8_t>(DataType::u8),
-        integer_row<std::int32_t>(DataType::i32),
-        integer_row<std::uint32_t>(DataType::u32),
+        integer_row<std::int8_t, std::int32_t>(DataType::i8),
+        integer_row<std::uint8_t, std::uint32_t>(DataType::u8),
+        integer_row<std::int32_t, std::int64_t>(DataType::i32),
+        integer_row<std::uint32_t, std::uint64_t>(DataType::u32),
         integer_row<std::int64_t>(DataType::i64),
         integer_row<std::uint64_t>(DataType::u64),
         floating_row<F16>(DataType::f16),
-        floating_row<Bf16>(DataType::bf16),
+        floating_row<Bf16, Bf16Part>(DataType::bf16),
         floating_row<Plain<float>>(DataType::f32),
         floating_row<Plain<double>>(DataType::f64),
         floating_row<F8e4m3>(DataType::f8e4m3),

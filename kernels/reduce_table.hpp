@@ -2,6 +2,7 @@
 // The reduction functions of one instruction set. One source per instruction set compiles kernels/reduce_rows.hpp with
 // that set's flags; reduce.cpp picks the best that the processor has, once.
 #pragma once
+#include "kernels/average.hpp"
 #include "kernels/reduce.hpp"
 
 namespace rondo::kernels {
@@ -11,6 +12,8 @@ struct ReduceRow {  // of one dtype
   FoldFunction fold[kReduceOpCount];
   Scale multiply;
   Scale divide;
+  Widen widen = nullptr;        // of the types that an average adds up in a wider one
+  Scale divide_wide = nullptr;  // of sums of these
 };
 struct ReduceTable {
   const char* name;

@@ -99,6 +99,33 @@ struct Plain {  // computed in as it is
   [[gnu::always_inline]] static T narrow(T value) { return value; }
 };
 
+// Integers added up in wider ones, for an average: their sum alone may wrap.
+template <class T, class Wide>
+struct Widened {
+  using Stored = T;
+  using Value = Wide;
+  using Undivided = Plain<std::make_unsigned_t<T>>;
+  static constexpr int kParts = sizeof(Wide) / sizeof(T);
+  static constexpr int kBits = 8 * sizeof(T), kAbove = 8 * sizeof(Wide) - kBits;
+  using Bits = std::make_unsigned_t<Wide>;
+  template <std::size_t kBytes>
+  [[gnu::always_inline]] static Parts<Vector<Wide, kBytes>, kParts> read(const Byte* from) {
+    const auto words = load<Vector<Bits, kBytes>>(from);
+    Parts<Vector<Wide, kBytes>, kParts> values;
+    for (int k = 0; k < kParts; ++k) values.part[k] = (Vector<Wide, kBytes>)(words << (kAbove - kBits * k)) >> kAbove;
+    return values;
+  }
+  template <std::size_t kBytes>
+  [[gnu::always_inline]] static void write(Byte* to, const Parts<Vector<Wide, kBytes>, kParts>& values) {
+    constexpr auto kMask = static_cast<Bits>(static_cast<std::make_unsigned_t<T>>(-1));
+    Vector<Bits, kBytes> words{};
+    for (int k = 0; k < kParts; ++k) words |= ((Vector<Bits, kBytes>)values.part[k] & kMask) << (kBits * k);
+    store(to, words);
+  }
+  [[gnu::always_inline]] static Wide widen(T bits) { return bits; }
+  [[gnu::always_inline]] static T narrow(Wide value) { return static_cast<T>(value); }
+};
+
 // Computed in float. A word of 32 bits holds two or four elements; part k is the k-th element of every word, so nothing
 // has to be moved across a register.
 template <class Bits, class Format>
@@ -141,6 +168,19 @@ struct Bf16 : Small<std::uint16_t, Bfloat> {
 #else
 using Bf16 = Small<std::uint16_t, Bfloat>;
 #endif
+// For an average: a float is no larger than a bf16, so each is added as a part of itself. That is exact down to the
+// smallest, since a float goes on as far below it.
+struct Bf16Part : Bf16 {
+  using Undivided = Bf16;
+  static constexpr float kScale = kBf16Part;
+  template <std::size_t kBytes>
+  [[gnu::always_inline]] static Parts<Vector<float, kBytes>, 2> read(const Byte* from) {
+    auto values = Bf16::read<kBytes>(from);
+    for (auto& part : values.part) part *= kScale;
+    return values;
+  }
+  [[gnu::always_inline]] static float widen(std::uint16_t bits) { return Bf16::widen(bits) * kScale; }
+};
 using F8e4m3 = Small<std::uint8_t, E4m3>;
 using F8e5m2 = Small<std::uint8_t, E5m2>;
 

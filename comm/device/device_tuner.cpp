@@ -139,7 +139,8 @@ class Chooser {
     const int id = find(kernel, shape_.pattern, algorithm);
     if (id == kNoAlgorithm) return false;
     const kernels::AlgorithmRow& found = row_of(kernel, id);
-    if (terms_.determinism == Determinism::reproducible && !found.canonical_order) return false;
+    const bool canonical = terms_.determinism == Determinism::reproducible || shape_.one_fold;
+    if (canonical && !found.canonical_order) return false;
     if (shape_.variable_counts && shape_.pattern != Pattern::barrier && !found.variable_counts) return false;
     choice_ = {
         .kernel = kernel,

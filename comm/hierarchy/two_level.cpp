@@ -52,7 +52,12 @@ void TwoLevel::run(const Call& call, const Signature& signature, std::chrono::mi
   lay_out(counts_of(call), offsets_);
   board_.begin(timeout);
   links_.begin({.signature = signature}, timeout);
-  switch (shape_of(call, team_.size()).pattern) {
+  shape_of(call, team_.size()).one_fold ? average_widely() : run_phases();
+  links_.finish();
+}
+
+void TwoLevel::run_phases() {
+  switch (shape_of(call_, team_.size()).pattern) {
     case Pattern::all_reduce:
       all_reduce();
       break;
@@ -79,7 +84,6 @@ void TwoLevel::run(const Call& call, const Signature& signature, std::chrono::mi
       barrier();
       break;
   }
-  links_.finish();
 }
 
 void TwoLevel::barrier() {

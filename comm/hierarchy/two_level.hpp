@@ -37,6 +37,7 @@ class TwoLevel {
   using Range = kernels::Range;
 
   // two_level.cpp
+  void run_phases();
   void barrier();
   void broadcast();
   void reduce();
@@ -49,6 +50,9 @@ class TwoLevel {
   void go_up(Range chunk);
   Range part_of(Range chunk, int index) const;
   void set_parts(Range chunk);  // blocks_: of this node's ranks
+  // two_level_average.cpp
+  void average_widely();
+  void widen_strip(const Call& narrow, Range strip, std::byte* into) const;
   // two_level_blocks.cpp
   void all_gather();
   void send_block(Range round);
@@ -116,6 +120,7 @@ class TwoLevel {
   std::vector<std::size_t> offsets_;  // of blocks of variable length
   std::vector<int> gates_;
   std::vector<std::byte> scratch_;
+  std::vector<std::byte> wide_;  // inputs in a wider type, then the sums
   std::vector<Range> blocks_;
   std::vector<kernels::Move> moves_;
 };

@@ -165,9 +165,11 @@ template <class W, class F>
 RONDO_DEVICE W fold_word(const FifoBlock& block, F&& word_of) {
   constexpr int kBatch = 4;  // loads in flight
   const Arithmetic& with = block.arithmetic;
+  const bool averages = with.op == ReduceOp::average;
+  if (averages && widens(with.dtype)) return average_words<W>(with.dtype, block.world_size, word_of);
   W result{};
-  bool is_complete = with.op != ReduceOp::average;
-  with_element(with.dtype, with.op, [&](auto element, auto op) {
+  bool is_complete = !averages;
+  with_element(with.dtype, with.op, averages, [&](auto element, auto op) {
     using E = decltype(element);
     if constexpr (sizeof(typename E::Bits) <= sizeof(W)) {
       Accumulator<E, decltype(op), W> sum;
@@ -181,7 +183,7 @@ RONDO_DEVICE W fold_word(const FifoBlock& block, F&& word_of) {
           if (rank + k < block.world_size) sum.add(word[k]);
         }
       }
-      if (E::kSmall && with.op == ReduceOp::average) sum.divide(with.divisor);
+      if (E::kSmall && averages) sum.divide(with.divisor);
       result = sum.bits();
       is_complete = is_complete || E::kSmall;
     }

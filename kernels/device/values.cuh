@@ -51,6 +51,10 @@ struct Bf16Element {
   RONDO_DEVICE static std::uint32_t narrow_pair(float low, float high) { return narrow_bf16_pair(low, high); }
 };
 
+struct Bf16Part : Bf16Element {  // of an average: see kBf16Part
+  RONDO_DEVICE static float widen(std::uint64_t bits) { return Bf16Element::widen(bits) * kBf16Part; }
+};
+
 RONDO_DEVICE unsigned element_bytes(DataType dtype) {
   switch (dtype) {
     case DataType::i8:
@@ -172,16 +176,28 @@ struct Values {
 template <class E, class Op, class W>
 class Accumulator {
  public:
-  RONDO_DEVICE void start(W word) { sum_ = Values<E, W>::of(word); }
-  RONDO_DEVICE void add(W word) {
-    const auto next = Values<E, W>::of(word);
+  RONDO_DEVICE void start(W word, float part = 1) { sum_ = parts_of(word, part); }
+  RONDO_DEVICE void add(W word, float part = 1) {
+    const auto next = parts_of(word, part);
     RONDO_UNROLL
     for (int i = 0; i < Values<E, W>::kCount; ++i) sum_.value[i] = Op::apply(sum_.value[i], next.value[i]);
   }
-  RONDO_DEVICE void divide(double divisor) { sum_.divide(divisor); }  // average: before the rounding
+  RONDO_DEVICE void divide(double divisor) {  // average: before the rounding
+    if constexpr (__is_same(E, Bf16Part)) divisor *= double{kBf16Part};
+    sum_.divide(divisor);
+  }
   RONDO_DEVICE W bits() const { return sum_.bits(); }
 
  private:
+  // Of a bf16 a part may be added, see kBf16Part; others come as they are.
+  RONDO_DEVICE static Values<E, W> parts_of(W word, [[maybe_unused]] float part) {
+    auto values = Values<E, W>::of(word);
+    if constexpr (__is_same(E, Bf16Element) && __is_same(Op, Sum)) {
+      RONDO_UNROLL
+      for (int i = 0; i < Values<E, W>::kCount; ++i) values.value[i] *= part;
+    }
+    return values;
+  }
   Values<E, W> sum_;
 };
 
@@ -288,6 +304,82 @@ RONDO_DEVICE void with_element(DataType dtype, ReduceOp::Kind op, F&& f) {
       f(E{}, Sum{});
     }
   });
+}
+
+// The same for a fold of all inputs, which `divides` their sum before it is rounded.
+template <class F>
+RONDO_DEVICE void with_element(DataType dtype, ReduceOp::Kind op, bool divides, F&& f) {
+  if (dtype == DataType::bf16 && divides) return f(Bf16Part{}, Sum{});
+  with_element(dtype, op, f);
+}
+
+// ---- averages of integers: what would wrap is added up in lanes of twice the width ----
+
+// Of 8 and 32 bits: those of 64 wrap.
+RONDO_DEVICE bool widens(DataType dtype) {
+  return dtype == DataType::i8 || dtype == DataType::u8 || dtype == DataType::i32 || dtype == DataType::u32;
+}
+
+struct LaneShape {  // of a word of 8 bytes
+  unsigned bits;    // of an element; a lane has twice as many
+  std::uint64_t mask;
+  std::uint64_t bias;  // added to every signed element, so that none is negative
+  RONDO_DEVICE explicit LaneShape(DataType dtype)
+      : bits(8 * element_bytes(dtype)),
+        mask(bits == 8 ? 0x00ff00ff00ff00ffu : 0x00000000ffffffffu),
+        bias(dtype == DataType::i8    ? 0x8080808080808080u
+             : dtype == DataType::i32 ? 0x8000000080000000u
+                                      : 0) {}
+};
+
+// Of the inputs of up to 64 ranks, so lanes of 16 bits hold the sums of bytes.
+struct LaneSums {
+  static_assert(kMaxRanks <= 256);
+  std::uint64_t even = 0, odd = 0;
+  RONDO_DEVICE void add(const LaneShape& shape, std::uint64_t word) {
+    word ^= shape.bias;
+    even += word & shape.mask;
+    odd += word >> shape.bits & shape.mask;
+  }
+};
+
+// Of its arguments nothing is in memory, which the caller would need stack for.
+RONDO_DEVICE_CALL std::uint64_t divide_lanes(std::uint64_t even, std::uint64_t odd, unsigned bits, std::uint64_t bias,
+                                             std::int64_t divisor) {
+  const std::uint64_t lane = ~std::uint64_t{0} >> (64 - 2 * bits), element = lane >> bits;
+  const std::int64_t added = divisor * static_cast<std::int64_t>(bias & element);
+  const auto quotient = [&](std::uint64_t sum) {
+    return static_cast<std::uint64_t>((static_cast<std::int64_t>(sum & lane) - added) / divisor) & element;
+  };
+  std::uint64_t word = 0;
+  RONDO_NO_UNROLL
+  for (unsigned at = 0; at < 64; at += 2 * bits) {
+    word |= quotient(even >> at) << at | quotient(odd >> at) << (at + bits);
+  }
+  return word;
+}
+
+// The average of `inputs` words, in the order they come in.
+template <class W, class F>
+RONDO_DEVICE W average_words(DataType dtype, int inputs, F&& word_of) {
+  const LaneShape shape(dtype);
+  LaneSums low, high;
+  RONDO_NO_UNROLL
+  for (int i = 0; i < inputs; ++i) {
+    const W word = word_of(i);
+    if constexpr (__is_same(W, u64x2)) {
+      low.add(shape, word.x);
+      high.add(shape, word.y);
+    } else {
+      low.add(shape, word);
+    }
+  }
+  if constexpr (__is_same(W, u64x2)) {
+    return {divide_lanes(low.even, low.odd, shape.bits, shape.bias, inputs),
+            divide_lanes(high.even, high.odd, shape.bits, shape.bias, inputs)};
+  } else {
+    return static_cast<W>(divide_lanes(low.even, low.odd, shape.bits, shape.bias, inputs));
+  }
 }
 
 // a[i] = a[i] op b[i], rounded, for words in registers.

@@ -40,6 +40,7 @@ RONDO_DEVICE void fold_words(const WindowMove& move, u64x2 (&words)[kWords], int
     static_assert(sizeof(Sum) <= sizeof(FoldCarry));
     __builtin_memcpy(static_cast<void*>(&sum), &carry, sizeof(Sum));
     int source = first;
+    const float part = __is_same(E, Bf16Element) && move.arithmetic->divisor != 1 ? kBf16Part : 1;
     const auto fold = [&](u64x2& word) {
       if constexpr (kFloating<typename E::Value> && __is_same(decltype(by), kernels::Sum)) {  // first touch
         if (move.arithmetic->factor != nullptr) {
@@ -49,14 +50,14 @@ RONDO_DEVICE void fold_words(const WindowMove& move, u64x2 (&words)[kWords], int
         }
       }
       if (source == 0) {
-        sum.start(word);
+        sum.start(word, part);
       } else {
-        sum.add(word);
+        sum.add(word, part);
       }
       if (++source != move.sources) return;
       source = 0;
       if constexpr (kFloating<typename E::Value> && __is_same(decltype(by), kernels::Sum)) {  // before it is rounded
-        if (move.arithmetic->divisor != 1) sum.divide(move.arithmetic->divisor);
+        if (move.arithmetic->divisor != 1) sum.divide(move.arithmetic->divisor * double{part});
       }
       word = sum.bits();
     };
@@ -162,6 +163,12 @@ RONDO_DEVICE_CALL void store_pieces(std::byte* p, u64x2 value, unsigned bytes, u
   }
 }
 
+// Of integers whose sum alone may wrap.
+RONDO_DEVICE_CALL u64x2 average_pieces(DataType dtype, const std::byte* const* source, int sources, std::uint64_t at,
+                                       unsigned bytes, unsigned width) {
+  return average_words<u64x2>(dtype, sources, [&](int i) { return load_pieces(source[i] + at, bytes, width); });
+}
+
 // Bytes [offset, end) in columns of up to 16 bytes, accessed by what all pointers are a multiple of (`alignment`).
 RONDO_DEVICE void move_pieces(const WindowMove& move, std::uint64_t offset, std::uint64_t end, unsigned alignment) {
   RONDO_NO_UNROLL
@@ -171,11 +178,12 @@ RONDO_DEVICE void move_pieces(const WindowMove& move, std::uint64_t offset, std:
     const unsigned width = bits & (~bits + 1);
     FoldCarry carry{};
     u64x2 words[1];
+    const WindowArithmetic* const with = move.arithmetic;
+    const bool scales = scales_integers(move), widens_all = scales && with->divisor != 1 && widens(with->dtype);
+    if (widens_all) words[0] = average_pieces(with->dtype, move.source, move.sources, at, bytes, width);
     RONDO_NO_UNROLL
-    for (int source = 0; source < move.sources; ++source) {
+    for (int source = 0; source < move.sources && !widens_all; ++source) {
       words[0] = load_pieces(move.source[source] + at, bytes, width);
-      const bool scales = scales_integers(move);
-      const WindowArithmetic* const with = move.arithmetic;
       if (scales && with->factor != nullptr) words[0] = multiply(with->dtype, words[0], with->factor[source]);
       if (with != nullptr) fold_words(move, words, source, carry);
       if (scales && with->divisor != 1 && source + 1 == move.sources) {

@@ -97,6 +97,26 @@ V divided(V value, int ranks) {
   }
 }
 
+// The sum in a type that holds it, divided once: integers of 64 bits alone wrap. Of bf16, whose largest add up to more
+// than a float, a part of each is added.
+template <class T>
+T average_of(const std::vector<std::vector<T>>& in, std::size_t at) {
+  const auto ranks = static_cast<int>(in.size());
+  if constexpr (std::is_integral_v<T> && sizeof(T) < 8) {
+    std::int64_t sum = 0;
+    for (const auto& of : in) sum += of[at];
+    return static_cast<T>(sum / ranks);
+  } else {
+    const Value<T> scale = std::is_same_v<T, rondo::bfloat16> && ranks > 1 ? Value<T>(0x1p-16) : Value<T>(1);
+    Value<T> sum = static_cast<Value<T>>(in[0][at]) * scale;
+    for (std::size_t rank = 1; rank < in.size(); ++rank) {
+      sum = reference<Value<T>>(ReduceOp::sum, sum, static_cast<Value<T>>(in[rank][at]) * scale);
+    }
+    if constexpr (kFloatingValue<T>) return T(sum / (static_cast<Value<T>>(ranks) * scale));
+    return T(divided(sum, ranks));
+  }
+}
+
 }  // namespace
 
 #define RONDO_ALL_TYPES                                                                                \
@@ -159,8 +179,7 @@ TEMPLATE_TEST_CASE("fold: left to right, one rounding, average divides the whole
             for (int r = 1; r < ranks; ++r) {
               sum = reference<V>(op, sum, static_cast<V>(original[static_cast<std::size_t>(r)][i]));
             }
-            if (op == ReduceOp::average) sum = divided(sum, ranks);
-            wrong += !same(out[i], T(sum));
+            wrong += !same(out[i], op == ReduceOp::average ? average_of(original, i) : T(sum));
           }
           INFO(rondo::name_of(op) << " count " << count << " ranks " << ranks);
           CHECK(wrong == 0);
@@ -168,6 +187,52 @@ TEMPLATE_TEST_CASE("fold: left to right, one rounding, average divides the whole
       }
     }
   }
+}
+
+// Inputs whose sum the type cannot hold, and whose average it does; sums in several steps too.
+TEMPLATE_TEST_CASE("an average is as large as its inputs, whatever their sum", "", std::int8_t, std::uint8_t,
+                   std::int32_t, std::uint32_t, rondo::float16, rondo::bfloat16, rondo::float8_e4m3,
+                   rondo::float8_e5m2) {
+  using T = TestType;
+  constexpr DataType kType = rondo::data_type_of<T>;
+  std::vector<T> largest(2);
+  if constexpr (std::is_integral_v<T>) {
+    largest = {std::numeric_limits<T>::max(), std::numeric_limits<T>::min()};
+  } else {
+    const float most = kType == DataType::f16      ? 65504.0F
+                       : kType == DataType::bf16   ? 0x1.fep127F
+                       : kType == DataType::f8e4m3 ? 448.0F
+                                                   : 57344.0F;
+    largest = {T(most), T(-most)};
+  }
+  constexpr std::size_t kCount = 300;
+  const DataType wide = rondo::kernels::wide_type_of(kType);
+  for (const auto* table : tables()) {
+    const auto& row = table->rows[static_cast<int>(kType)];
+    const auto wide_sum = table->rows[static_cast<int>(wide)].fold[ReduceOp::sum];
+    for (const int ranks : {2, 3, 4, 7, 300}) {
+      for (const T value : largest) {
+        INFO(table->name << ", " << rondo::name_of(kType) << " by " << ranks);
+        const std::vector<T> in(kCount, value);
+        const std::vector<const void*> pointers(static_cast<std::size_t>(ranks), in.data());
+        std::vector<T> out(kCount);
+        fold_into(row.fold[ReduceOp::average], out.data(), pointers.data(), ranks, kCount, ranks);
+        std::vector<std::byte> one(kCount * rondo::size_of(wide)), sum(one.size());
+        row.widen(one.data(), in.data(), kCount);
+        const std::vector<const void*> ones(static_cast<std::size_t>(ranks), one.data());
+        fold_into(wide_sum, sum.data(), ones.data(), ranks, kCount);
+        std::vector<T> by_steps(kCount);
+        row.divide_wide(by_steps.data(), sum.data(), kCount, ranks);
+        int wrong = 0;
+        for (std::size_t i = 0; i < kCount; ++i) wrong += !same(out[i], value) + !same(by_steps[i], value);
+        CHECK(wrong == 0);
+      }
+    }
+  }
+  CHECK(rondo::kernels::averages_widely(kType, ReduceOp::average));
+  CHECK_FALSE(rondo::kernels::averages_widely(kType, ReduceOp::sum));
+  CHECK_FALSE(rondo::kernels::averages_widely(DataType::f32, ReduceOp::average));
+  CHECK_FALSE(rondo::kernels::averages_widely(DataType::u64, ReduceOp::average));
 }
 
 TEMPLATE_TEST_CASE("scale: multiply and divide", "", RONDO_ALL_TYPES) {

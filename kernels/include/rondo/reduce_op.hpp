@@ -34,3 +34,11 @@ RONDO_API std::string_view name_of(ReduceOp::Kind op);  // "sum"
 RONDO_API bool is_supported(DataType dtype, ReduceOp::Kind op);
 
 }  // namespace rondo
+
+// What a result can hold, and what is stored on the way to it.
+// average: the sum in a wider type, divided once, then rounded (integers: cut off toward zero). Where the inputs are
+//   finite it is right whatever their sum, of f16, bf16, f8e4m3, f8e5m2 and integers of 8 and 32 bits. Of f32 and f64
+//   the sum itself must be finite, and of 64-bit integers it wraps around and is then divided.
+// sum, premul_sum, product: of floating types they may be kept in the type itself between ranks, so that a partial one
+//   may overflow (to infinity; f8e4m3: to NaN), and each is rounded, although the whole would fit: 60000 + 60000 -
+//   60000 in f16. Of integers all of them wrap around, which leaves a result that fits as it is.
