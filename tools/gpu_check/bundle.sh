@@ -42,7 +42,7 @@ make_bundle() { # file
   fi
 }
 
-# Stripped, and with code for the bundle's architectures alone: all of it is five times what may travel.
+# Stripped, and with linked code for the bundle's architectures alone: all of it is five times what may travel.
 copy_nccl() { # folder
   local library=$nccl numbers=()
   if [[ ! -r $nccl ]]; then
@@ -52,7 +52,7 @@ copy_nccl() { # folder
   mkdir -p "$1/nccl"
   strip --strip-unneeded -o "$1/nccl/whole" "$library"
   mapfile -t numbers < <(grep --only-matching --extended-regexp '[0-9]+' <<<"${architectures:-75 80 86 90 100 120}")
-  "$here/gpu_check/thin_library" "$1/nccl/whole" "$1/nccl/libnccl.so.2" "${numbers[@]}"
+  "$here/gpu_check/thin_library" --linked "$1/nccl/whole" "$1/nccl/libnccl.so.2" "${numbers[@]}"
   rm "$1/nccl/whole"
 }
 
