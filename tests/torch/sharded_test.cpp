@@ -137,7 +137,9 @@ TEST_CASE("libtorch: ranks that shard different parameters hear of it, and what 
        }))
     CHECK(contains(one, "ShardedOptimizer: ranks 0 and 1 have other parameters"));
   for (const std::string& one : torch_ranks(2, [](Communicator& comm) {
-         ShardedOptimizer<optim::SGD> optimizer(comm, {torch::zeros({2, 3}).t()}, optim::SGDOptions(0.1));
+         const Tensor square = torch::arange(4.0).reshape({2, 2});
+         std::vector<Tensor> parameters = {comm.rank() == 1 ? square.t() : square};  // on one rank alone
+         ShardedOptimizer<optim::SGD> optimizer(comm, parameters, optim::SGDOptions(0.1));
        }))
     CHECK(contains(one, "'parameter 0' is not contiguous"));
 }

@@ -3,8 +3,10 @@
 // state alone; after its step all ranks get all values.
 //
 //   rondo::DistributedDataParallel model(communicator, net);
-//   rondo::ShardedOptimizer<torch::optim::Adam> optimizer(communicator, net->parameters(),
-//   torch::optim::AdamOptions(1e-3)); optimizer.zero_grad(); loss(model->forward(images), labels).backward();
+//   using Adam = torch::optim::Adam;
+//   rondo::ShardedOptimizer<Adam> optimizer(communicator, net->parameters(), torch::optim::AdamOptions(1e-3));
+//   optimizer.zero_grad();
+//   loss(model->forward(images), labels).backward();
 //   optimizer.step();
 #pragma once
 #include <torch/optim.h>
@@ -33,8 +35,8 @@ class ShardedOptimizer {
 
  public:
   // Collective. The communicator outlives this and is on the device of the parameters, which are the same on every
-  // rank, as a wrapped module's are. Error(mismatch) on every rank when they are not, Error(unsupported) for one that
-  // is not contiguous.
+  // rank, as a wrapped module's are. Error(mismatch) on every rank when they are not, Error(unsupported) on every
+  // rank for one that is not contiguous.
   template <class Settings>
   ShardedOptimizer(Communicator& communicator, std::vector<torch::optim::OptimizerParamGroup> groups,
                    const Settings& settings)
@@ -101,12 +103,14 @@ class ShardedOptimizer {
   }
   void check_same() {
     std::vector<std::string> mine;
-    for (const torch::Tensor& p : flat_) {
-      detail::named_tensor("parameter " + std::to_string(mine.size()), p, communicator_);
-      std::string one = detail::kind_of(p);
-      for (const std::int64_t extent : p.sizes()) one += " " + std::to_string(extent);
-      mine.push_back(std::move(one));
-    }
+    detail::together(communicator_, [&] {
+      for (const torch::Tensor& p : flat_) {
+        detail::named_tensor("parameter " + std::to_string(mine.size()), p, communicator_);
+        std::string one = detail::kind_of(p);
+        for (const std::int64_t extent : p.sizes()) one += " " + std::to_string(extent);
+        mine.push_back(std::move(one));
+      }
+    });
     const auto all = trainer::all_gather_value(communicator_, mine);
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
       if (all[rank] == all[0]) continue;
