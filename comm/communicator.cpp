@@ -17,8 +17,11 @@ struct Group::Recorded {
 };
 
 struct detail::WindowState {
-  comm::HostWindow on_host;
-  comm::device::WindowMemory on_device;  // where the communicator is on one
+  struct Memory {
+    comm::HostWindow on_host;
+    comm::device::WindowMemory on_device;  // where the communicator is on one
+  };
+  OfThisProcess<Memory> memory{std::make_unique<Memory>()};
 };
 
 namespace {
@@ -28,15 +31,28 @@ detail::CommunicatorImpl& member(const std::unique_ptr<detail::CommunicatorImpl>
   return *impl;
 }
 
+// In a child nobody runs the call.
+detail::WorkState& running(detail::WorkState& state) {
+  if (!state.origin.is_here()) {
+    throw Error(ErrorCode::invalid_argument,
+                "this process is a forked child: the call was started by its parent and is known there alone");
+  }
+  return state;
+}
+
+void forget_in_child(std::unique_ptr<detail::CommunicatorImpl>& impl) {
+  if (impl && !impl->is_here()) forks::forget(impl.release());
+}
+
 }  // namespace
 
 void Work::wait() {
-  if (state_) state_->wait();
+  if (state_) running(*state_).wait();
 }
-bool Work::wait_for(std::chrono::milliseconds duration) { return !state_ || state_->wait_for(duration); }
-bool Work::done() const { return !state_ || state_->done(); }
-std::exception_ptr Work::error() const { return state_ ? state_->error() : nullptr; }
-Work::Times Work::times() const { return state_ ? state_->times() : Times{}; }
+bool Work::wait_for(std::chrono::milliseconds duration) { return !state_ || running(*state_).wait_for(duration); }
+bool Work::done() const { return !state_ || running(*state_).done(); }
+std::exception_ptr Work::error() const { return state_ ? running(*state_).error() : nullptr; }
+Work::Times Work::times() const { return state_ ? running(*state_).times() : Times{}; }
 
 int Async::rank() const { return impl_->rank(); }
 int Async::world_size() const { return impl_->world_size(); }
@@ -57,8 +73,13 @@ void Group::end() {
 
 Communicator::Communicator() = default;
 Communicator::Communicator(Communicator&&) noexcept = default;
-Communicator& Communicator::operator=(Communicator&&) noexcept = default;
-Communicator::~Communicator() = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  if (this == &other) return *this;
+  forget_in_child(impl_);
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+Communicator::~Communicator() { forget_in_child(impl_); }
 Communicator::Communicator(std::unique_ptr<detail::CommunicatorImpl> impl) : impl_(std::move(impl)) {}
 
 int Communicator::rank() const { return member(impl_).rank(); }
@@ -110,20 +131,22 @@ std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t co
   }
   auto state = std::make_shared<detail::WindowState>();
   if (auto* device = member(impl_).device()) {
-    state->on_device = comm::device::allocate(*device, bytes);
+    state->memory->on_device = comm::device::allocate(*device, bytes);
     return state;
   }
-  state->on_host = comm::allocate_on_host(member(impl_), bytes);
+  state->memory->on_host = comm::allocate_on_host(member(impl_), bytes);
   return state;
 }
 void* Communicator::window_data(const detail::WindowState& state) {
-  return state.on_host.data() != nullptr ? state.on_host.data() : state.on_device.data();
+  const auto& memory = *state.memory;
+  return memory.on_host.data() != nullptr ? memory.on_host.data() : memory.on_device.data();
 }
 Registration Communicator::register_memory(void* data, std::size_t bytes) {
+  member(impl_).check_process();
   auto* device = member(impl_).device();
   if (device == nullptr) return {};
   auto state = std::make_shared<detail::WindowState>();
-  state->on_device = comm::device::register_memory(*device, data, bytes);
+  state->memory->on_device = comm::device::register_memory(*device, data, bytes);
   return Registration(std::move(state));
 }
 

@@ -2,6 +2,7 @@
 #include "comm/communicator_impl.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -93,6 +94,14 @@ CommunicatorImpl::~CommunicatorImpl() {
     team_->fail(ErrorCode::aborted, rank(),
                 fmt::format("rank {} destroyed its communicator in the middle of an asynchronous call", rank()));
   }
+}
+
+void CommunicatorImpl::refuse_child() const {
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("this process ({}) is a forked child of rank {} ({}), whose communicator it cannot use: leave "
+                  "the calls to the parent, or make a communicator of its own here",
+                  ::getpid(), rank(), team_->placement(rank()).pid));
 }
 
 void CommunicatorImpl::validate(const Call& call) const {
@@ -313,17 +322,20 @@ void CommunicatorImpl::submit(const Call& call) {
 }
 
 void CommunicatorImpl::submit_on_host(const Call& call) {
+  check_process();
   if (used_engine_) engine_.drain();
   execute(call);
 }
 
 void CommunicatorImpl::enqueue(std::span<const Call> calls) {
+  check_process();
   for (const Call& call : calls) validate(call);
   device_->validate(calls);
   guarded([&] { device_->run(calls, options_.timeout); });
 }
 
 Work CommunicatorImpl::start(const Call& call) {
+  check_process();
   validate(call);
   if (device_) {
     device_->validate(std::span(&call, 1));
@@ -338,6 +350,7 @@ Work CommunicatorImpl::start(const Call& call) {
 // Messages first, all at once, then the collectives in order: the same on every rank, whatever order they were
 // recorded in relative to each other.
 void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
+  check_process();
   if (device_) {
     std::vector<Call> all;
     for (const auto& owned : calls) all.push_back(owned.call());
@@ -378,22 +391,26 @@ std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span
 }
 
 void CommunicatorImpl::set_timeout(std::chrono::milliseconds timeout) {
+  check_process();
   if (timeout.count() <= 0) throw Error(ErrorCode::invalid_argument, "a timeout takes at least a millisecond");
   if (used_engine_) engine_.drain();
   options_.timeout = timeout;
 }
 
 void CommunicatorImpl::abort() {
+  check_process();
   team_->fail(ErrorCode::aborted, rank(), fmt::format("rank {} called abort()", rank()));
   if (device_) device_->abort();
 }
 
 void CommunicatorImpl::synchronize(Stream stream) {
+  check_process();
   if (device_) return device_->synchronize(stream, options_.timeout + kGrace);
   team_->failure().check();
 }
 
 void CommunicatorImpl::check() {
+  check_process();
   if (device_) device_->inspect();
   team_->failure().check();
   if (const auto error = engine_.error()) std::rethrow_exception(error);

@@ -11,6 +11,7 @@
 
 #include <rondo/communicator.hpp>
 
+#include "comm/base/fork.hpp"
 #include "comm/board/board_collectives.hpp"
 #include "comm/board/windows.hpp"
 #include "comm/bootstrap.hpp"
@@ -45,6 +46,12 @@ class CommunicatorImpl {
   CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap bootstrap, Options options, comm::Config config);
   ~CommunicatorImpl();
 
+  // In a child of fork() a communicator says what it is, refuses every call, and is forgotten, not destroyed.
+  bool is_here() const { return origin_.is_here(); }
+  void check_process() const {
+    if (!is_here()) [[unlikely]]
+      refuse_child();
+  }
   int rank() const { return team_->rank(); }
   int world_size() const { return team_->size(); }
   comm::Team& team() { return *team_; }
@@ -69,6 +76,7 @@ class CommunicatorImpl {
   std::string flight_record() const;
 
  private:
+  [[noreturn]] void refuse_child() const;
   void validate(const Call& call) const;
   comm::Buffers buffers_of(const Call& call) const;
   void execute(const Call& call);
@@ -93,6 +101,7 @@ class CommunicatorImpl {
   void guarded(F&& body);
   [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
 
+  const Origin origin_{};
   std::unique_ptr<comm::Team> team_;
   Bootstrap bootstrap_;
   Options options_;

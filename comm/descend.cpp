@@ -115,6 +115,7 @@ Communicator split(detail::CommunicatorImpl& parent, int color, int key, const O
 }
 
 Communicator shrink(detail::CommunicatorImpl& failed) {
+  failed.check_process();
   Bootstrap next = failed.bootstrap();
   next.generation += 1;
   const auto deadline = std::chrono::steady_clock::now() + failed.options().join_timeout;

@@ -12,10 +12,13 @@
 
 #include <rondo/communicator.hpp>
 
+#include "comm/base/fork.hpp"
+
 namespace rondo::detail {
 
 // What stands behind a Work; see there.
 struct WorkState {
+  const Origin origin{};
   virtual ~WorkState() = default;
   virtual void wait() = 0;
   virtual bool wait_for(std::chrono::milliseconds duration) = 0;

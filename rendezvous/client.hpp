@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One authenticated connection to a rendezvous server. Any number of threads may call; a thread of the client's own
 // reads replies and keeps the lease. When the server or the connection is gone, every call throws peer_lost.
+// In a forked child every call throws invalid_argument.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include <rondo/store.hpp>
 
+#include "comm/base/fork.hpp"
 #include "rendezvous/membership.hpp"
 #include "rendezvous/secret.hpp"
 
@@ -56,7 +58,7 @@ class RONDO_API Client final : public Store {
  private:
   class Impl;
   explicit Client(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  OfThisProcess<Impl> impl_;
 };
 
 }  // namespace rondo::rendezvous

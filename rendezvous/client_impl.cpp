@@ -52,6 +52,12 @@ void Client::Impl::break_off(const Error& error) {
 }
 
 proto::Reply Client::Impl::call(proto::Request request, Deadline deadline) {
+  if (!origin_.is_here()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the connection to the rendezvous server at {} is of the process that forked this one; "
+                            "connect anew here",
+                            server_));
+  }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   request.set_timeout_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0)));
   Pending pending;

@@ -76,6 +76,7 @@ class Client::Impl {
     return bytes;
   }
 
+  const Origin origin_{};
   Fd fd_, stop_;
   std::unique_ptr<ClientSession> session_;  // sending: under sending_; receiving: the reader alone
   std::string server_, local_address_, instance_ = new_instance();

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <thread>
 
 #include <rondo/error.hpp>
@@ -71,6 +72,7 @@ class Server::Impl final : private Output {
       acceptors_.emplace_back(io_);
       acceptors_.back().assign(listening.families[i] == AF_INET6 ? tcp::v6() : tcp::v4(),
                                listening.sockets[i].release());
+      listening_.emplace_back(acceptors_.back().native_handle());
     }
     for (tcp::acceptor& acceptor : acceptors_) asio::co_spawn(io_, accept_from(acceptor), asio::detached);
     asio::co_spawn(io_, keep_time(), asio::detached);
@@ -90,6 +92,7 @@ class Server::Impl final : private Output {
   struct Connection {
     ConnectionId id;
     tcp::socket socket;
+    std::unique_ptr<ClosedInChildren> here{};
     Outbox outbox{};
     bool writing = false, closing = false;
   };
@@ -157,6 +160,7 @@ class Server::Impl final : private Output {
     const bool v6 = address.ss_family == AF_INET6;
     auto connection = std::make_shared<Connection>(Connection{++last_id_, tcp::socket(io_)});
     connection->socket.assign(v6 ? tcp::v6() : tcp::v4(), fd.release());
+    connection->here = std::make_unique<ClosedInChildren>(connection->socket.native_handle());
     connections_.emplace(connection->id, connection);
     core_.connected(connection->id, address_text(address), now());
     asio::co_spawn(io_, serve(connection), asio::detached);
@@ -282,6 +286,7 @@ class Server::Impl final : private Output {
   }
   void end(Connection& connection) {
     error_code ignored;
+    connection.here.reset();
     connection.socket.close(ignored);
     connections_.erase(connection.id);
   }
@@ -294,6 +299,7 @@ class Server::Impl final : private Output {
   OncePerSecond refusals_;
   std::uint16_t port_ = 0;
   std::deque<tcp::acceptor> acceptors_;
+  std::deque<ClosedInChildren> listening_;  // their sockets
   ConnectionId last_id_ = 0;
   std::unordered_map<ConnectionId, ConnectionPtr> connections_;
   std::deque<std::pair<Time, ConnectionPtr>> lingering_;

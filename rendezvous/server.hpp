@@ -11,6 +11,7 @@
 
 #include <rondo/export.hpp>
 
+#include "comm/base/fork.hpp"
 #include "rendezvous/secret.hpp"
 
 namespace rondo::rendezvous {
@@ -44,7 +45,7 @@ class RONDO_API Server {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  OfThisProcess<Impl> impl_;
 };
 
 }  // namespace rondo::rendezvous

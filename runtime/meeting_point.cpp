@@ -26,7 +26,7 @@ std::shared_ptr<Hosting> host_here(MeetingPoint& point, int world_size) {
   const std::lock_guard lock(mutex);
   std::erase_if(hosted, [](const auto& entry) { return entry.second.expired(); });
   if (const auto found = hosted.find(point.key()); found != hosted.end()) {
-    if (auto mine = found->second.lock()) return mine;
+    if (auto mine = found->second.lock(); mine && mine->origin.is_here()) return mine;
   }
   auto made = point.try_host(world_size);
   if (made) log::debug("rank 0 serves by {}", point.describe());

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/base/fork.hpp"
 #include "rendezvous/client.hpp"
 #include "rendezvous/server.hpp"
 
@@ -15,6 +16,7 @@ struct Hosting {
   rendezvous::Endpoint endpoint{};
   std::unique_ptr<rendezvous::Server> server{};
   std::shared_ptr<void> claim{};  // goes before the server
+  Origin origin{};                // a forked child hosts nothing of its parent's
 };
 
 class MeetingPoint {

@@ -104,6 +104,7 @@ class Host {
         stop_(::eventfd(0, EFD_CLOEXEC)),
         socket_(std::move(named)) {
     if (!stop_) throw_errno("cannot create an eventfd");
+    socket_.close_in_children();  // the name is taken as long as anybody has it open
     if (::listen(socket_.get(), SOMAXCONN) != 0) throw_errno("cannot listen on a Unix socket");
     thread_ = start_thread("rondo-neighbour", [this] { serve(); });
   }

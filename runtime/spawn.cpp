@@ -17,6 +17,7 @@
 
 #include <rondo/rondo.hpp>
 
+#include "comm/base/fork.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/bootstrap.hpp"
 #include "rendezvous/client.hpp"
@@ -25,6 +26,7 @@
 #include "runtime/process/event_loop.hpp"
 #include "runtime/process/exit_status.hpp"
 #include "runtime/process/supervised.hpp"
+#include "runtime/process/threads.hpp"
 
 namespace rondo {
 namespace {
@@ -94,20 +96,25 @@ class Spawned {
 // In the rank.
 int Spawned::run_rank(int rank) {
   int code = 1;
+  const Origin origin;
+  const auto failed = [&](int culprit, const char* sentence) {
+    if (origin.is_here()) return report(rank, culprit, sentence);
+    std::fprintf(stderr, "rondo: a child (pid %d) that rank %d forked failed: %s\n", ::getpid(), rank, sentence);
+  };
   try {
     Communicator communicator = join(rank);
     try {
       body_(communicator);
       code = 0;
     } catch (const Error& error) {  // reported before the communicator goes and the others notice
-      report(rank, error.culprit(), error.what());
+      failed(error.culprit(), error.what());
     } catch (const std::exception& error) {
-      report(rank, -1, error.what());
+      failed(-1, error.what());
     } catch (...) {
-      report(rank, -1, "an exception of an unknown type");
+      failed(-1, "an exception of an unknown type");
     }
   } catch (const std::exception& error) {
-    report(rank, -1, error.what());
+    failed(-1, error.what());
   }
   std::cout.flush();
   std::clog.flush();
@@ -221,6 +228,13 @@ void Spawned::signal(int signal) const {
 int spawn(int world_size, Body body) {
   if (world_size < 1)
     throw Error(ErrorCode::invalid_argument, fmt::format("spawn needs at least one rank, not {}", world_size));
+  if (const int others = process::count_other_threads(); others > 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("spawn forks its ranks, which would lack {} other thread{} of this process and wait for "
+                            "{} for ever: call it before anything starts threads (OpenMP, BLAS and libtorch do at "
+                            "their first use), or start the ranks with rondorun",
+                            others, others == 1 ? "" : "s", others == 1 ? "it" : "them"));
+  }
   std::cout.flush();
   return process::run_supervised(process::Launcher::guest, [&](process::Supervision& supervision) {
     return Spawned(world_size, body, supervision).run();

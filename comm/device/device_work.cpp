@@ -22,6 +22,10 @@ DeviceWork::DeviceWork(std::shared_ptr<Status> status, const cuda::Api& api, int
 }
 
 DeviceWork::~DeviceWork() {
+  if (!origin.is_here()) {  // a child's runtime does not know the event, and the lock may be another thread's for ever
+    event_.release();
+    return;
+  }
   const std::lock_guard lock(status_->mutex);
   if (status_->engine != nullptr) status_->spare.push_back(std::move(event_));
 }

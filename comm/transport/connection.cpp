@@ -21,7 +21,11 @@ SharedSocket adopt(asio::io_context& io, Fd fd, int family) {
   return socket;
 }
 
-Fd release(StreamSocket& socket) { return Fd(socket.release()); }
+Fd release(StreamSocket& socket) {
+  Fd fd(socket.release());
+  fd.close_in_children();
+  return fd;
+}
 
 TimeLimit::TimeLimit(asio::io_context& io, const SharedSocket& socket, std::chrono::milliseconds limit)
     : timer_(io, limit) {

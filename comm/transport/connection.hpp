@@ -25,7 +25,7 @@ using StreamSocket = asio::generic::stream_protocol::socket;
 using SharedSocket = std::shared_ptr<StreamSocket>;
 
 SharedSocket adopt(asio::io_context& io, Fd fd, int family);
-Fd release(StreamSocket& socket);  // non-blocking, no longer Asio's
+Fd release(StreamSocket& socket);  // non-blocking, no longer Asio's; closed in forked children
 
 // Closes the socket when it lives longer than `limit`; whatever waits on it then fails.
 class TimeLimit {

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // rondo::spawn: ranks as forked children.
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
 #include <rondo/rondo.hpp>
 
 #include "tests/process/running.hpp"
@@ -67,6 +72,25 @@ TEST_CASE("a signal to the caller ends the ranks") {
   const auto ended = program.wait();
   CHECK(ended.code == 128 + SIGTERM);
   CHECK(ranks.all_gone_within(0s));
+}
+
+TEST_CASE("spawn refuses a process with other threads by their number, and serves it when they are gone") {
+  const int others = GENERATE(1, 2);
+  std::promise<void> over;
+  const auto ended = over.get_future().share();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < others; ++i) threads.emplace_back([ended] { ended.wait(); });
+  const auto reduce = [](rondo::Communicator& comm) { comm.barrier(); };
+  std::string refusal;
+  try {
+    rondo::spawn(2, reduce);
+  } catch (const rondo::Error& error) {
+    refusal = error.error_code() == rondo::ErrorCode::invalid_argument ? error.what() : "another code";
+  }
+  over.set_value();
+  for (auto& thread : threads) thread.join();
+  CHECK(refusal.starts_with("spawn forks its ranks, which would lack " + std::to_string(others) + " other thread"));
+  CHECK(rondo::spawn(2, reduce) == 0);
 }
 
 TEST_CASE("spawn needs at least one rank") {

@@ -149,6 +149,11 @@ class RONDO_API Registration {
 // back. Stream null is the device's default stream. Where ranks are threads that share a device, kernels on that stream
 // would wait for each other: there null means a stream of the communicator's own, which waits for what is on the
 // default stream, but which the default stream does not wait for; synchronize() does.
+//
+// A child of fork() cannot use what it inherits: there every call of a communicator, and of what came from one, throws
+// invalid_argument, and their destructors do nothing; rank() and its like answer. Peers notice nothing of a child's
+// end, and of its parent's at once, whether children live or not; but what is forked while another thread makes a
+// communicator may keep ranks of other nodes from seeing the end of its parent. Windows' memory is the parent's too.
 class RONDO_API Communicator : public Verbs<Communicator, void> {
  public:
   Communicator();  // empty: not a member of anything

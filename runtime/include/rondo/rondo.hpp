@@ -9,7 +9,9 @@ namespace rondo {
 
 // Runs `body` in world_size child processes, each with a communicator, and waits for them. Returns 0 when all did;
 // otherwise the others are stopped, one sentence on stderr names the first rank that failed and why, and its exit
-// code (128 + signal) is returned. An exception in `body` is such a failure. Call it before starting threads.
+// code (128 + signal) is returned. An exception in `body` is such a failure.
+// invalid_argument where this process has other threads, which ranks that it forks would lack: call it before anything
+// starts some, as OpenMP, BLAS and libtorch do at their first use and a communicator does when it is made.
 RONDO_API int spawn(int world_size, std::function<void(Communicator&)> body);
 
 }  // namespace rondo
