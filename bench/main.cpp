@@ -10,6 +10,7 @@
 
 #include "bench/report.hpp"
 #include "comm/base/env.hpp"
+#include "comm/base/standard_streams.hpp"
 
 namespace rondo::bench {
 
@@ -82,6 +83,7 @@ int run(const std::string& program, int argc, char** argv) {
 }  // namespace rondo::bench
 
 int main(int argc, char** argv) {
+  rondo::open_missing_streams();
   const std::string program = rondo::bench::kProgram;
   try {
     return rondo::bench::run(program, argc, argv);

@@ -19,6 +19,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/standard_streams.hpp"
 #include "comm/base/system_error.hpp"
 #include "rendezvous/client_session.hpp"
 #include "rendezvous/server.hpp"
@@ -294,6 +295,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_missing_streams();
   Flags flags;
   CLI::App app("Joins many authenticated clients to a rendezvous server", "rendezvous_load");
   app.add_option("--clients", flags.clients, "how many, one run set each (1000,10000)")

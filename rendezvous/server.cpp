@@ -24,6 +24,7 @@
 #include "comm/base/fd.hpp"
 #include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/standard_streams.hpp"
 #include "kernels/thread.hpp"
 #include "rendezvous/core.hpp"
 #include "rendezvous/listen.hpp"
@@ -309,7 +310,12 @@ class Server::Impl final : private Output {
   std::thread thread_;
 };
 
-Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>(options)) {}
+// Asio has descriptors of its own, which may be neither stdout nor stderr.
+Server::Server(ServerOptions options)
+    : impl_([&] {
+        const MissingStreamsTaken taken;
+        return std::make_unique<Impl>(options);
+      }()) {}
 Server::~Server() = default;
 std::uint16_t Server::port() const { return impl_->port(); }
 

@@ -11,6 +11,7 @@
 
 #include <rondo/dtype.hpp>
 
+#include "comm/base/standard_streams.hpp"
 #include "kernels/algorithms/tuner.hpp"
 #include "kernels/plan/verifier.hpp"
 
@@ -198,6 +199,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  rondo::open_missing_streams();
   try {
     return run(parse(argc, argv));
   } catch (const std::exception& error) {

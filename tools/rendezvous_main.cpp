@@ -9,6 +9,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/env.hpp"
+#include "comm/base/standard_streams.hpp"
 #include "rendezvous/server.hpp"
 #include "rendezvous/socket.hpp"
 
@@ -71,6 +72,7 @@ int serve(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_missing_streams();
   Flags flags;
   CLI::App app("The rendezvous server of a rondo job, alone", "rondo-rendezvous");
   declare(app, flags);

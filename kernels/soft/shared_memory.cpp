@@ -54,6 +54,15 @@ int open_memory_of(const SharedMemoryName& name) {
   return ::open(path.data(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
+// Neither stdin, stdout nor stderr, where the process was started without: what is written there would go to memory.
+int make_memfd() {
+  const int fd = memfd_create(kMemoryName.data(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  close(fd);
+  return moved;
+}
+
 }  // namespace
 
 struct SharedMemory::Header {
@@ -81,7 +90,7 @@ std::optional<SharedMemory> SharedMemory::map(int fd, std::size_t bytes) {
 
 std::optional<SharedMemory> SharedMemory::create(std::size_t bytes) {
   if (bytes > SIZE_MAX / 4) return std::nullopt;
-  const int fd = memfd_create(kMemoryName.data(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const int fd = make_memfd();
   if (fd < 0) return std::nullopt;
   std::optional<SharedMemory> memory;
   if (ftruncate(fd, static_cast<off_t>(mapped_bytes(bytes))) == 0 &&

@@ -3,12 +3,14 @@
 
 #include <exception>
 
+#include "comm/base/standard_streams.hpp"
 #include "rendezvous/secret.hpp"
 #include "tools/rondorun/launch.hpp"
 #include "tools/rondorun/options.hpp"
 
 int main(int argc, char** argv) {
   using namespace rondo;
+  open_missing_streams();
   try {
     const auto line = launcher::parse_command_line(argc, argv);
     if (const auto* stop = std::get_if<launcher::Stop>(&line)) return stop->exit_code;

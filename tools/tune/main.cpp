@@ -14,6 +14,7 @@
 
 #include "comm/base/env.hpp"
 #include "comm/base/machine.hpp"
+#include "comm/base/standard_streams.hpp"
 #include "comm/placement.hpp"
 #include "tools/tune/search.hpp"
 
@@ -88,6 +89,7 @@ void tune_for(const Flags& flags, Communicator& ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_missing_streams();
   Flags flags;
   if (const int status = parse(argc, argv, flags); status != 0) return status;
   try {
