@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -25,13 +26,21 @@ int value_of(char digit) {
   return -1;
 }
 
+// What stands in a pipe or a terminal by mistake would be waited for.
+ssize_t read_within(int fd, char* into, std::size_t bytes) {
+  constexpr int kLimitMs = 5000;
+  pollfd waiting{fd, POLLIN, 0};
+  if (::poll(&waiting, 1, kLimitMs) == 0) throw Error(ErrorCode::timeout, "nothing comes from it within 5 s");
+  return ::read(fd, into, bytes);
+}
+
 // From offset 0 where the descriptor has offsets: the processes that inherit a memfd share one.
 std::string read_some(int fd, std::size_t limit) {
   std::string text(limit, '\0');
   std::size_t have = 0;
   while (have < limit) {
     ssize_t got = ::pread(fd, text.data() + have, limit - have, static_cast<off_t>(have));
-    if (got < 0 && errno == ESPIPE) got = ::read(fd, text.data() + have, limit - have);
+    if (got < 0 && errno == ESPIPE) got = read_within(fd, text.data() + have, limit - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_errno("cannot read the job's secret");
     if (got == 0) break;

@@ -163,11 +163,40 @@ Bootstrap meet_neighbours(const Place& place, const JoinRequest& request, const 
   return bootstrap_of(std::move(met), host, choices);
 }
 
+// What stands between a launcher and its ranks often closes what it does not know, and may open something else there.
+std::optional<Secret> inherited_secret(int fd, bool has_file) {
+  try {
+    return Secret::from_fd(fd);
+  } catch (const Error& error) {
+    const std::string sentence = fmt::format("RONDO_SECRET_FD={}: {}", fd, error.what());
+    if (has_file) {
+      log::info("{}; RONDO_SECRET_FILE is used instead", sentence);
+      return std::nullopt;
+    }
+    throw Error(error.error_code(),
+                fmt::format("{}; a program between the launcher and this one has closed the descriptor: let it pass {} "
+                            "on (Python: subprocess with pass_fds=[{}] or close_fds=False; sudo: -C {}), or start the "
+                            "job with rondorun --secret-file, whose path ranks get too",
+                            sentence, fd, fd, fd + 1));
+  }
+}
+
+Secret secret_of_file(const std::string& path) {
+  try {
+    return Secret::from_file(path);
+  } catch (const Error& error) {
+    throw Error(error.error_code(), fmt::format("RONDO_SECRET_FILE: {}", error.what()));
+  }
+}
+
 }  // namespace
 
 Trust read_trust(int secret_fd) {
-  if (secret_fd >= 0) return {Secret::from_fd(secret_fd)};
-  if (const auto path = env("RONDO_SECRET_FILE")) return {Secret::from_file(*path)};
+  const auto path = env("RONDO_SECRET_FILE");
+  if (secret_fd >= 0) {
+    if (auto secret = inherited_secret(secret_fd, path.has_value())) return {std::move(secret)};
+  }
+  if (path) return {secret_of_file(*path)};
   const bool insecure = env_number("RONDO_INSECURE", 0, 1).value_or(0) == 1;
   if (insecure) log::warn("RONDO_INSECURE=1: whoever reaches this job's ports may join it");
   return {std::nullopt, insecure};

@@ -15,6 +15,7 @@ struct Trust {
   bool insecure = false;
   bool given() const { return secret.has_value() || insecure; }
 };
+// The file is for a descriptor that did not come through.
 Trust read_trust(int secret_fd);
 
 // A place to meet; the request says who we are.

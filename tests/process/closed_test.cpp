@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors that are not there: the standard streams of every program (`program >&-`).
+// Descriptors that are not there: the standard streams of every program (`program >&-`), and the one in which a rank
+// finds its job's secret.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/secret.hpp"
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
 
@@ -91,4 +93,26 @@ TEST_CASE("the library lets nothing of its own become a standard stream of a pro
     INFO(ended.err);
     CHECK(ended.code == 0);
   }
+}
+
+TEST_CASE("a wrapper that closes the secret's descriptor is told of, with what to do, which helps") {
+  const std::string closing = GENERATE(">&-", "</dev/null");
+  const std::string wrapper = fmt::format("eval \"exec $RONDO_SECRET_FD{}\"; exec \"$@\"", closing);
+  const auto job = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--nproc-per-node", "2", "bash", "-c", wrapper, "bash", tool("reducer"), "reduce"});
+    return run(rondorun(flags));
+  };
+  const auto refused = job({});
+  INFO(refused.out << refused.err);
+  CHECK(refused.code == 1);
+  CHECK(refused.out.find("RONDO_SECRET_FD=") != std::string::npos);
+  CHECK(refused.out.find("has closed the descriptor") != std::string::npos);
+  CHECK(refused.out.find("pass_fds=[") != std::string::npos);
+  CHECK(refused.out.find("rondorun --secret-file") != std::string::npos);
+  const std::string secret = in_temporary("secret");
+  rondo::rendezvous::Secret::generate().to_file(secret);
+  const auto helped = job({"--secret-file", secret});
+  INFO(helped.out << helped.err);
+  CHECK(helped.code == 0);
+  std::filesystem::remove(secret);
 }

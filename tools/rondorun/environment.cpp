@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <string_view>
 
@@ -35,11 +36,12 @@ Variables torchrun_variables(const Options& options, const Placement& at, int lo
 
 // An empty value only hides what the launcher itself inherited under that name from a job around it.
 Variables own_variables(const Options& options, const Placement& at) {
-  Variables result{{"RONDO_RENDEZVOUS", at.rendezvous},
-                   {"RONDO_JOB", at.job},
-                   {"RONDO_GENERATION", std::to_string(at.restarts)},
-                   {"RONDO_SECRET_FD", at.secret_fd >= 0 ? std::to_string(at.secret_fd) : ""},
-                   {"RONDO_SECRET_FILE", ""}};
+  Variables result{
+      {"RONDO_RENDEZVOUS", at.rendezvous},
+      {"RONDO_JOB", at.job},
+      {"RONDO_GENERATION", std::to_string(at.restarts)},
+      {"RONDO_SECRET_FD", at.secret_fd >= 0 ? std::to_string(at.secret_fd) : ""},
+      {"RONDO_SECRET_FILE", options.secret_file.empty() ? "" : std::filesystem::absolute(options.secret_file)}};
   if (!options.interface.empty()) result["RONDO_INTERFACE"] = options.interface;
   if (!options.port_range.empty()) result["RONDO_PORT_RANGE"] = options.port_range;
   return result;
