@@ -63,6 +63,8 @@ endif()
 install(TARGETS rondo EXPORT rondo LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 if(TARGET rondo_cuda)
+  set_target_properties(rondo_cuda PROPERTIES EXPORT_NAME cuda)
+  set_property(TARGET rondo APPEND PROPERTY INSTALL_RPATH "$ORIGIN")
   install(TARGETS rondo_cuda EXPORT rondo LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
 foreach(directory IN LISTS header_dirs)
