@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cstdint>
 #include <limits>
 
 namespace rondo::bench {
@@ -49,7 +50,7 @@ void remark(Flags& flags, bool given, const char* sentence) {
 struct Words {  // flags that are more than a number
   std::string min = "32M", max = "32M", step = "1M", op = "sum", dtype = "float", root = "0";
   std::string device = "cpu";
-  int blocking = 0, windows = 0;
+  int blocking = 0, windows = 0, null_stream = 0, parallel = 0, cpu_time = 0;
 };
 
 void add_options(CLI::App& app, Flags& f, Words& w) {
@@ -63,6 +64,8 @@ void add_options(CLI::App& app, Flags& f, Words& w) {
   app.add_option("-f,--stepfactor", f.step_factor, "factor between sizes, instead of -i")->check(at_least(2));
   app.add_option("-n,--iters", f.iterations, "calls in a timed batch; 20")->check(at_least(1));
   app.add_option("-w,--warmup_iters", f.warmups, "calls before the first batch; 1")->check(at_least(0));
+  app.add_option("-N,--run_cycles", f.cycles, "times that all sizes are run, one after the other; 1")
+      ->check(at_least(1));
   app.add_option("-m,--agg_iters", f.aggregate, "calls started together as a group; 1")->check(at_least(1));
   app.add_option("--batches", f.batches, "batches at most, 3 at least for sizes that take long; 11")
       ->check(at_least(1));
@@ -72,12 +75,18 @@ void add_options(CLI::App& app, Flags& f, Words& w) {
   app.add_option("-r,--root", w.root, "root of a rooted collective, or all; 0");
   app.add_option("-a,--average", f.average, "time of: 0 rank 0, 1 the ranks' mean, 2 the fastest, 3 the slowest; 3")
       ->check(CLI::Range(0, 3));
+  app.add_option("-C,--report_cputime", w.cpu_time, "on a device: 1 the time that the host's calls take; 0")
+      ->check(CLI::Range(0, 1));
   app.add_option("-T,--timeout", f.timeout_s, "seconds that a call may take; 600")->check(at_least(0));
   app.add_option("-R,--local_register", w.windows, "1, 2: buffers from Communicator::allocate; 0")
       ->check(CLI::Range(0, 2));
   app.add_option("-G,--cudagraph", f.replays, "on a device: a batch as a graph, launched so many times; 0")
       ->check(at_least(0));
   app.add_option("-z,--blocking", w.blocking, "on a device: 1 the host waits after every call; 0")
+      ->check(CLI::Range(0, 1));
+  app.add_option("-y,--stream_null", w.null_stream, "0; 1, the null stream, is refused on a device")
+      ->check(CLI::Range(0, 1));
+  app.add_option("-p,--parallel_init", w.parallel, "0 or 1: ranks are made at the same time in any case")
       ->check(CLI::Range(0, 1));
   app.add_option("--device", w.device, "where the buffers lie: cpu, cuda, or sim, the GPU code run on the CPU; cpu")
       ->check(CLI::IsMember({"cpu", "cuda", "sim"}));
@@ -87,6 +96,22 @@ void add_options(CLI::App& app, Flags& f, Words& w) {
       ->check(CLI::IsMember({"simple", "ll", "ll128", "window"}));
   app.add_option("-J,--json", f.json, "file to write with everything that comparing two runs needs");
   app.add_flag("--csv", f.csv, "rows with commas instead of the table");
+}
+
+void check_ranks(const Flags& f) {
+  constexpr std::int64_t kMost = 4096;  // threads of a process
+  const std::int64_t ranks = std::int64_t{f.threads} * f.ranks_per_thread;
+  if (ranks > kMost)
+    throw UsageError(
+        fmt::format("-t {} -g {}: {} ranks are more than {}", f.threads, f.ranks_per_thread, ranks, kMost));
+}
+
+void check_number_of_sizes(const Flags& f, const Words& w) {
+  constexpr std::size_t kMost = 1'000'000;
+  if (f.step_factor > 1 || (f.max_bytes - f.min_bytes) / f.step_bytes < kMost) return;
+  throw UsageError(fmt::format("-i {} makes {} sizes from {} to {} bytes, which is more than {}; choose a larger step",
+                               w.step, (f.max_bytes - f.min_bytes) / f.step_bytes + 1, f.min_bytes, f.max_bytes,
+                               kMost));
 }
 
 void finish(Flags& f, const Words& w, const CLI::App& app) {
@@ -104,12 +129,22 @@ void finish(Flags& f, const Words& w, const CLI::App& app) {
   if (!f.all_roots) f.root = parse_number<int>(w.root, "-r");
   f.windows = w.windows != 0;
   f.blocking = w.blocking != 0;
+  f.cpu_time = w.cpu_time != 0;
+  check_ranks(f);
+  check_number_of_sizes(f, w);
+  remark(f, w.parallel != 0, "-p has no effect: ranks are made at the same time in any case");
   if (w.device != "cpu") {
+    if (w.null_stream != 0) {
+      throw UsageError("-y 1: not on the null stream, which waits for other ranks' kernels, as these wait for ours");
+    }
     f.device = w.device == "sim" ? Device::sim() : Device::cuda();
     if (f.replays > 0 && f.blocking) throw UsageError("-G and -z: the host cannot wait inside a graph; choose one");
     return;
   }
   remark(f, f.replays != 0, "-G has no effect: there are no CUDA graphs on a CPU");
+  remark(f, w.null_stream != 0, "-y has no effect: there are no streams on a CPU");
+  remark(f, f.cpu_time, "-C has no effect: on a CPU a call takes the host's time alone");
+  f.cpu_time = false;
   remark(f, f.blocking, "-z has no effect: on a CPU every call blocks until its result is there");
   remark(f, !f.protocol.empty(), "--protocol has no effect: links between CPUs have one");
 }
@@ -153,11 +188,12 @@ std::size_t parse_bytes(const std::string& text) {
 
 std::vector<std::size_t> Flags::sizes() const {
   std::vector<std::size_t> all;
-  for (std::size_t bytes = min_bytes; bytes <= max_bytes;
-       bytes = step_factor > 1 ? bytes * step_factor : bytes + step_bytes) {
+  for (std::size_t bytes = min_bytes;;) {
     all.push_back(bytes);
+    const bool is_last = step_factor > 1 ? bytes > max_bytes / step_factor : max_bytes - bytes < step_bytes;
+    if (is_last) return all;
+    bytes = step_factor > 1 ? bytes * step_factor : bytes + step_bytes;
   }
-  return all;
 }
 
 std::variant<Flags, int> parse_flags(const std::string& program, int argc, const char* const* argv) {

@@ -20,6 +20,7 @@ struct Flags {
   int aggregate = 1;  // calls of a group
   int batches = 11;   // at most; a batch gives one sample
   int checks = 1;
+  int cycles = 1;  // through all sizes
   std::vector<DataType> dtypes{DataType::f32};
   std::vector<ReduceOp::Kind> ops{ReduceOp::sum};
   int root = 0;
@@ -30,6 +31,7 @@ struct Flags {
   bool windows = false;   // buffers from Communicator::allocate
   int replays = 0;        // on a device: a batch is captured into a graph that is launched so many times; 0: none
   bool blocking = false;  // on a device: the host waits after every call
+  bool cpu_time = false;  // on a device: times are the host's, until its calls have returned
   int sets = 0;           // buffers used in turn; 0: as many as the caches of the device ask for
   Device device = Device::cpu();
   std::string algorithm, protocol;  // as RONDO_ALGORITHM and RONDO_PROTOCOL; empty: the library's choice

@@ -69,4 +69,8 @@ nlohmann::json describe_run() {
           {"environment", environment}};
 }
 
+std::string text_of(const nlohmann::json& value, int indent) {
+  return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace rondo::bench

@@ -20,8 +20,8 @@ namespace {
 
 std::unique_ptr<Report> make_report(const Flags& flags, int argc, char** argv) {
   std::vector<std::unique_ptr<Report>> reports;
-  reports.push_back(flags.csv ? make_csv(stdout, flags) : make_table(stdout, flags));
   if (!flags.json.empty()) reports.push_back(make_json(flags.json, {argv, argv + argc}, flags));
+  reports.push_back(flags.csv ? make_csv(stdout, flags) : make_table(stdout, flags));
   return make_all(std::move(reports));
 }
 

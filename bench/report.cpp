@@ -72,6 +72,7 @@ std::string device_head(const Surroundings& surroundings, const Flags& flags) {
     head += fmt::format("#  Buffers: as many sets in turn as hold 4 times the cache of {} MiB, at most 64 a rank\n",
                         surroundings.devices.at(0).what["l2_bytes"].get<std::size_t>() >> 20);
   }
+  if (flags.cpu_time) head += "#  Times: the host's, until its calls have returned; rates are of these times\n";
   head += flags.replays > 0 ? fmt::format("#  Graphs: a batch is captured once and launched {} times\n", flags.replays)
                             : "#  Graphs: none, calls are launched one by one\n";
   return head;
@@ -164,9 +165,6 @@ nlohmann::json to_json(const Measurement& m) {
   return j;
 }
 
-// The environment and the command need not be UTF-8; they shall not cost the results.
-constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
-
 class Json : public Report {
  public:
   Json(std::string path, std::vector<std::string> command, const Flags& flags)
@@ -176,9 +174,11 @@ class Json : public Report {
     result_["command"] = std::move(command);
     result_["device"] = device_;
     result_["graph_replays"] = flags.replays;
+    result_["cpu_time"] = flags.cpu_time;
     result_["rows"] = nlohmann::json::array();
   }
   void begin(const Surroundings& surroundings) override {
+    open();
     result_["world_size"] = surroundings.ranks.size();
     result_["ranks"] = surroundings.ranks;
     if (const MemoryRates& host = surroundings.host_memory; host.copy > 0) {
@@ -199,14 +199,23 @@ class Json : public Report {
   void end() override {
     result_["wrong"] = footer_.wrong;
     result_["average_busbw_gbps"] = footer_.average_busbw();
-    std::ofstream out(path_);
-    out << result_.dump(1, ' ', false, kReplace) << "\n";
-    out.close();
-    if (!out) throw std::runtime_error(fmt::format("cannot write {}; choose another file by --json", path_));
+    out_ << text_of(result_, 1) << "\n";
+    out_.close();
+    if (!out_) refuse();
   }
 
  private:
+  // Before anything is measured.
+  void open() {
+    out_.open(path_);
+    if (!out_) refuse();
+  }
+  [[noreturn]] void refuse() const {
+    throw std::runtime_error(fmt::format("cannot write {}; choose another file by --json", path_));
+  }
+
   std::string path_, device_;
+  std::ofstream out_;
   nlohmann::json result_;
   Footer footer_;
 };

@@ -22,7 +22,7 @@ struct Footer {
 
 std::unique_ptr<Report> make_table(std::FILE* out, const Flags& flags);
 std::unique_ptr<Report> make_csv(std::FILE* out, const Flags& flags);
-// Writes `path` in one go at the end. `command`: the program and its arguments.
+// Opens `path` when it begins, and writes it in one go at the end. `command`: the program and its arguments.
 std::unique_ptr<Report> make_json(std::string path, std::vector<std::string> command, const Flags& flags);
 // Tells each of them.
 std::unique_ptr<Report> make_all(std::vector<std::unique_ptr<Report>> reports);

@@ -15,7 +15,8 @@ namespace rondo::bench {
 class Batch {
  public:
   virtual ~Batch() = default;
-  virtual double seconds() = 0;  // of one pass through the calls, from before the first until all are done
+  virtual double seconds() = 0;             // of one pass through the calls, from before the first until all are done
+  virtual double host_seconds() const = 0;  // of the latest pass, until its last call had returned
 };
 
 class Site {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -51,25 +52,33 @@ class Event {
   cudaEvent_t event_{};
 };
 
-double seconds_between(const Runtime& runtime, cudaStream_t stream, const std::function<void()>& calls) {
+struct Took {
+  double device_seconds = 0, host_seconds = 0;  // the host's until the calls have returned
+};
+
+Took time_calls(const Runtime& runtime, cudaStream_t stream, const std::function<void()>& calls) {
   Event begin(runtime), end(runtime);
   begin.record(stream);
+  const auto called = std::chrono::steady_clock::now();
   calls();
+  const std::chrono::duration<double> on_host = std::chrono::steady_clock::now() - called;
   end.record(stream);
   end.wait();
-  return end.seconds_since(begin);
+  return {end.seconds_since(begin), on_host.count()};
 }
 
 class EagerBatch : public Batch {
  public:
   EagerBatch(const Runtime& runtime, cudaStream_t stream, std::function<void()> calls)
       : runtime_(runtime), stream_(stream), calls_(std::move(calls)) {}
-  double seconds() override { return seconds_between(runtime_, stream_, calls_); }
+  double seconds() override { return (took_ = time_calls(runtime_, stream_, calls_)).device_seconds; }
+  double host_seconds() const override { return took_.host_seconds; }
 
  private:
   const Runtime& runtime_;
   cudaStream_t stream_;
   std::function<void()> calls_;
+  Took took_;
 };
 
 class GraphBatch : public Batch {
@@ -100,13 +109,15 @@ class GraphBatch : public Batch {
       for (int i = 0; i < replays_; ++i)
         runtime_.need(runtime_.api.GraphLaunch(graph_, stream_), "cannot launch a graph");
     };
-    return seconds_between(runtime_, stream_, replay) / replays_;
+    return (took_ = time_calls(runtime_, stream_, replay)).device_seconds / replays_;
   }
+  double host_seconds() const override { return took_.host_seconds / replays_; }
 
  private:
   const Runtime& runtime_;
   cudaStream_t stream_;
   int replays_;
+  Took took_;
   cudaGraphExec_t graph_{};
 };
 
@@ -203,11 +214,11 @@ double DeviceSite::copy_gbps() {
   fill(from.get(), std::byte{1}, bytes);
   std::vector<double> gbps;
   for (int i = 0; i <= kDeviceCopies; ++i) {
-    const double seconds = seconds_between(runtime_, stream_, [&] {
+    const Took took = time_calls(runtime_, stream_, [&] {
       runtime_.need(runtime_.api.MemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice, stream_),
                     "cannot copy in device memory");
     });
-    if (i > 0) gbps.push_back(2 * static_cast<double>(bytes) / seconds / 1e9);  // the first one warms up
+    if (i > 0) gbps.push_back(2 * static_cast<double>(bytes) / took.device_seconds / 1e9);  // the first one warms up
   }
   return statistics_of(gbps).median;
 }

@@ -55,7 +55,7 @@ MemoryRates Surroundings::shared_memory() const {
 Surroundings survey(Communicator& communicator, Site& site, bool host_memory) {
   nlohmann::json mine = describe_rank(communicator.rank(), communicator.node(), communicator.local_rank());
   if (const nlohmann::json device = site.describe(); !device.is_null()) mine["device"] = device;
-  const std::string text = mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = text_of(mine);
   Surroundings result;
   for (const auto& rank : gather_values(communicator, std::span<const char>(text)))
     result.ranks.push_back(nlohmann::json::parse(rank));

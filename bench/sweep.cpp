@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <numeric>
+#include <stdexcept>
 
 #include "bench/cell_bench.hpp"
 #include "bench/gather.hpp"
@@ -72,6 +74,8 @@ double least_bytes_of_bound(const Flags& flags) {
   return flags.device.kind == Device::Kind::cpu ? kPastCaches * static_cast<double>(largest_cache_bytes()) : 0;
 }
 
+bool is_sized(const Case& what) { return what.collective != Collective::barrier; }
+
 bool any_is_large(std::vector<Cell> cells, std::size_t bytes, double least_bytes) {
   return std::any_of(cells.begin(), cells.end(), [&](Cell& cell) {
     cell.count = count_for(*cell.what, bytes, cell.dtype, cell.world_size);
@@ -81,16 +85,42 @@ bool any_is_large(std::vector<Cell> cells, std::size_t bytes, double least_bytes
 
 Measurement measure(Communicator& communicator, Site& site, const Flags& flags, const Cell& cell, bool in_place,
                     const Wire& wire) {
-  Measurement m = CellBench(communicator, site, flags, cell, in_place).run();
+  Measurement m;
+  try {
+    m = CellBench(communicator, site, flags, cell, in_place).run();
+  } catch (const std::bad_alloc&) {
+    throw std::runtime_error(
+        fmt::format("rank {} has no memory for the buffers of {} bytes; choose a smaller -e", cell.rank, cell.bytes()));
+  }
   m.share_of_bound = wire.share(m, cell, in_place);
   return m;
+}
+
+// Every size once, and every kind of cell of it. Returns the wrong values that this rank found.
+std::uint64_t run_cycle(Communicator& communicator, Site& site, const Flags& flags, const std::vector<Cell>& cells,
+                        const std::vector<std::size_t>& sizes, const Wire& wire, Report* report) {
+  std::uint64_t wrong = 0;
+  const auto self = static_cast<std::size_t>(communicator.rank());
+  for (const std::size_t bytes : sizes) {
+    for (Cell cell : cells) {
+      const Case& what = *cell.what;
+      if (is_sized(what)) cell.count = count_for(what, bytes, cell.dtype, cell.world_size);
+      Row row{.cell = cell, .out_of_place = measure(communicator, site, flags, cell, false, wire)};
+      if (what.in_place) row.in_place = measure(communicator, site, flags, cell, true, wire);
+      if (flags.checks > 0) {
+        wrong += row.out_of_place.wrong_by_rank[self] + (row.in_place ? row.in_place->wrong_by_rank[self] : 0);
+      }
+      if (report != nullptr) report->row(row);
+    }
+  }
+  return wrong;
 }
 
 }  // namespace
 
 std::uint64_t sweep(Communicator& communicator, const Case& what, const Flags& flags, Report* report) {
   const std::vector<Cell> cells = kinds(communicator, what, flags);
-  const bool sized = what.collective != Collective::barrier;
+  const bool sized = is_sized(what);
   const std::vector<std::size_t> sizes = sized ? flags.sizes() : std::vector<std::size_t>{0};
   const auto site = Site::make(communicator);
   const double least_bytes = least_bytes_of_bound(flags);
@@ -99,17 +129,8 @@ std::uint64_t sweep(Communicator& communicator, const Case& what, const Flags& f
   const Wire wire{surroundings.shared_memory(), least_bytes, !surroundings.devices.empty()};
   if (report != nullptr) report->begin(surroundings);
   std::uint64_t wrong = 0;
-  const auto self = static_cast<std::size_t>(communicator.rank());
-  for (const std::size_t bytes : sizes) {
-    for (Cell cell : cells) {
-      if (sized) cell.count = count_for(what, bytes, cell.dtype, cell.world_size);
-      Row row{.cell = cell, .out_of_place = measure(communicator, *site, flags, cell, false, wire)};
-      if (what.in_place) row.in_place = measure(communicator, *site, flags, cell, true, wire);
-      if (flags.checks > 0) {
-        wrong += row.out_of_place.wrong_by_rank[self] + (row.in_place ? row.in_place->wrong_by_rank[self] : 0);
-      }
-      if (report != nullptr) report->row(row);
-    }
+  for (int cycle = 0; cycle < flags.cycles; ++cycle) {
+    wrong += run_cycle(communicator, *site, flags, cells, sizes, wire, report);
   }
   if (report != nullptr) report->end();
   meet(communicator);  // a launcher may stop the others when one fails; rank 0 has printed by now

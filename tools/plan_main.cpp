@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include <rondo/dtype.hpp>
@@ -40,13 +41,16 @@ struct Flags {
 std::size_t parse_count(const std::string& flag, const std::string& value) {
   std::size_t digits = 0;
   std::size_t count = 0;
-  while (digits < value.size() && value[digits] >= '0' && value[digits] <= '9' && digits < 12) {
+  while (digits < value.size() && value[digits] >= '0' && value[digits] <= '9' && digits < 18) {
     count = 10 * count + static_cast<std::size_t>(value[digits++] - '0');
   }
   const std::string unit = value.substr(digits);
   const std::size_t power = std::string(" KMG").find(unit.empty() ? " " : unit);
   if (digits == 0 || unit.size() > 1 || power == std::string::npos) {
     refuse(fmt::format("{} {}: expected a number such as 512, 64K or 1M", flag, value));
+  }
+  if (count > (std::numeric_limits<std::size_t>::max() >> (10 * power))) {
+    refuse(fmt::format("{} {}: that is more than a number of 64 bits", flag, value));
   }
   return count << (10 * power);
 }

@@ -76,6 +76,28 @@ TEST_CASE("flags for devices are told to have no effect on a CPU, and have one o
   }
 }
 
+TEST_CASE("sizes end where they should, also where the next one is beyond any number") {
+  using Sizes = std::vector<std::size_t>;
+  const std::size_t most = std::size_t{1} << 50;
+  CHECK(parse({"-b", "1048576G", "-e", "1048576G", "-f", "65536"}).sizes() == Sizes{most});
+  CHECK(parse({"-b", "1", "-e", "1048576G", "-f", "2147483647"}).sizes() == Sizes{1, 2147483647});
+  CHECK(parse({"-b", "1", "-e", "1048576G", "-f", "33554432"}).sizes() == Sizes{1, std::size_t{1} << 25, most});
+  CHECK(parse({"-b", "8", "-e", "1048576G", "-i", "1048575G"}).sizes() == Sizes{8, 8 + most - (std::size_t{1} << 30)});
+  CHECK(parse({"-b", "0", "-e", "10", "-i", "5"}).sizes() == Sizes{0, 5, 10});
+  CHECK(parse({"-b", "8", "-e", "100", "-f", "3"}).sizes() == Sizes{8, 24, 72});
+}
+
+TEST_CASE("more of nccl-tests' flags: served, or said to have no effect") {
+  const Flags cpu = parse({"-p", "1", "-y", "1", "-C", "1", "-N", "3"});
+  CHECK(cpu.cycles == 3);
+  CHECK_FALSE(cpu.cpu_time);
+  CHECK(cpu.remarks.size() == 3);
+  const Flags sim = parse({"--device", "sim", "-p", "1", "-y", "0", "-C", "1"});
+  CHECK(sim.cpu_time);
+  CHECK(sim.remarks.size() == 1);
+  CHECK(parse({"-p", "0", "-y", "0", "-C", "0"}).remarks.empty());
+}
+
 TEST_CASE("results of a simulated device bear a label of their own") {
   CHECK(parse({}).device_label() == "cpu");
   CHECK(parse({"--device", "cuda"}).device_label() == "cuda");
@@ -102,6 +124,14 @@ TEST_CASE("wrong flags get one sentence that names them") {
       {{"--device", "sim", "-G", "1", "-z", "1"}, "-G and -z"},
       {{"--protocol", "ll256"}, "--protocol"},
       {{"--sets", "0"}, "--sets"},
+      {{"-N", "0"}, "--run_cycles"},
+      {{"-C", "2"}, "--report_cputime"},
+      {{"-p", "2"}, "--parallel_init"},
+      {{"--device", "sim", "-y", "1"}, "-y 1"},
+      {{"-b", "1048577G"}, "'1048577G' is not a size"},
+      {{"-b", "99999999999999999999999"}, "is not a size"},
+      {{"-b", "1", "-e", "1G", "-i", "1"}, "-i 1 makes 1073741824 sizes"},
+      {{"-t", "65536", "-g", "65536"}, "-t 65536 -g 65536: 4294967296 ranks"},
   };
   for (const auto& [arguments, part] : cases) {
     const std::string error = error_of(arguments);

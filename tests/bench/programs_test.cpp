@@ -157,4 +157,49 @@ TEST_CASE("a JSON file that cannot be written is a failure") {
   const Ended ended = run({tool("barrier_perf"), "-g", "2", "-n", "1", "--json", "/nonexistent/x.json"});
   CHECK(ended.code == 1);
   CHECK(contains(ended.err, "cannot write /nonexistent/x.json"));
+  CHECK(ended.out.empty());  // and nothing has been measured before
+}
+
+TEST_CASE("names that are not UTF-8 do not cost the results") {
+  const auto folder = std::filesystem::temp_directory_path() / ("rondo-json-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string path = (folder / "gen\xe8ve.json").string();
+  const Ended ended =
+      run({tool("barrier_perf"), "-g", "2", "-n", "1", "--json", path}, {.environment = {"RONDO_NOTE=z\xfcrich"}});
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  std::ifstream in(path);
+  const auto j = nlohmann::json::parse(in, nullptr, false);
+  std::filesystem::remove_all(folder);
+  REQUIRE_FALSE(j.is_discarded());
+  CHECK(j["environment"]["RONDO_NOTE"] == "z\ufffdrich");
+  CHECK(j["rows"].size() == 1);
+}
+
+TEST_CASE("a size beyond memory is one sentence that names it and the flag") {
+  const Ended ended = run({tool("all_reduce_perf"), "-b", "1048576G", "-e", "1048576G", "-f", "65536", "-n", "1"});
+  INFO(ended.err);
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.err, "no memory for the buffers of 1125899906842624 bytes; choose a smaller -e"));
+  CHECK(times(ended.err, "\n") == 1);
+}
+
+TEST_CASE("all sizes again and again, and the time of the host's calls to a device") {
+  const Ended again =
+      run({tool("all_reduce_perf"), "-g", "2", "-b", "64", "-e", "128", "-f", "2", "-n", "1", "-N", "3"});
+  INFO(again.out << again.err);
+  CHECK(again.code == 0);
+  CHECK(times(again.out, "\n          64 ") == 3);
+  CHECK(times(again.out, "\n         128 ") == 3);
+  CHECK(times(again.out, "# Out of bounds values : 0 OK") == 1);
+  const auto on_device = [](const char* of_host) {
+    return run(
+        {tool("all_reduce_perf"), "-g", "2", "-b", "64", "-e", "64", "-n", "2", "--device", "sim", "-C", of_host});
+  };
+  const Ended host = on_device("1"), device = on_device("0");
+  INFO(host.out << host.err);
+  CHECK(host.code == 0);
+  CHECK(device.code == 0);
+  CHECK(contains(host.out, "#  Times: the host's"));
+  CHECK_FALSE(contains(device.out, "#  Times: the host's"));
 }

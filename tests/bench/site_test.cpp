@@ -64,6 +64,7 @@ TEST_CASE("an eager batch makes the calls in every pass, and takes the time unti
   const auto batch = site->batch(copying(*site, to.get(), from.get(), calls), 0);
   CHECK(calls == 0);
   CHECK(batch->seconds() >= 0);
+  CHECK(batch->host_seconds() > 0);
   CHECK(batch->seconds() >= 0);
   CHECK(calls == 2);
   CHECK(site->read(to.get(), kBytes)[200] == std::byte{200});
