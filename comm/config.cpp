@@ -2,16 +2,31 @@
 #include "comm/config.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include <rondo/error.hpp>
 
 #include "comm/algorithms.hpp"
 #include "comm/base/env.hpp"
+#include "comm/base/log_level.hpp"
 #include "comm/device/device_tuner.hpp"
 
 namespace rondo::comm {
+namespace {
+
+// What is written there is written when something has failed, which would be late to find out.
+void check_folder(const char* variable, const std::string& path) {
+  if (std::filesystem::is_directory(std::filesystem::status(path)) && ::access(path.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}={} is not a folder that this process may write to", variable, path));
+}
+
+}  // namespace
 
 Config Config::from_environment() {
+  log::check_level();
   Config config;
   config.transport = env("RONDO_TRANSPORT").value_or("");
   if (!config.transport.empty() && config.transport != "shm" && config.transport != "tcp") {
@@ -39,6 +54,7 @@ Config Config::from_environment() {
   config.slice_bytes = (config.slice_bytes + 63) / 64 * 64;  // whole elements of every dtype, aligned slots
   if (const auto path = env("RONDO_TUNING")) config.tuning = read_tuning(*path);
   config.flight_recorder = env("RONDO_FLIGHT_RECORDER").value_or("");
+  if (!config.flight_recorder.empty()) check_folder("RONDO_FLIGHT_RECORDER", config.flight_recorder);
   return config;
 }
 

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "comm/bootstrap.hpp"
+#include "comm/flight_recorder.hpp"
 #include "comm/local_store.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"
@@ -107,6 +108,10 @@ TEST_CASE("settings that are none are refused by name") {
   const auto [name, value] = GENERATE(table<const char*, std::string>({{"RONDO_TRANSPORT", "pigeon"},
                                                                        {"RONDO_ALGORITHM", "magic"},
                                                                        {"RONDO_RSEQ", "maybe"},
+                                                                       {"RONDO_LOG", "foo"},
+                                                                       {"RONDO_LOG", "Debug"},
+                                                                       {"RONDO_FLIGHT_RECORDER", "/nonexistent"},
+                                                                       {"RONDO_FLIGHT_RECORDER", "/dev/null"},
                                                                        {"RONDO_FIFO_SLOTS", "1"},
                                                                        {"RONDO_SLICE_BYTES", "many"}}));
   const Setting setting(name, value);
@@ -140,6 +145,13 @@ TEST_CASE("a failure leaves every rank's flight record") {
     CHECK(record["calls"][2]["collective"] == "broadcast");
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a flight record is UTF-8, whatever a failure names") {
+  const std::string name = "z\xfcrich \xe2\x82\xac \xc3 \xf0\x9f\x98\x80\xff\"\\\n";
+  const comm::FlightRecorder recorder;
+  const auto record = nlohmann::json::parse(recorder.json(0, 1, name));
+  CHECK(record["failure"] == "z\ufffdrich \u20ac \ufffd \U0001f600\ufffd\"\\\n");
 }
 
 TEST_CASE("every algorithm by name gives the same sums") {
