@@ -35,7 +35,7 @@ void check_level() {
   const std::string level = env("RONDO_LOG").value_or(kDefaultLevel);
   if (is_level(level)) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("RONDO_LOG={} is not a level: trace, debug, info, warn, error, off, or unset", level));
+              "RONDO_LOG=" + level + " is not a level: trace, debug, info, warn, error, off, or unset");
 }
 
 bool enabled(Level level) { return logger().should_log(of(level)); }
