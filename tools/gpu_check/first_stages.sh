@@ -10,12 +10,16 @@ rows_of() { # name, limit, rows' first words as an expression, file, command...
   ((status == 77)) || grep --extended-regexp "^($words)," "$stage_dir/$name.log" >>"$stage_dir/$file" || true
 }
 
-stage_floors() { rows_of floors 40 floor floors.csv "$bin/floors" $($rehearse && echo --sim); }
+# A queue of the GPU for each stream: kernels that wait for one another must not stand behind one another.
+queues=CUDA_DEVICE_MAX_CONNECTIONS=32
+
+stage_floors() { rows_of floors 40 floor floors.csv env "$queues" "$bin/floors" $($rehearse && echo --sim); }
 
 stage_anatomy() {
   local ranks
   for ranks in 2 1 8; do
-    rows_of "anatomy-$ranks" 15 'call|late|stamp' anatomy.csv "$bin/anatomy" $($rehearse && echo --sim) -g "$ranks"
+    rows_of "anatomy-$ranks" 15 'call|late|stamp' anatomy.csv env "$queues" "$bin/anatomy" $($rehearse && echo --sim) \
+      -g "$ranks"
   done
 }
 
