@@ -10,6 +10,8 @@
 
 #include <rondo/device.hpp>
 
+#include "trainer/host_memory.hpp"
+
 namespace rondo::trainer {
 namespace {
 
@@ -49,6 +51,11 @@ std::vector<std::uint64_t> to_words(const std::vector<std::byte>& bytes) {
 std::uint64_t hash_values(const Parameter& parameter, Device device) {
   const std::size_t bytes = parameter.count * size_of(parameter.dtype);
   if (parameter.values == nullptr) return 0;
+  if (device.kind == Device::Kind::cpu && !host_can_reach(parameter.values, bytes)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the values of '{}' are where the CPU cannot reach them; say on which device they are",
+                            parameter.name));
+  }
   if (device.kind == Device::Kind::cpu) return hash_bytes({static_cast<const std::byte*>(parameter.values), bytes});
   std::vector<std::byte> host(bytes);
   const DeviceStream stream(device);

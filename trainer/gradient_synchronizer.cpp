@@ -75,6 +75,7 @@ class GradientSynchronizer::Impl {
   void finish();
   bool join_step();
   bool pause(bool on);
+  void move_buffer(std::size_t index, void* values);
   Progress progress() const;
 
   std::vector<Parameter> parameters_;  // the reducer fills in the places of gradients that live in buckets
@@ -107,7 +108,7 @@ class GradientSynchronizer::Impl {
   std::size_t number() const { return static_cast<std::size_t>(batch_.value_or(steps_)); }
 
   Communicator& communicator_;
-  const SynchronizerOptions options_;
+  SynchronizerOptions options_;  // buffers may move
   std::unique_ptr<BucketReducer> reducer_;
   std::vector<std::size_t> start_order_;    // of buckets
   std::vector<std::vector<Place>> places_;  // by parameter
@@ -378,6 +379,15 @@ bool GradientSynchronizer::Impl::pause(bool on) {
   return std::exchange(paused_, on);
 }
 
+void GradientSynchronizer::Impl::move_buffer(std::size_t index, void* values) {
+  if (index >= options_.buffers.size() || (values == nullptr && options_.buffers[index].count != 0)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("rank {}: buffer {} of {} cannot be moved to {}", communicator_.rank(), index,
+                            options_.buffers.size(), fmt::ptr(values)));
+  }
+  options_.buffers[index].values = values;
+}
+
 GradientSynchronizer::Progress GradientSynchronizer::Impl::progress() const {
   const std::lock_guard lock(mutex_);
   return {.ready = ready_count_,
@@ -401,6 +411,12 @@ void* GradientSynchronizer::typed(std::size_t index, DataType dtype) const {
   if (p.dtype == dtype) return p.gradient;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("the gradient of parameter '{}' is {}, not {}", p.name, name_of(p.dtype), name_of(dtype)));
+}
+void GradientSynchronizer::move_buffer(std::size_t index, void* values) { impl_->move_buffer(index, values); }
+std::vector<Parameter> GradientSynchronizer::averaged() const {
+  std::vector<Parameter> all = impl_->parameters_;
+  for (const std::size_t index : impl_->unused_everywhere_) all[index].gradient = nullptr;
+  return all;
 }
 const std::vector<std::size_t>& GradientSynchronizer::unused_here() const { return impl_->unused_here_; }
 const std::vector<std::size_t>& GradientSynchronizer::unused_everywhere() const { return impl_->unused_everywhere_; }

@@ -7,11 +7,22 @@
 #include <cmath>
 #include <cstdint>
 
+#include "trainer/host_memory.hpp"
+
 namespace rondo::trainer {
 namespace {
 
+bool has_gradient(const Parameter& p) { return p.gradient != nullptr && p.count != 0; }
+
+[[noreturn]] void no_scaling(const Parameter& p) {
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("the gradient of '{}' is {}; f64, f32, f16 and bf16 can be scaled", p.name, name_of(p.dtype)));
+}
+
 template <class Visit>
 void for_gradient(const Parameter& p, Visit&& visit) {
+  if (!has_gradient(p)) return;
   const auto as = [&](auto* typed) { visit(std::span(typed, p.count)); };
   switch (p.dtype) {
     case DataType::f32:
@@ -23,9 +34,20 @@ void for_gradient(const Parameter& p, Visit&& visit) {
     case DataType::bf16:
       return as(static_cast<bfloat16*>(p.gradient));
     default:
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("the gradient of '{}' is {}; f64, f32, f16 and bf16 can be scaled", p.name, name_of(p.dtype)));
+      no_scaling(p);
+  }
+}
+
+// All of them first, so that none is changed where one cannot be.
+void check(std::span<const Parameter> parameters) {
+  for (const Parameter& p : parameters) {
+    for_gradient(p, [&]<class T>(std::span<T> gradient) {
+      if (host_can_reach(gradient.data(), gradient.size_bytes())) return;
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("the gradient of '{}' is where the CPU cannot reach it; copy it to the host first, or "
+                              "scale it on its device",
+                              p.name));
+    });
   }
 }
 
@@ -64,6 +86,7 @@ double scale_all(std::span<const Parameter> parameters, double factor) {
 }  // namespace
 
 double gradient_norm(std::span<const Parameter> parameters) {
+  check(parameters);
   double squares = 0;
   for (const Parameter& p : parameters) {
     for_gradient(p, [&]<class T>(std::span<T> gradient) {
@@ -82,11 +105,15 @@ double clip_gradients(std::span<const Parameter> parameters, double maximum) {
 LossScaler::LossScaler(ScalerOptions options) : options_(options), scale_(options.scale) {}
 
 void LossScaler::restore(double scale, std::size_t good_steps) {
+  if (!std::isfinite(scale) || scale <= 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("LossScaler: a scale of {} cannot be restored", scale));
+  }
   scale_ = scale;
   good_steps_ = good_steps;
 }
 
 bool LossScaler::unscale(std::span<const Parameter> parameters, Communicator* communicator) {
+  check(parameters);
   bool finite = std::isfinite(scale_all(parameters, 1 / scale_));
   if (communicator != nullptr) {
     const std::byte mine{finite};
@@ -97,7 +124,7 @@ bool LossScaler::unscale(std::span<const Parameter> parameters, Communicator* co
     ++skipped_;
     good_steps_ = 0;
     scale_ = std::max(options_.minimum, scale_ * options_.backoff);
-  } else if (++good_steps_ == options_.interval) {
+  } else if (++good_steps_ >= options_.interval) {  // more than it, where that was longer before a restore
     good_steps_ = 0;
     scale_ = std::min(options_.maximum, scale_ * options_.growth);
   }

@@ -7,6 +7,8 @@
 #include <array>
 #include <cstring>
 
+#include "trainer/host_memory.hpp"
+
 namespace rondo::trainer {
 namespace {
 
@@ -36,6 +38,15 @@ std::vector<Stretch> cut(const std::vector<Parameter>& parameters, DataType dtyp
   return all;
 }
 
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: " + why);
+}
+
+void check_reach(const Parameter& p, const void* array, const char* what) {
+  if (array == nullptr || host_can_reach(array, p.count * size_of(p.dtype))) return;
+  refuse(fmt::format("the {} of '{}' are not in the memory of the CPU", what, p.name));
+}
+
 // Where a shard of its parameter begins, in whole parameters.
 template <class Full>
 auto* place(Full& full, const Shard& s) {
@@ -48,15 +59,28 @@ class ShardedOptimizer::Impl {
  public:
   Impl(Communicator& communicator, std::vector<Parameter> parameters, std::size_t states)
       : communicator_(communicator), parameters_(std::move(parameters)), states_(states) {
-    if (communicator_.device().kind != Device::Kind::cpu) {
-      throw Error(ErrorCode::invalid_argument, "ShardedOptimizer: parameters have to be in the memory of the CPU");
-    }
+    if (communicator_.device().kind != Device::Kind::cpu) refuse("parameters have to be in the memory of the CPU");
+    for (const Parameter& p : parameters_) check_reach(p, p.values, "values");
     for (int type = 0; type < kDataTypeCount; ++type) add(static_cast<DataType>(type));
     make_shards();
   }
 
   void step(const std::function<void(const Shard&)>& update) {
-    for (const Shard& shard : shards_) update(shard);
+    for (const Parameter& p : parameters_) {
+      if (p.gradient == nullptr && p.count != 0)
+        refuse(fmt::format("parameter '{}' came without a gradient; pass the parameters of this step too", p.name));
+    }
+    step(update, std::vector<Parameter>(parameters_));
+  }
+  void step(const std::function<void(const Shard&)>& update, std::span<const Parameter> now) {
+    follow(now);
+    for (Shard& shard : shards_) {
+      const Parameter& p = parameters_[shard.parameter];
+      const std::size_t begin = shard.first * size_of(p.dtype);
+      shard.values = static_cast<std::byte*>(p.values) + begin;
+      shard.gradient = p.gradient == nullptr ? nullptr : static_cast<const std::byte*>(p.gradient) + begin;
+      if (shard.gradient != nullptr) update(shard);
+    }
     exchange([&](const Stretch& s) { return static_cast<std::byte*>(parameters_[s.parameter].values); });
   }
   // `base`: where the whole parameter lies. Each rank's stretches are sent from there, the others' come there.
@@ -111,18 +135,27 @@ class ShardedOptimizer::Impl {
     flats_.push_back({dtype, part, communicator_.allocate<std::byte>(part * world * size_of(dtype))});
     stretches_.push_back(cut(parameters_, dtype, part));
   }
+  void follow(std::span<const Parameter> now) {
+    if (now.size() != parameters_.size()) {
+      refuse(fmt::format("it was made for {} parameters, and {} were passed", parameters_.size(), now.size()));
+    }
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const Parameter& p = now[i];
+      if (p.name != parameters_[i].name || p.count != parameters_[i].count || p.dtype != parameters_[i].dtype)
+        refuse(fmt::format("parameter {} was '{}' and is '{}', or has another size or type", i, parameters_[i].name,
+                           p.name));
+      check_reach(p, p.values, "values");
+      check_reach(p, p.gradient, "gradients");
+    }
+    parameters_.assign(now.begin(), now.end());
+  }
   void make_shards() {
     for (std::size_t f = 0; f < flats_.size(); ++f) {
       for (const Stretch& s : stretches_[f]) {
         if (s.rank != me()) continue;
         const Parameter& p = parameters_[s.parameter];
         const std::size_t size = size_of(p.dtype);
-        Shard shard{s.parameter,
-                    s.first,
-                    s.count,
-                    p.dtype,
-                    static_cast<std::byte*>(p.values) + s.first * size,
-                    static_cast<const std::byte*>(p.gradient) + s.first * size};
+        Shard shard{s.parameter, s.first, s.count, p.dtype, static_cast<std::byte*>(p.values) + s.first * size};
         for (std::size_t i = 0; i < states_; ++i) shard.states.push_back(memory_.emplace_back(s.count * size).data());
         shards_.push_back(std::move(shard));
       }
@@ -141,6 +174,9 @@ ShardedOptimizer::ShardedOptimizer(Communicator& communicator, std::vector<Param
     : impl_(std::make_unique<Impl>(communicator, std::move(parameters), states_per_element)) {}
 ShardedOptimizer::~ShardedOptimizer() = default;
 void ShardedOptimizer::step(const std::function<void(const Shard&)>& update) { impl_->step(update); }
+void ShardedOptimizer::step(const std::function<void(const Shard&)>& update, std::span<const Parameter> now) {
+  impl_->step(update, now);
+}
 const std::vector<Shard>& ShardedOptimizer::shards() const { return impl_->shards_; }
 std::size_t ShardedOptimizer::state_bytes() const {
   std::size_t bytes = 0;

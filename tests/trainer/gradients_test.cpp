@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <rondo/trainer/gradients.hpp>
 
+#include <sys/mman.h>
+
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 
+#include <rondo/trainer/drift.hpp>
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/trainer/worlds.hpp"
 
 namespace {
@@ -15,7 +19,9 @@ namespace {
 using rondo::Communicator;
 using rondo::DataType;
 using rondo::test::each_rank;
+using rondo::test::expect;
 using rondo::test::no_errors;
+using rondo::trainer::GradientSynchronizer;
 using rondo::trainer::LossScaler;
 using rondo::trainer::Parameter;
 
@@ -66,6 +72,70 @@ TEST_CASE("the loss scale grows after good steps, backs off after bad ones, and 
   LossScaler restored;
   restored.restore(scaler.scale(), scaler.good_steps());
   CHECK(restored.scale() == 32);
+}
+
+TEST_CASE("a scaler that had more good steps than the interval grows at the next one") {
+  float gradient = 1;
+  LossScaler scaler({.scale = 8, .interval = 2});
+  scaler.restore(16, 7);
+  CHECK(scaler.unscale(std::vector<Parameter>{{"p", nullptr, &gradient, 1}}));
+  CHECK(scaler.scale() == 32);
+  CHECK(scaler.good_steps() == 0);
+  for (const double scale : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")})
+    CHECK_THROWS_AS(scaler.restore(scale, 0), rondo::Error);
+  CHECK(scaler.scale() == 32);
+}
+
+TEST_CASE("a gradient that no rank had in the last step is neither clipped nor scaled, whatever lies there") {
+  const bool in_buckets = GENERATE(false, true);
+  CHECK(each_rank(2, [in_buckets](Communicator& comm) {
+          std::vector<double> own(8), values(4);
+          double* const first = in_buckets ? nullptr : own.data();
+          double* const second = in_buckets ? nullptr : own.data() + 4;
+          GradientSynchronizer synchronizer(
+              comm,
+              {{"a", values.data(), first, 4, DataType::f64, {}}, {"b", values.data(), second, 4, DataType::f64, {}}},
+              {.gradients_in_buckets = in_buckets});
+          LossScaler scaler({.scale = 4});
+          const auto step = [&](bool both, double b) {
+            for (double& g : synchronizer.gradient<double>(0)) g = 3 * scaler.scale();
+            synchronizer.ready(0);
+            if (both) {
+              for (double& g : synchronizer.gradient<double>(1)) g = b * scaler.scale();
+              synchronizer.ready(1);
+            }
+            synchronizer.finish();
+            return scaler.unscale(synchronizer.averaged());
+          };
+          expect(step(true, 8), "a good step");
+          expect(step(false, 0), "a step without b");
+          expect(synchronizer.gradient<double>(1)[0] == 8, "b was divided again");
+          expect(rondo::trainer::gradient_norm(synchronizer.averaged()) == 6, "norm");
+          expect(!step(true, std::numeric_limits<double>::infinity()), "an infinity");
+          expect(step(false, 0), "an infinity of the step before");
+          expect(rondo::trainer::clip_gradients(synchronizer.averaged(), 3) == 6, "norm behind an infinity");
+          expect(synchronizer.gradient<double>(0)[0] == 1.5, "clipped");
+        }) == no_errors(2));
+}
+
+TEST_CASE("gradients that the CPU cannot reach are refused, and none is changed") {
+  float near = 4;
+  void* const far = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(far != MAP_FAILED);
+  const std::vector<Parameter> all = {{"near", nullptr, &near, 1}, {"far", nullptr, far, 8}};
+  const auto refused = [](auto call) {
+    return rondo::test::contains(rondo::test::sentence_of(rondo::test::thrown_by(call)),
+                                 "the gradient of 'far' is where the CPU cannot reach it");
+  };
+  CHECK(refused([&] { rondo::trainer::gradient_norm(all); }));
+  CHECK(refused([&] { rondo::trainer::clip_gradients(all, 1); }));
+  CHECK(refused([&] { LossScaler().unscale(all); }));
+  CHECK(near == 4);
+  CHECK(rondo::test::contains(rondo::test::sentence_of(rondo::test::thrown_by([&] {
+                                rondo::trainer::hash_values({"far", far, nullptr, 8});
+                              })),
+                              "the values of 'far' are where the CPU cannot reach them"));
+  ::munmap(far, 4096);
 }
 
 TEST_CASE("an infinity or a NaN of one rank makes all ranks skip the step, in agreement") {

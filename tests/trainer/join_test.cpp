@@ -140,14 +140,15 @@ TEST_CASE("buffers come from rank 0 at the start, and at each step from the lowe
   const auto errors = each_rank(3, [](Communicator& comm) {
     double gradient = 0;
     std::vector<float> mean(5, static_cast<float>(comm.rank() + 1));
+    std::vector<float> elsewhere(5);
     std::int64_t count = 10 + comm.rank();
     rondo::trainer::SynchronizerOptions options;
     options.buffers = {{"mean", mean.data(), nullptr, 5, rondo::DataType::f32, {}},
                        {"count", &count, nullptr, 1, rondo::DataType::i64, {}}};
-    options.broadcast_buffers_each_step = true;
     GradientSynchronizer synchronizer(comm, {{"p", nullptr, &gradient, 1, rondo::DataType::f64, {}}}, options);
     expect(mean[4] == 1 && count == 10, "not rank 0's at the start");
     for (int step = 0; step < 2 * comm.rank(); ++step) {  // rank 0 has no batch, rank 1 two, rank 2 four
+      if (step == 1) std::swap(mean, elsewhere), synchronizer.move_buffer(0, mean.data());
       mean.assign(5, static_cast<float>(100 * comm.rank() + step));
       count = 1000 * comm.rank() + step;
       synchronizer.ready(0);
@@ -155,6 +156,7 @@ TEST_CASE("buffers come from rank 0 at the start, and at each step from the lowe
       const int source = step < 2 ? 1 : 2;
       expect(mean[4] == static_cast<float>(100 * source + step) && count == 1000 * source + step, "not the source's");
     }
+    if (comm.rank() == 0) std::swap(mean, elsewhere), synchronizer.move_buffer(0, mean.data());
     synchronizer.join([] {});
     expect(mean[0] == 203 && count == 2003, "not the last one's");
   });

@@ -107,3 +107,51 @@ TEST_CASE("parameters of several types, empty ones, and more ranks than elements
           expect(few == std::vector<float>{0, 1} && wide == std::vector<double>(7, -1.0), "values");
         }) == no_errors(4));
 }
+
+TEST_CASE("parameters that moved are found, and those without a gradient keep values and state") {
+  CHECK(each_rank(2, [](Communicator& comm) {
+          std::vector<double> a(3, 1.0), b(5, 1.0), a_gradient(3, 1.0), b_gradient(5, 1.0), elsewhere(3, 10.0);
+          std::vector<rondo::trainer::Parameter> now = {
+              rondo::trainer::parameter("a", std::span(a), std::span(a_gradient)),
+              rondo::trainer::parameter("b", std::span(b), std::span(b_gradient))};
+          ShardedOptimizer optimizer(comm, now, 1);
+          const auto update = [](const Shard& shard) {
+            for (std::size_t i = 0; i < shard.count; ++i) {
+              shard.state<double>(0)[i] += shard.gradient_span<double>()[i];
+              shard.value_span<double>()[i] -= shard.state<double>(0)[i];
+            }
+          };
+          optimizer.step(update);
+          now[0].values = elsewhere.data();
+          now[1].gradient = nullptr;
+          optimizer.step(update, now);
+          expect(a == std::vector<double>(3, 0.0) && elsewhere == std::vector<double>(3, 8.0), "the one that moved");
+          expect(b == std::vector<double>(5, 0.0), "the one without a gradient");
+          now[1].gradient = b_gradient.data();
+          optimizer.step(update, now);
+          expect(b == std::vector<double>(5, -2.0), "its state");
+        }) == no_errors(2));
+}
+
+TEST_CASE("a sharded step with other parameters than those it was made for") {
+  const auto refused = [](auto change) {
+    return each_rank(1, [&](Communicator& comm) {
+      std::vector<double> a(3, 1.0), gradient(3, 1.0);
+      std::vector<rondo::trainer::Parameter> now = {rondo::trainer::parameter("a", std::span(a), std::span(gradient))};
+      ShardedOptimizer optimizer(comm, now, 0);
+      change(now);
+      optimizer.step([](const Shard&) {}, now);
+    })[0];
+  };
+  using rondo::test::contains;
+  using Parameters = std::vector<rondo::trainer::Parameter>;
+  CHECK(contains(refused([](Parameters& all) { all.clear(); }), "it was made for 1 parameters, and 0 were passed"));
+  CHECK(contains(refused([](Parameters& all) { all[0].count = 2; }), "parameter 0 was 'a' and is 'a', or has another"));
+  CHECK(contains(each_rank(1,
+                           [](Communicator& comm) {
+                             std::vector<double> a(3, 1.0);
+                             ShardedOptimizer optimizer(comm, {rondo::trainer::parameter("a", std::span(a))}, 0);
+                             optimizer.step([](const Shard&) {});
+                           })[0],
+                 "parameter 'a' came without a gradient; pass the parameters of this step too"));
+}

@@ -24,9 +24,9 @@ struct SynchronizerOptions {
   Stream stream = nullptr;  // of a device, where everything is enqueued; null: its default
   // No gradient arrays of the caller: gradient() gives each its place in a bucket, where it is averaged without a copy.
   bool gradients_in_buckets = false;
-  std::vector<Parameter> buffers{};          // state that is not trained (running means): broadcast with the parameters
-  bool broadcast_buffers_each_step = false;  // at the end of finish(), from the lowest rank that still has batches
-  std::shared_ptr<BucketHook> hook{};        // null: all_reduce
+  std::vector<Parameter> buffers{};         // state that is not trained (running means): broadcast with the parameters
+  bool broadcast_buffers_each_step = true;  // at the end of finish(), from the lowest rank that still has batches
+  std::shared_ptr<BucketHook> hook{};       // null: all_reduce
 };
 
 class RONDO_API GradientSynchronizer {
@@ -81,6 +81,13 @@ class RONDO_API GradientSynchronizer {
   std::span<T> gradient(std::size_t index) const {
     return {static_cast<T*>(typed(index, data_type_of<T>)), parameters()[index].count};
   }
+
+  // Buffer `index` of the options lies elsewhere from now on. Not while finish() runs. Error(invalid_argument).
+  void move_buffer(std::size_t index, void* values);
+
+  // The same after the last step, with a null gradient where no rank had one: what lies there is no gradient of this
+  // step. For clip_gradients, LossScaler and ShardedOptimizer::step.
+  std::vector<Parameter> averaged() const;
 
   // Of the last step, by index: not ready on this rank; not ready on any rank.
   const std::vector<std::size_t>& unused_here() const;

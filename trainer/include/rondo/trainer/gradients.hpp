@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is done with averaged gradients before the optimizer: clipping by the global norm, and dynamic loss scaling for
-// gradients of 16 bits. In the memory of the CPU. All ranks hold the same bits after finish(), so they decide the same
-// without asking; gradients that are not averaged (sharded ones) need the communicator.
+// gradients of 16 bits. All ranks hold the same bits after finish(), so they decide the same without asking; gradients
+// that are not averaged (sharded ones) need the communicator.
+// The list is GradientSynchronizer::averaged() or DistributedDataParallel::parameters(): a null gradient says that the
+// step gave the parameter none, so it is passed over. Error(invalid_argument) where a gradient is not in memory that
+// the CPU reaches, or not of a type that can be scaled; then none was changed.
 #pragma once
 #include <span>
 
@@ -9,7 +12,7 @@
 
 namespace rondo::trainer {
 
-// The square root of the sum of all squares, summed in double; unused parameters' gradients count too.
+// The square root of the sum of all squares, summed in double.
 RONDO_API double gradient_norm(std::span<const Parameter> parameters);
 
 // Scales all gradients so that their norm is at most `maximum`; returns the norm they had. Norms that are not finite
@@ -34,7 +37,7 @@ class RONDO_API LossScaler {
   // true when gradients of all ranks were finite.
   bool unscale(std::span<const Parameter> parameters, Communicator* communicator = nullptr);
   std::size_t skipped() const { return skipped_; }
-  // For checkpoints.
+  // For checkpoints. Error(invalid_argument) for a scale that is not a positive number.
   std::size_t good_steps() const { return good_steps_; }
   void restore(double scale, std::size_t good_steps);
 

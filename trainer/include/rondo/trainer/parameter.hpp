@@ -17,7 +17,7 @@ namespace rondo::trainer {
 struct Parameter {
   std::string name;
   void* values = nullptr;    // null: nothing is broadcast
-  void* gradient = nullptr;  // null where gradients live in the buckets, and of buffers
+  void* gradient = nullptr;  // null where gradients live in the buckets, of buffers, and where a step gave none
   std::size_t count = 0;
   DataType dtype = DataType::f32;  // a floating type, unless it is a buffer
   // Compared between ranks, written to checkpoints. Not given: {count}. Without extents: one element of no dimension.

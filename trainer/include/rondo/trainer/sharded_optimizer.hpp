@@ -18,7 +18,7 @@ struct Shard {
   std::size_t first = 0, count = 0;
   DataType dtype = DataType::f32;
   void* values = nullptr;
-  const void* gradient = nullptr;
+  const void* gradient = nullptr;  // null: none in this step
   std::vector<std::byte*> states{};
 
   template <class T>
@@ -43,6 +43,10 @@ class RONDO_API ShardedOptimizer {
   ~ShardedOptimizer();
 
   // Collective, after finish(): `update` changes values of each of this rank's shards, then all ranks get all values.
+  // `now`: the same parameters as they are now (averaged() of the synchronizer, parameters() of a libtorch module), in
+  // other memory perhaps; one with a null gradient is left as it is. Without it: as they were at the construction.
+  // Error(invalid_argument) where these are not the same parameters, or out of the CPU's reach.
+  void step(const std::function<void(const Shard&)>& update, std::span<const Parameter> now);
   void step(const std::function<void(const Shard&)>& update);
   const std::vector<Shard>& shards() const;  // this rank's
   std::size_t state_bytes() const;           // of this rank
