@@ -89,7 +89,7 @@ bool train(rondo::Communicator& communicator, const Dataset& training, const Dat
       loss_sum += loss.item<double>();
       ++steps;
     });
-    drift.check(model.parameters());
+    drift.check(model.state());
     percent = accuracy(communicator, *net, test, settings.batch);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (prints) {

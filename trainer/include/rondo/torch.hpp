@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data-parallel training of a libtorch module. Header-only, on exported symbols of libtorch 1.13 and later.
 //
-//   auto net = std::make_shared<Net>();                        // .to(device) and torch::load come before
+//   auto net = std::make_shared<Net>();                        // .to(device) comes before
 //   rondo::DistributedDataParallel model(communicator, net);   // everybody has rank 0's parameters and buffers
 //   torch::optim::SGD optimizer(net->parameters(), 0.1);
 //   optimizer.zero_grad();
 //   loss(model->forward(images), labels).backward();           // returns with averaged gradients
 //   optimizer.step();
+//
+// Between two steps the module's tensors may go to other memory (torch::load, by all ranks, of the module or a part of
+// it; set_, set_data), be frozen and thawed. When one of them changes its type, device or shape, when one that was
+// frozen needs a gradient, and when a tensor is added or takes another's place (replace_module), the next backward() or
+// call of the wrapper throws Error(invalid_argument) that names it: wrap the module again. What nobody can see:
+// gradients that torch::autograd::grad returns, which are never averaged; and a backward pass that reaches none of the
+// tensors that the module had, all having been replaced, where the wrapper is not called again.
 #pragma once
 #include <torch/nn/pimpl.h>
 
@@ -17,29 +24,46 @@
 
 namespace rondo {
 
+// trainer::SynchronizerOptions, as far as they are not the wrapper's own business, with the same defaults.
+struct DataParallelOptions {
+  std::size_t first_bucket_bytes = trainer::SynchronizerOptions{}.first_bucket_bytes;
+  std::size_t bucket_bytes = trainer::SynchronizerOptions{}.bucket_bytes;
+  bool broadcast_parameters = trainer::SynchronizerOptions{}.broadcast_parameters;
+  Stream stream = nullptr;  // of a GPU, on which the backward pass runs; null: the default stream
+  bool broadcast_buffers_each_step = trainer::SynchronizerOptions{}.broadcast_buffers_each_step;
+  std::shared_ptr<trainer::BucketHook> hook{};  // null: all_reduce
+
+  trainer::SynchronizerOptions for_synchronizer() const {
+    return {.first_bucket_bytes = first_bucket_bytes,
+            .bucket_bytes = bucket_bytes,
+            .broadcast_parameters = broadcast_parameters,
+            .stream = stream,
+            .broadcast_buffers_each_step = broadcast_buffers_each_step,
+            .hook = hook};
+  }
+};
+
 template <class Module>
 class DistributedDataParallel {
  public:
   // Collective. The communicator outlives this and is on the device of the module. Parameters that need no gradient are
-  // only made equal. On a GPU the backward pass runs on options.stream (null: the default stream). Of the options,
-  // `buffers` and `gradients_in_buckets` are set here. Error(invalid_argument), Error(unsupported) for a module that
-  // cannot be trained so, Error(mismatch) on every rank when modules differ.
-  DistributedDataParallel(Communicator& communicator, std::shared_ptr<Module> module,
-                          trainer::SynchronizerOptions options = {.broadcast_buffers_each_step = true})
+  // only made equal. Error(invalid_argument), Error(unsupported) for a module that cannot be trained so, and for one
+  // that is wrapped already; Error(mismatch) on every rank when modules differ.
+  DistributedDataParallel(Communicator& communicator, std::shared_ptr<Module> module, DataParallelOptions options = {})
       : module_(std::move(module)),
-        gradients_(detail::AveragedGradients::attach(communicator, module_, std::move(options))) {}
+        gradients_(detail::AveragedGradients::attach(communicator, module_, options.for_synchronizer())) {}
   DistributedDataParallel(Communicator& communicator, torch::nn::ModuleHolder<Module> holder,
-                          trainer::SynchronizerOptions options = {.broadcast_buffers_each_step = true})
+                          DataParallelOptions options = {})
       : DistributedDataParallel(communicator, holder.ptr(), std::move(options)) {}
 
-  // The module. Error(invalid_argument) when it went to another device or type since: then no gradient would come.
+  // The module. As every call here, Error(invalid_argument) when its tensors became what the wrapper cannot average.
   Module* operator->() const { return &**this; }
   Module& operator*() const {
-    gradients_->check_in_place();
+    gradients_->check();
     return *module_;
   }
   const std::shared_ptr<Module>& module() const {
-    gradients_->check_in_place();
+    gradients_->check();
     return module_;
   }
 
@@ -50,11 +74,29 @@ class DistributedDataParallel {
   // others made a step and the gradients hold its averages, so step the optimizer.
   bool join_step() { return gradients_->join_step(); }
 
-  // The model for DriftCheck and checkpoints; statistics, unused parameters and progress.
-  const std::vector<trainer::Parameter>& parameters() const { return gradients_->parameters(); }
-  const trainer::GradientSynchronizer& synchronizer() const { return gradients_->synchronizer(); }
+  // Before the forward pass, with the number of the batch: backward() throws Error(mismatch) on every rank when ranks
+  // are in different ones, as after a `continue` on one of them. The moments are for the statistics too; see
+  // GradientSynchronizer.
+  void begin_forward(std::uint64_t batch) { checked().begin_forward(batch); }
+  void begin_forward() { checked().begin_forward(); }
+  void begin_backward() { checked().begin_backward(); }
+
+  // All that the module holds: trained and frozen parameters and buffers, under the module's names, a shared tensor
+  // once. For DriftCheck and checkpoints. Types that the library does not calculate with are bytes (u8). True until a
+  // tensor goes to other memory.
+  std::vector<trainer::Parameter> state() const { return gradients_->state(); }
+  // The trained ones, with their gradients; a null gradient is one that the module does not have now (undefined). For
+  // clip_gradients, LossScaler and ShardedOptimizer::step. Ask again after every step.
+  std::vector<trainer::Parameter> parameters() const { return gradients_->parameters(); }
+  // Statistics, unused parameters, progress.
+  const trainer::GradientSynchronizer& synchronizer() const { return checked(); }
 
  private:
+  trainer::GradientSynchronizer& checked() const {
+    gradients_->check();
+    return gradients_->synchronizer();
+  }
+
   std::shared_ptr<Module> module_;
   std::shared_ptr<detail::AveragedGradients> gradients_;
 };
@@ -63,12 +105,11 @@ class DistributedDataParallel {
 template <class Holder>
 DistributedDataParallel(Communicator&, Holder) -> DistributedDataParallel<typename Holder::ContainedType>;
 template <class Holder>
-DistributedDataParallel(Communicator&, Holder, trainer::SynchronizerOptions)
+DistributedDataParallel(Communicator&, Holder, DataParallelOptions)
     -> DistributedDataParallel<typename Holder::ContainedType>;
 template <class Module>
 DistributedDataParallel(Communicator&, std::shared_ptr<Module>) -> DistributedDataParallel<Module>;
 template <class Module>
-DistributedDataParallel(Communicator&, std::shared_ptr<Module>, trainer::SynchronizerOptions)
-    -> DistributedDataParallel<Module>;
+DistributedDataParallel(Communicator&, std::shared_ptr<Module>, DataParallelOptions) -> DistributedDataParallel<Module>;
 
 }  // namespace rondo

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // What <rondo/torch.hpp> does behind the module: gradients get their place in the synchronizer's buckets, a hook behind
-// each accumulation calls ready(), the end of the backward pass calls finish(). One thread at a time runs backward().
+// each accumulation calls ready(), the end of the backward pass calls finish(). The node that accumulates can be
+// another one at any time (Tensor::set_, which torch::load calls, forgets it); a hook of the tensor, which stays, sees
+// that it is listened to again. One thread at a time runs backward().
 #pragma once
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include <rondo/torch/tensors.hpp>
+#include <rondo/torch/module_tensors.hpp>
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
 namespace rondo::detail {
@@ -24,10 +25,10 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
   static std::shared_ptr<AveragedGradients> attach(Communicator& communicator,
                                                    std::shared_ptr<torch::nn::Module> module,
                                                    trainer::SynchronizerOptions options) {
-    if (!module) torch_refuse("there is no module");
     std::shared_ptr<AveragedGradients> self(new AveragedGradients(communicator, std::move(module)));
     self->start(std::move(options));
-    for (std::size_t i = 0; i < self->trained_.size(); ++i) self->listen(i);
+    for (std::size_t i = 0; i < self->trained_.size(); ++i) self->take_over(i);
+    for (const NamedTensor& tensor : self->tensors_.frozen()) self->watch(tensor.value, kFrozen);
     return self;
   }
   AveragedGradients(const AveragedGradients&) = delete;
@@ -37,6 +38,7 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
   // not end are nothing, and may still be written.
   ~AveragedGradients() {
     const torch::NoGradGuard guard;
+    for (const auto& [tensor, hook] : watched_) tensor.remove_hook(hook);
     const bool whole = std::none_of(trained_.begin(), trained_.end(), [](const Trained& t) { return t.ready; });
     for (Trained& t : trained_) {
       if (!lives_in_bucket(t)) continue;
@@ -46,7 +48,7 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
       } catch (const std::exception&) {
         // no memory for it: better none than one that dangles
       }
-      t.tensor.value.mutable_grad() = own;
+      t.value().mutable_grad() = own;
     }
   }
 
@@ -65,156 +67,224 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     trainer::GradientSynchronizer::NoSync inner_;
   };
 
-  // Accumulators belong to a type and a device: after a move the hooks are gone, and no gradient would ever come.
-  void check_in_place() const {
-    for (const Trained& t : trained_) rondo::detail::check_in_place(t.tensor);
-    for (const NamedTensor& buffer : buffers_) rondo::detail::check_in_place(buffer);
-  }
+  // Error(invalid_argument) when the module's tensors are not what they were when it was wrapped.
+  void check() const { tensors_.check(); }
 
   bool join_step() {
-    bring_home();
+    check();
+    follow_buffers();
     if (!synchronizer_->join_step()) return false;
     show_averages();
     return true;
   }
-  const std::vector<trainer::Parameter>& parameters() {
-    bring_home();
-    return synchronizer_->parameters();
+  std::vector<trainer::Parameter> parameters() const {
+    check();
+    std::vector<trainer::Parameter> all;
+    for (const Trained& t : trained_) {
+      all.push_back(parameter_of(*t.tensor));
+      all.back().gradient = gradient_of(*t.tensor);
+    }
+    return all;
   }
-  const trainer::GradientSynchronizer& synchronizer() const { return *synchronizer_; }
+  std::vector<trainer::Parameter> state() const {
+    check();
+    return tensors_.state();
+  }
+  trainer::GradientSynchronizer& synchronizer() { return *synchronizer_; }
 
  private:
   // Shared pointers in libtorch 1.13, intrusive ones later.
   using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
   struct Trained {
-    NamedTensor tensor;
-    torch::Tensor gradient;     // its place in the buckets
-    Accumulator accumulator{};  // parameters only hold it weakly, and the hook lives in it
+    const NamedTensor* tensor;
+    torch::Tensor gradient{};   // its place in the buckets
+    Accumulator accumulator{};  // with a hook of ours; tensors hold it only weakly
+    bool late = false;          // it accumulates in this pass, but without a hook
     bool ready = false;         // in this backward pass
     bool noted = false;         // under no_sync since the last step
+
+    const torch::Tensor& value() const { return tensor->value; }
+  };
+  static constexpr std::size_t kFrozen = static_cast<std::size_t>(-1);
+
+  // Of a tensor: a gradient for it is here, and will be accumulated. These hooks stay whatever becomes of the tensor.
+  struct Arrival {
+    std::weak_ptr<AveragedGradients> gradients;  // a graph may outlive the wrapper
+    std::size_t index;
+
+    at::TensorBase operator()(const at::TensorBase&) const {
+      if (const auto all = gradients.lock()) index == kFrozen ? all->end_pass_later() : all->on_arrival(index);
+      return {};
+    }
   };
 
+  // Of an accumulator: the gradient is complete.
   class Hook : public torch::autograd::FunctionPostHook {
    public:
     Hook(std::weak_ptr<AveragedGradients> gradients, std::size_t index)
         : gradients_(std::move(gradients)), index_(index) {}
     torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                              const torch::autograd::variable_list&) override {
-      if (const auto gradients = gradients_.lock()) gradients->on_gradient(index_);
+                                              const torch::autograd::variable_list& inputs) override {
+      const bool accumulated = !inputs.empty() && inputs.front().defined();
+      if (const auto gradients = gradients_.lock(); gradients && accumulated) gradients->on_gradient(index_);
       return outputs;
     }
 
    private:
-    std::weak_ptr<AveragedGradients> gradients_;  // a graph may outlive the wrapper
+    std::weak_ptr<AveragedGradients> gradients_;
     std::size_t index_;
   };
 
   AveragedGradients(Communicator& communicator, std::shared_ptr<torch::nn::Module> module)
-      : communicator_(communicator), module_(std::move(module)) {}
+      : communicator_(communicator), tensors_(std::move(module), communicator) {}
 
-  // Shared tensors count once, at their first name, which is the same on every rank.
   void start(trainer::SynchronizerOptions options) {
     std::vector<trainer::Parameter> parameters;
-    std::vector<trainer::Parameter> frozen;
-    std::unordered_set<const void*> seen;
-    for (const auto& item : module_->named_parameters()) {
-      if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
-      NamedTensor tensor = named_tensor(item.key(), item.value(), communicator_);
-      if (!item.value().requires_grad()) {
-        frozen.push_back(buffer_of(tensor));
-        continue;
-      }
+    for (const NamedTensor& tensor : tensors_.trained()) {
+      check_free(tensor);
       parameters.push_back(parameter_of(tensor));
-      trained_.push_back({std::move(tensor), {}});
+      trained_.push_back({&tensor});
     }
-    for (const auto& item : module_->named_buffers()) {
-      if (!item.value().defined() || !seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
-      buffers_.push_back(named_tensor(item.key(), item.value(), communicator_));
-      options.buffers.push_back(buffer_of(buffers_.back()));
-    }
+    for (const NamedTensor& buffer : tensors_.buffers()) options.buffers.push_back(buffer_of(buffer));
     options.gradients_in_buckets = true;
     const bool equal = options.broadcast_parameters;
     const Stream stream = options.stream;
     synchronizer_ =
         std::make_unique<trainer::GradientSynchronizer>(communicator_, std::move(parameters), std::move(options));
     if (!equal) return;
-    for (const trainer::Parameter& p : frozen) communicator_.broadcast(p.values, p.values, p.count, p.dtype, 0, stream);
+    for (const NamedTensor& tensor : tensors_.frozen()) {
+      const trainer::Parameter p = buffer_of(tensor);
+      communicator_.broadcast(p.values, p.values, p.count, p.dtype, 0, stream);
+    }
     communicator_.synchronize(stream);
   }
 
+  // Two wrappers would each average, and copy from one another's buckets while those are on their way.
+  static void check_free(const NamedTensor& tensor) {
+    const auto* const meta = torch::autograd::impl::get_autograd_meta(tensor.value);
+    if (meta == nullptr || !meta->cpp_hooks_list_) return;
+    for (const auto& hook : *meta->cpp_hooks_list_) {
+      const auto* const arrival = hook.template target<Arrival>();
+      if (arrival == nullptr || arrival->gradients.expired()) continue;
+      torch_refuse("parameter '" + tensor.name +
+                   "' is in a module that is wrapped already; let the other DistributedDataParallel go first");
+    }
+  }
+
+  void take_over(std::size_t index) {
+    Trained& t = trained_[index];
+    t.gradient = tensor_at(synchronizer_->parameters()[index].gradient, t.value());
+    if (t.value().grad().defined()) move_in(index);
+    watch(t.value(), index);
+    listen(index);
+  }
+  // Only tensors that need a gradient take hooks.
+  void watch(const torch::Tensor& tensor, std::size_t index) {
+    const bool frozen = !tensor.requires_grad();
+    if (frozen && (!tensor.is_leaf() || !tensor.is_floating_point() || tensor.is_inference())) return;
+    if (frozen) tensor.set_requires_grad(true);
+    const at::TensorBase& base = tensor;  // whose hooks are kept as they are, so that check_free finds ours
+    watched_.emplace_back(tensor, base.register_hook(Arrival{weak_from_this(), index}));
+    if (frozen) tensor.set_requires_grad(false);
+  }
   void listen(std::size_t index) {
     Trained& t = trained_[index];
-    const torch::NoGradGuard guard;
-    t.gradient = tensor_at(synchronizer_->parameters()[index].gradient, t.tensor.value);
-    if (t.tensor.value.grad().defined()) move_in(t);
-    t.accumulator = torch::autograd::impl::grad_accumulator(t.tensor.value);
+    t.accumulator = torch::autograd::impl::grad_accumulator(t.value());
     t.accumulator->add_post_hook(std::make_unique<Hook>(weak_from_this(), index));
-    known_.insert(t.tensor.value.unsafeGetTensorImpl());
+  }
+
+  // By every hook: a pass that failed takes its callbacks with it. The first one to run does the work.
+  void end_pass_later() {
+    torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->on_backward_end();
+    });
+    in_pass_ = true;
+  }
+
+  void on_arrival(std::size_t index) {
+    Trained& t = trained_[index];
+    if (!is_of_kind(*t.tensor)) tensors_.check();
+    if (t.accumulator == torch::autograd::impl::grad_accumulator(t.value())) return;
+    listen(index);
+#if TORCH_VERSION_MAJOR < 2  // the accumulator is already running there, and has looked for hooks behind it
+    t.late = true;
+    end_pass_later();
+#endif
   }
 
   void on_gradient(std::size_t index) {
     Trained& t = trained_[index];
+    if (!t.value().requires_grad()) return;  // frozen since the forward pass: nothing was added
     if (t.ready) {
-      torch_refuse("parameter '" + t.tensor.name +
+      torch_refuse("parameter '" + t.tensor->name +
                    "' got a second gradient in one step: the backward pass before this one ended with an exception, "
-                   "and so the ranks are no longer in step; let the exception end this rank");
+                   "or this one goes through a graph from before the parameter got other memory; the ranks are no "
+                   "longer in step, so let the exception end this rank");
     }
-    // By every hook: a pass that failed takes its callbacks with it. The first one to run does the work.
-    torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->on_backward_end();
-    });
-    if (paused_ == 0) move_in(t);
-    t.ready = true;
-    in_pass_ = true;
+    end_pass_later();
+    hand_over(index);
+  }
+  void hand_over(std::size_t index) {
+    if (paused_ == 0) move_in(index);
+    trained_[index].ready = true;
     synchronizer_->ready(index);
   }
 
   // Without a copy where the gradient accumulated in its place, that is after zero_grad(false).
-  void move_in(Trained& t) {
-    torch::Tensor& gradient = t.tensor.value.mutable_grad();
+  void move_in(std::size_t index) {
+    Trained& t = trained_[index];
+    torch::Tensor& gradient = t.value().mutable_grad();
     if (gradient.layout() != torch::kStrided) {
-      torch_refuse("the gradient of parameter '" + t.tensor.name + "' is sparse; make its layer with sparse(false)");
+      torch_refuse("the gradient of parameter '" + t.tensor->name + "' is sparse; make its layer with sparse(false)");
     }
     if (lives_in_bucket(t)) return;
     const torch::NoGradGuard guard;
-    t.gradient.copy_(gradient);
-    gradient = t.gradient;
+    const torch::Tensor place = tensor_at(synchronizer_->parameters()[index].gradient, t.value());
+    place.copy_(gradient);
+    gradient = t.gradient = place;
   }
   static bool lives_in_bucket(const Trained& t) {
-    const torch::Tensor& gradient = t.tensor.value.grad();
+    const torch::Tensor& gradient = t.value().grad();
     return gradient.defined() && gradient.unsafeGetTensorImpl() == t.gradient.unsafeGetTensorImpl();
   }
 
   void on_backward_end() {
     if (!std::exchange(in_pass_, false)) return;
+    for (std::size_t i = 0; i < trained_.size(); ++i) {
+      if (std::exchange(trained_[i].late, false) && !trained_[i].ready) hand_over(i);
+    }
+    // While the last buckets are on their way. What is wrong is said at the end of the step, to all who did the same.
+    const std::optional<Error> wrong = what_is_wrong();
+    follow_buffers();
     if (paused_ != 0) {
       synchronizer_->finish();
       for (Trained& t : trained_) t.noted |= std::exchange(t.ready, false);
-      return;
+    } else {
+      move_in_noted();
+      synchronizer_->finish();
+      for (Trained& t : trained_) t.noted = t.ready = false;
+      show_averages();
     }
-    // While the last buckets are on their way. What is wrong is said at the end of the step, to all who did the same.
-    const std::string late = late_parameter();
-    bring_home();
-    move_in_noted();
-    synchronizer_->finish();
-    for (Trained& t : trained_) t.noted = t.ready = false;
-    show_averages();
-    if (!late.empty()) {
-      torch_refuse("parameter '" + late +
-                   "' was added, or began to need a gradient, after the module was wrapped, so its gradients are not "
-                   "averaged; wrap the module when it is complete");
+    if (wrong) throw Error(*wrong);
+  }
+  std::optional<Error> what_is_wrong() {
+    try {
+      check();
+      return {};
+    } catch (const Error& error) {
+      return error;
     }
   }
 
   // Not in this pass, but under no_sync before it; zero_grad may have been called since.
   void move_in_noted() {
-    for (Trained& t : trained_) {
-      if (t.ready || !t.noted) continue;
-      if (t.tensor.value.grad().defined()) {
-        move_in(t);
+    for (std::size_t i = 0; i < trained_.size(); ++i) {
+      if (trained_[i].ready || !trained_[i].noted) continue;
+      if (trained_[i].value().grad().defined()) {
+        move_in(i);
       } else {
-        t.gradient.zero_();
+        trained_[i].gradient.zero_();
       }
     }
   }
@@ -224,29 +294,21 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     std::vector<char> averaged(trained_.size(), 1);
     for (const std::size_t index : synchronizer_->unused_everywhere()) averaged[index] = 0;
     for (std::size_t i = 0; i < trained_.size(); ++i) {
-      if (averaged[i] && !lives_in_bucket(trained_[i])) trained_[i].tensor.value.mutable_grad() = trained_[i].gradient;
+      if (averaged[i] && !lives_in_bucket(trained_[i])) trained_[i].value().mutable_grad() = trained_[i].gradient;
     }
   }
 
-  std::string late_parameter() const {
-    for (const auto& item : module_->named_parameters()) {
-      if (item.value().requires_grad() && known_.count(item.value().unsafeGetTensorImpl()) == 0) return item.key();
-    }
-    return {};
-  }
-
-  // torch::load gives tensors other memory; the synchronizer knows the one they had.
-  void bring_home() {
-    const torch::NoGradGuard guard;
-    for (Trained& t : trained_) rondo::detail::bring_home(t.tensor);
-    for (NamedTensor& buffer : buffers_) rondo::detail::bring_home(buffer);
+  // The synchronizer broadcasts buffers from where it knows them to be.
+  void follow_buffers() {
+    tensors_.follow();
+    for (std::size_t i = 0; i < tensors_.buffers().size(); ++i)
+      synchronizer_->move_buffer(i, tensors_.buffers()[i].home.data_ptr());
   }
 
   Communicator& communicator_;
-  std::shared_ptr<torch::nn::Module> module_;
+  ModuleTensors tensors_;
   std::vector<Trained> trained_;
-  std::vector<NamedTensor> buffers_;
-  std::unordered_set<const void*> known_;  // of trained_
+  std::vector<std::pair<torch::Tensor, unsigned>> watched_;
   std::unique_ptr<trainer::GradientSynchronizer> synchronizer_;
   int paused_ = 0;
   bool in_pass_ = false;  // a hook was called since the last end of a pass
