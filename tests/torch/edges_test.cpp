@@ -84,3 +84,49 @@ TEST_CASE("libtorch: no_sync may outlive its wrapper") {
           if (!net->parameters()[0].grad().defined()) throw std::runtime_error("no gradient");
         }) == nothing(1));
 }
+
+TEST_CASE("libtorch: wrapped again when the first wrapper has gone, a frozen part trained from then on") {
+  std::vector<Tensor> sums(kRanks);
+  CHECK(torch_ranks(kRanks, [&](Communicator& comm) {
+          auto net = toy(0);
+          const Tensor bias = net->parameters()[1];
+          bias.set_requires_grad(false);
+          auto model = std::make_optional<DistributedDataParallel<torch::nn::SequentialImpl>>(comm, net.ptr());
+          loss_of(net, batch(comm.rank())).backward();
+          model.reset();
+          bias.set_requires_grad(true);
+          model.emplace(comm, net.ptr());
+          net->zero_grad();
+          loss_of(net, batch(comm.rank())).backward();
+          sums[comm.rank()] = bias.grad().clone();
+        }) == nothing(kRanks));
+  auto net = toy(0);
+  for (int rank = 0; rank < kRanks; ++rank) (loss_of(net, batch(rank)) / kRanks).backward();
+  for (const Tensor& sum : sums) CHECK(torch::allclose(sum, net->parameters()[1].grad(), 1e-14, 1e-14));
+}
+
+namespace {
+
+struct NoGradient : torch::autograd::Function<NoGradient> {
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x) { return x * 2; }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext*, torch::autograd::tensor_list) {
+    return {Tensor()};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("libtorch: an undefined gradient is none, and what was frozen behind the forward pass gets none") {
+  const bool frozen = GENERATE(false, true);
+  CHECK(torch_ranks(kRanks, [&](Communicator& comm) {
+          rondo::test::TwoBranches net;
+          DistributedDataParallel model(comm, net);
+          const Tensor x = noise({3, 4}, 5);
+          const Tensor left = frozen ? net->left->bias : NoGradient::apply(net->left->bias);
+          const Tensor loss = torch::sum(net->right(x)) + torch::sum(left);
+          if (frozen) net->left->bias.set_requires_grad(false);
+          loss.backward();
+          if (net->left->bias.grad().defined()) throw std::runtime_error("a gradient from nowhere");
+          if (net->right->bias.grad().item<double>() != 3) throw std::runtime_error("not the average");
+        }) == nothing(kRanks));
+}

@@ -70,6 +70,17 @@ TEST_CASE("libtorch: modules that cannot be trained so") {
                  "'weight' is ComplexFloat on cpu, which cannot be averaged"));
 }
 
+TEST_CASE("libtorch: a module that is wrapped already, as a whole or in part") {
+  const bool part = GENERATE(false, true);
+  CHECK(contains(thrown_alone([&](Communicator& comm) {
+                   auto net = toy(0);
+                   const DistributedDataParallel model(comm, net);
+                   if (part) DistributedDataParallel(comm, net[0]->as<torch::nn::Linear>()->shared_from_this());
+                   DistributedDataParallel(comm, net.ptr());
+                 }),
+                 "is in a module that is wrapped already; let the other DistributedDataParallel go first"));
+}
+
 TEST_CASE("libtorch: a sparse gradient") {
   CHECK(contains(thrown_alone([](Communicator& comm) {
                    torch::nn::Embedding table(torch::nn::EmbeddingOptions(10, 3).sparse(true));
