@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Bootstrap {
   int world_size = 1;
   std::string name = "world";  // unique within the job; names keys in the store
   std::uint32_t generation = 0;
+  std::optional<Store::Deadline> deadline;  // of meeting; none: options.join_timeout from now
   std::vector<int> job_ranks;    // by rank: its rank in the job, which the store knows it by; empty: the same
   std::shared_ptr<Store> store;  // kept: shrink() meets there again
   std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing (a logged opt-out)
@@ -25,7 +27,11 @@ struct Bootstrap {
   std::uint16_t first_port = 0, last_port = 0;  // range for peer connections; 0: any
 };
 
-// Collective over `bootstrap.store`. Throws within options.join_timeout.
+// Every public entrance's look at its options. invalid_argument: one sentence that names the field. Times are at most
+// kForEver afterwards.
+RONDO_API Options checked(Options options);
+
+// Collective over `bootstrap.store`. Throws by the deadline.
 RONDO_API Communicator make_communicator(Bootstrap bootstrap, const Options& options);
 
 }  // namespace rondo

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "comm/base/duration.hpp"
 #include "comm/board/host_window.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/create.hpp"
@@ -49,7 +50,10 @@ void forget_in_child(std::unique_ptr<detail::CommunicatorImpl>& impl) {
 void Work::wait() {
   if (state_) running(*state_).wait();
 }
-bool Work::wait_for(std::chrono::milliseconds duration) { return !state_ || running(*state_).wait_for(duration); }
+bool Work::wait_for(std::chrono::milliseconds duration) {
+  if (duration.count() != 0) duration = checked_duration("wait_for: duration", duration);
+  return !state_ || running(*state_).wait_for(duration);
+}
 bool Work::done() const { return !state_ || running(*state_).done(); }
 std::exception_ptr Work::error() const { return state_ ? running(*state_).error() : nullptr; }
 Work::Times Work::times() const { return state_ ? running(*state_).times() : Times{}; }
@@ -145,6 +149,8 @@ Registration Communicator::register_memory(void* data, std::size_t bytes) {
   member(impl_).check_process();
   auto* device = member(impl_).device();
   if (device == nullptr) return {};
+  if (data == nullptr && bytes != 0)
+    throw Error(ErrorCode::invalid_argument, fmt::format("register_memory: the data of {} bytes is null", bytes));
   auto state = std::make_shared<detail::WindowState>();
   state->memory->on_device = comm::device::register_memory(*device, data, bytes);
   return Registration(std::move(state));

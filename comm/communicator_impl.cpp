@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "comm/algorithms.hpp"
+#include "comm/base/duration.hpp"
 #include "comm/base/log.hpp"
 #include "comm/device/attach.hpp"
 
@@ -105,8 +106,19 @@ void CommunicatorImpl::refuse_child() const {
 }
 
 void CommunicatorImpl::validate(const Call& call) const {
+  if (static_cast<int>(call.collective) >= kCollectiveCount) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("collective {} is none of ours: they are 0 to {}",
+                                                         static_cast<int>(call.collective), kCollectiveCount - 1));
+  }
   const CollectiveRow& row = row_of(call.collective);
-  if (static_cast<int>(call.dtype) >= kDataTypeCount) reject(call, "the dtype is none of ours");
+  if (static_cast<int>(call.dtype) >= kDataTypeCount) {
+    reject(call,
+           fmt::format("dtype {} is none of ours: they are 0 to {}", static_cast<int>(call.dtype), kDataTypeCount - 1));
+  }
+  if (row.reduces && static_cast<int>(call.op.kind()) >= kReduceOpCount) {
+    reject(call, fmt::format("reduce_op {} is none of ours: they are 0 to {}", static_cast<int>(call.op.kind()),
+                             kReduceOpCount - 1));
+  }
   if (row.reduces && !is_supported(call.dtype, call.op)) {
     reject(call, fmt::format("{} of {} makes no sense", name_of(call.op.kind()), name_of(call.dtype)));
   }
@@ -392,7 +404,7 @@ std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span
 
 void CommunicatorImpl::set_timeout(std::chrono::milliseconds timeout) {
   check_process();
-  if (timeout.count() <= 0) throw Error(ErrorCode::invalid_argument, "a timeout takes at least a millisecond");
+  timeout = checked_duration("set_timeout: timeout", timeout);
   if (used_engine_) engine_.drain();
   options_.timeout = timeout;
 }
@@ -413,6 +425,8 @@ void CommunicatorImpl::check() {
   check_process();
   if (device_) device_->inspect();
   team_->failure().check();
+  if (const std::string difference = team_->find_disagreement(); !difference.empty())
+    fail(ErrorCode::mismatch, -1, difference);
   if (const auto error = engine_.error()) std::rethrow_exception(error);
 }
 

@@ -59,6 +59,8 @@ class CommunicatorImpl {
   const Options& options() const { return options_; }
   const comm::Config& config() const { return config_; }
   int next_child() { return children_++; }
+  int shrinks() const { return shrinks_; }  // that its survivors have decided on
+  void count_shrink() { ++shrinks_; }
   const std::shared_ptr<comm::Windows>& windows() const { return windows_; }  // on the CPU
   comm::device::DeviceEngine* device() const { return device_.get(); }        // null: the CPU
   // Collective, once, before the first call: on Device::cpu it does nothing. `api`: see make_local.
@@ -117,7 +119,7 @@ class CommunicatorImpl {
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // messages by peer
   std::vector<comm::Message> messages_;
-  int children_ = 0;
+  int children_ = 0, shrinks_ = 0;
   bool recorded_ = false;  // the flight record has been written to its file
   std::atomic<bool> used_engine_{false};
   comm::Engine engine_;  // its thread uses everything above

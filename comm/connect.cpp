@@ -2,6 +2,7 @@
 // Processes meet: everybody advertises through the store, ranks of a node exchange descriptors, the others connect.
 // What peers can observe is rank 0's choice for all.
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,8 +12,10 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "comm/base/bytes.hpp"
+#include "comm/base/duration.hpp"
 #include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
@@ -98,13 +101,15 @@ Fd open_pid(int pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid,
 
 class Connecting {
  public:
-  Connecting(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor)
+  Connecting(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
+             Lookout lookout)
       : bootstrap_(std::move(bootstrap)),
         place_(place),
         options_(options),
         config_(Config::from_environment()),
         monitor_(std::move(monitor)),
-        deadline_(std::chrono::steady_clock::now() + options.join_timeout),
+        given_lookout_(std::move(lookout)),
+        deadline_(std::exchange(bootstrap_.deadline, {}).value_or(deadline_after(options.join_timeout))),
         name_(fmt::format("{}@{}", bootstrap_.name, bootstrap_.generation)),
         mesh_({.rank = bootstrap_.rank,
                .world_size = bootstrap_.world_size,
@@ -205,6 +210,10 @@ class Connecting {
     for (int r = 0; r < size(); ++r) {
       if (placement(r).node == placement(bootstrap_.rank).node) neighbours_.push_back(r);
     }
+    for (const int r : neighbours_) {
+      if (r == bootstrap_.rank || card(r).pid_namespace != card(bootstrap_.rank).pid_namespace) continue;
+      if (Fd pid = open_pid(card(r).pid)) processes_.emplace_back(std::move(pid), r);
+    }
     cores_ = count_usable_cores();
     cores_suffice_ = static_cast<int>(neighbours_.size()) <= cores_;
   }
@@ -214,6 +223,19 @@ class Connecting {
     std::string sentence{};
     bool lost = false;
   };
+  // Whoever dies while the others of its node wait for it ends the meeting for them. Nobody goes on to anything else
+  // before all have met there.
+  void look_out() const {
+    if (given_lookout_) given_lookout_();
+    for (const auto& [process, rank] : processes_) {
+      pollfd ended{process.get(), POLLIN, 0};
+      if (::poll(&ended, 1, 0) <= 0) continue;
+      throw Error(ErrorCode::peer_lost,
+                  fmt::format("rank {} (host {}, pid {}) is lost: its process ended while the ranks met", rank,
+                              card(rank).host, card(rank).pid),
+                  rank);
+    }
+  }
 
   // The node's ranks meet, and everybody learns whether they did: a node where one could not falls back to sockets.
   void share_memory() {
@@ -314,13 +336,14 @@ class Connecting {
                           fmt::format("rank {} with {} ranks on its node", bootstrap_.rank, ranks.size()));
       std::vector<Bytes> advertisements;
       for (const Card& c : cards_) advertisements.push_back(c.meeting);
-      descriptors_ =
-          meeting_.meet(ranks, advertisements, Segment::bytes(static_cast<int>(ranks.size()), shape_), deadline_);
+      descriptors_ = meeting_.meet(ranks, advertisements, Segment::bytes(static_cast<int>(ranks.size()), shape_),
+                                   deadline_, [this] { look_out(); });
       memory_ =
           std::make_shared<Mapping>(map(descriptors_.segment, Segment::bytes(static_cast<int>(ranks.size()), shape_)));
       return {};
     } catch (const Error& error) {
       if (error.error_code() == ErrorCode::timeout) throw;
+      look_out();
       return {error.what(), error.error_code() == ErrorCode::peer_lost};
     }
   }
@@ -358,16 +381,15 @@ class Connecting {
     if (peers.empty()) return;
     reserve_descriptors(2 * peers.size() + 3,
                         fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, peers.size()));
-    for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_))
+    for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_, given_lookout_))
       team.add_socket_peer(peer.rank, std::move(peer.data), std::move(peer.control));
   }
 
   // A death shows in the sockets of the meeting and, where process ids mean the same, in a pidfd of every neighbour.
   void watch_node(Team& team) {
     for (NodePeer& peer : descriptors_.peers) team.add_watch(peer.rank, std::move(peer.socket));
-    for (const int r : neighbours_) {
-      if (r == bootstrap_.rank || card(r).pid_namespace != card(bootstrap_.rank).pid_namespace) continue;
-      if (Fd pid = open_pid(card(r).pid)) team.add_watch(r, std::move(pid));
+    for (auto& [process, rank] : processes_) {
+      if (team.shares_memory(rank)) team.add_watch(rank, std::move(process));
     }
   }
 
@@ -387,13 +409,15 @@ class Connecting {
   Options options_;
   Config config_;
   std::shared_ptr<Monitor> monitor_;
+  Lookout given_lookout_;
   Store::Deadline deadline_;
   std::string name_;
   Mesh mesh_;
   NodeMeeting meeting_;
   std::vector<Card> cards_;
   std::vector<Placement> placement_;
-  std::vector<int> neighbours_;  // this node's ranks that share memory, this one included
+  std::vector<std::pair<Fd, int>> processes_;  // of the other ranks of this node, where they can be watched
+  std::vector<int> neighbours_;                // this node's ranks that share memory, this one included
   FifoShape shape_;
   int cores_ = 1;
   bool cores_suffice_ = false;
@@ -406,8 +430,9 @@ class Connecting {
 
 }  // namespace
 
-Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor) {
-  return Connecting(std::move(bootstrap), place, options, std::move(monitor)).run();
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
+                     Lookout lookout) {
+  return Connecting(std::move(bootstrap), place, options, std::move(monitor), std::move(lookout)).run();
 }
 
 }  // namespace rondo::comm
@@ -424,7 +449,7 @@ Communicator make_communicator(Bootstrap bootstrap, const Options& options) {
     std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
   }
   const std::shared_ptr<Store> place = bootstrap.store;
-  return comm::connect(std::move(bootstrap), *place, options, std::make_shared<comm::Monitor>());
+  return comm::connect(std::move(bootstrap), *place, checked(options), std::make_shared<comm::Monitor>());
 }
 
 }  // namespace rondo

@@ -42,7 +42,7 @@ void Control::announce_failure(ErrorCode code, int culprit, std::string_view sen
 void Control::announce_waiting(const Signature& signature) {
   send_all({.kind = Kind::waiting, .signature = signature});
 }
-void Control::announce_departure() { send_all({.kind = Kind::departure}); }
+void Control::announce_departure(const Signature& latest) { send_all({.kind = Kind::departure, .signature = latest}); }
 void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
 
 // A message is far smaller than a socket's buffer and there are few of them: one that does not fit whole is a peer
@@ -90,7 +90,7 @@ void Control::deliver(Peer& peer) {
       return;
     case Kind::departure:
       peer.departed = true;
-      events_.departed(peer.rank);
+      events_.departed(peer.rank, message.signature);
       return;
     case Kind::unmapped:
       events_.unmapped(peer.rank);

@@ -25,7 +25,7 @@ class Control {
   struct Events {  // on the monitor's thread
     std::function<void(int peer, ErrorCode code, int culprit, std::string_view sentence)> failed;
     std::function<void(int peer, const Signature& signature)> waiting;
-    std::function<void(int peer)> departed;
+    std::function<void(int peer, const Signature& latest)> departed;  // the last collective that it was in
     std::function<void(int peer)> unmapped;
     std::function<void(int peer, std::string_view reason)> lost;  // end of stream without a goodbye
   };
@@ -41,7 +41,7 @@ class Control {
 
   void announce_failure(ErrorCode code, int culprit, std::string_view sentence);
   void announce_waiting(const Signature& signature);
-  void announce_departure();
+  void announce_departure(const Signature& latest);
   void announce_unmapped();
 
  private:

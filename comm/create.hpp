@@ -8,6 +8,7 @@
 
 #include "comm/bootstrap.hpp"
 #include "comm/monitor.hpp"
+#include "comm/transport/lookout.hpp"
 
 namespace rondo::cuda {
 struct Api;
@@ -23,7 +24,9 @@ Communicator shrink(detail::CommunicatorImpl& failed);
 
 // Meets the other ranks at `place`: kExchanges calls of exchange(), whatever happens short of an error.
 inline constexpr int kExchanges = 2;
-Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor);
+// The lookout knows of ranks that go meanwhile, beside what shows in the processes of this node.
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
+                     Lookout lookout = {});
 
 // Ranks as threads of this process: the shared half of their Teams.
 struct LocalGroup;

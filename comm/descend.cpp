@@ -6,12 +6,16 @@
 #include <numeric>
 #include <tuple>
 
-#include "comm/base/bytes.hpp"
+#include "comm/base/duration.hpp"
+#include "comm/base/log.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/create.hpp"
+#include "comm/local_store.hpp"
 
 namespace rondo::comm {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 struct Member {
   int color, key, rank;
@@ -51,18 +55,21 @@ std::vector<T> gather_all(detail::CommunicatorImpl& impl, const T& value) {
   return all;
 }
 
-// Threads share a pointer: the group's first rank makes what they share, and keeps it until all have it.
+LocalStore& local_store(detail::CommunicatorImpl& impl) {
+  return dynamic_cast<LocalMember&>(*impl.bootstrap().store).shared();
+}
+
+// Threads share a pointer: the group's first rank makes what they share, and leaves it in their store.
 Communicator split_threads(detail::CommunicatorImpl& parent, const std::vector<int>& group, const Options& options) {
-  std::shared_ptr<LocalGroup> shared;
-  if (!group.empty() && group.front() == parent.rank()) {
-    shared = make_local_group(static_cast<int>(group.size()), options);
-  }
-  const auto pointers = gather_all(parent, reinterpret_cast<std::uintptr_t>(&shared));
-  if (!group.empty()) {
-    shared = *reinterpret_cast<const std::shared_ptr<LocalGroup>*>(pointers[static_cast<std::size_t>(group.front())]);
-  }
+  const std::string name = group.empty() ? "" : fmt::format("child {} of rank {}", parent.next_child(), group.front());
+  if (!group.empty() && group.front() == parent.rank())
+    local_store(parent).lend(name, make_local_group(static_cast<int>(group.size()), options), group.size());
   parent.submit_on_host({.collective = Collective::barrier});
-  if (group.empty()) return {};
+  if (group.empty()) {
+    parent.next_child();
+    return {};
+  }
+  const auto shared = std::static_pointer_cast<LocalGroup>(local_store(parent).take(name));
   const auto own = std::find(group.begin(), group.end(), parent.rank());
   return join_local_group(shared, static_cast<int>(own - group.begin()), options.device);
 }
@@ -83,18 +90,58 @@ Communicator split_processes(detail::CommunicatorImpl& parent, int color, const 
   bootstrap.job_ranks.clear();
   for (const int r : group) bootstrap.job_ranks.push_back(job_ranks[static_cast<std::size_t>(r)]);
   ParentStore place(parent, group);
-  return connect(std::move(bootstrap), place, options, parent.team().monitor());
+  return connect(std::move(bootstrap), place, options, parent.team().monitor(),
+                 [&parent] { parent.team().failure().check(); });
 }
 
-Communicator shrink_threads(detail::CommunicatorImpl& failed, Store& place, const std::string& name, int rank, int size,
-                            Store::Deadline deadline) {
-  std::shared_ptr<LocalGroup> shared;
-  if (rank == 0) shared = make_local_group(size, failed.options());
-  const auto own = ByteWriter().number(reinterpret_cast<std::uintptr_t>(&shared)).take();
-  const auto pointers = place.exchange(name, rank, size, own, deadline);
-  shared = *reinterpret_cast<const std::shared_ptr<LocalGroup>*>(ByteReader(pointers[0]).number<std::uintptr_t>());
-  place.exchange(name + "/copied", rank, size, own, deadline);
-  return join_local_group(shared, rank, failed.options().device);
+// What survivors of a failed communicator have in common: one try to meet.
+struct Survivors {
+  std::vector<int> ranks;  // in the failed communicator
+  Bootstrap next;
+  std::string name;  // of the meeting
+};
+
+// Ranks that have decided together have decided equally often, whether or not they came together after it.
+Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline) {
+  Survivors survivors{.ranks = {}, .next = failed.bootstrap(), .name = {}};
+  Bootstrap& next = survivors.next;
+  next.generation += 1;
+  if (const int before = failed.shrinks(); before > 0) next.name += fmt::format("~{}", before);
+  survivors.name = fmt::format("{}@{}", next.name, next.generation);
+  survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);
+  failed.count_shrink();
+  const auto own = std::find(survivors.ranks.begin(), survivors.ranks.end(), failed.rank());
+  if (own == survivors.ranks.end())
+    throw Error(ErrorCode::peer_lost,
+                fmt::format("the survivors of {} went on without rank {}", next.name, failed.rank()), failed.rank());
+  next.rank = static_cast<int>(own - survivors.ranks.begin());
+  next.world_size = static_cast<int>(survivors.ranks.size());
+  next.job_ranks.clear();
+  for (const int r : survivors.ranks)
+    next.job_ranks.push_back(failed.bootstrap().job_ranks[static_cast<std::size_t>(r)]);
+  return survivors;
+}
+
+Communicator join_threads(detail::CommunicatorImpl& failed, const Survivors& survivors, Store::Deadline deadline) {
+  LocalStore& place = local_store(failed);
+  const Bootstrap& next = survivors.next;
+  if (next.rank == 0)
+    place.lend(survivors.name, make_local_group(next.world_size, failed.options()), survivors.ranks.size());
+  place.exchange(survivors.name, next.rank, next.world_size, {}, deadline);
+  const auto shared = std::static_pointer_cast<LocalGroup>(place.take(survivors.name));
+  return join_local_group(shared, next.rank, failed.options().device);
+}
+
+// All of them have a communicator, or none.
+Communicator join_processes(detail::CommunicatorImpl& failed, const Survivors& survivors, Store::Deadline deadline) {
+  Store& place = *failed.bootstrap().store;
+  Bootstrap next = survivors.next;
+  next.deadline = deadline;
+  Communicator made = connect(std::move(next), place, failed.options(), failed.team().monitor(), [&] {
+    for (const int r : survivors.ranks) failed.team().check_presence(r);
+  });
+  place.exchange(survivors.name + "/made", survivors.next.rank, survivors.next.world_size, {}, deadline);
+  return made;
 }
 
 }  // namespace
@@ -114,22 +161,22 @@ Communicator split(detail::CommunicatorImpl& parent, int color, int key, const O
   return split_processes(parent, color, group, options);
 }
 
+// Survivors may die too, before they have met: then the others find out together, and go on without them.
 Communicator shrink(detail::CommunicatorImpl& failed) {
   failed.check_process();
-  Bootstrap next = failed.bootstrap();
-  next.generation += 1;
-  const auto deadline = std::chrono::steady_clock::now() + failed.options().join_timeout;
-  const std::string name = fmt::format("{}@{}", next.name, next.generation);
-  const auto survivors = next.store->survivors(name, failed.rank(), next.job_ranks, deadline);
-  const auto own = std::find(survivors.begin(), survivors.end(), failed.rank());
-  next.rank = static_cast<int>(own - survivors.begin());
-  next.world_size = static_cast<int>(survivors.size());
-  std::vector<int> job_ranks;
-  for (const int r : survivors) job_ranks.push_back(next.job_ranks[static_cast<std::size_t>(r)]);
-  next.job_ranks = std::move(job_ranks);
-  Store& place = *failed.bootstrap().store;
-  if (failed.team().monitor()) return connect(std::move(next), place, failed.options(), failed.team().monitor());
-  return shrink_threads(failed, place, name, next.rank, next.world_size, deadline);
+  const auto deadline = deadline_after(failed.options().join_timeout);
+  for (std::size_t before = 0;;) {
+    const Survivors survivors = decide(failed, deadline);
+    if (!failed.team().monitor()) return join_threads(failed, survivors, deadline);
+    try {
+      return join_processes(failed, survivors, deadline);
+    } catch (const Error& error) {
+      const bool fewer = before == 0 || survivors.ranks.size() < before;
+      if (error.error_code() != ErrorCode::peer_lost || !fewer) throw;
+      log::info("{}: {}; the other survivors meet again", survivors.name, error.what());
+    }
+    before = survivors.ranks.size();
+  }
 }
 
 }  // namespace rondo::comm

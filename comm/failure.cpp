@@ -25,6 +25,7 @@ bool Failure::raise(ErrorCode code, int culprit, std::string_view sentence) cons
 }
 
 Error Failure::error() const {
+  known_.store(true, std::memory_order_relaxed);
   // The writer may be killed between its two stores; its peers then know only that it failed.
   const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
   while (record_->state.load(std::memory_order_acquire) != FailureRecord::kSet) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicator's one failure: the first of all ranks of a node wins, everybody reads it, nobody clears it.
 #pragma once
+#include <atomic>
 #include <string_view>
 
 #include <rondo/error.hpp>
@@ -18,7 +19,8 @@ class Failure {
   bool raised() const { return record_->state.load(std::memory_order_relaxed) != FailureRecord::kNone; }
   // True for the first; wakes every rank of the node either way.
   bool raise(ErrorCode code, int culprit, std::string_view sentence) const;
-  Error error() const;  // only after raised()
+  Error error() const;                                                      // only after raised()
+  bool is_known() const { return known_.load(std::memory_order_relaxed); }  // error() has been asked for
   void check() const {
     if (raised()) throw error();
   }
@@ -26,6 +28,7 @@ class Failure {
  private:
   FailureRecord* record_ = nullptr;
   Doorbells bells_;
+  mutable std::atomic<bool> known_{false};
 };
 
 }  // namespace rondo::comm

@@ -11,6 +11,7 @@
 
 #include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
+#include "comm/bootstrap.hpp"
 #include "comm/communicator_impl.hpp"
 #include "comm/create.hpp"
 #include "comm/local_store.hpp"
@@ -28,7 +29,7 @@ struct LocalGroup {
   FifoShape shape;
   Mapping memory;
   std::shared_ptr<const std::vector<Fd>> bells;
-  std::shared_ptr<Store> store = std::make_shared<LocalStore>();
+  std::shared_ptr<LocalStore> store;
 };
 
 std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& options) {
@@ -37,7 +38,7 @@ std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& opti
   }
   auto group = std::make_shared<LocalGroup>();
   group->world_size = world_size;
-  group->options = options;
+  group->options = checked(options);
   group->config = Config::from_environment();
   group->shape = fit_fifos(group->config, world_size);
   group->memory = map_anonymous(Segment::bytes(world_size, group->shape));
@@ -47,6 +48,7 @@ std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& opti
     if (!bells->back()) throw_errno("cannot make a doorbell");
   }
   group->bells = bells;
+  group->store = std::make_shared<LocalStore>(world_size);
   return group;
 }
 
@@ -70,7 +72,7 @@ std::unique_ptr<detail::CommunicatorImpl> make_local_rank(const std::shared_ptr<
   bootstrap.world_size = group->world_size;
   bootstrap.job_ranks.resize(static_cast<std::size_t>(group->world_size));
   std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
-  bootstrap.store = group->store;
+  bootstrap.store = std::make_shared<LocalMember>(group->store, rank);
   Options options = group->options;
   options.device = device;
   return std::make_unique<detail::CommunicatorImpl>(std::make_unique<Team>(std::move(parts)), std::move(bootstrap),

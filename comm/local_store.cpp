@@ -2,6 +2,7 @@
 #include "comm/local_store.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 
@@ -13,6 +14,10 @@ namespace {
 Store::Bytes copy_of(std::span<const std::byte> value) { return {value.begin(), value.end()}; }
 
 }  // namespace
+
+LocalStore::LocalStore(int members) {
+  for (int member = 0; member < members; ++member) present_.insert(member);
+}
 
 void LocalStore::set(std::string_view key, std::span<const std::byte> value) {
   const std::lock_guard lock(mutex_);
@@ -69,6 +74,57 @@ bool LocalStore::erase(std::string_view key) {
   if (found == values_.end()) return false;
   values_.erase(found);
   return true;
+}
+
+std::vector<int> LocalStore::survivors(std::string_view name, int index, std::span<const int> members,
+                                       Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (present_.empty()) {
+    lock.unlock();
+    return Store::survivors(name, index, members, deadline);
+  }
+  Survival& survival = survivals_[std::string(name)];
+  survival.asked.insert(index);
+  const auto decide = [&] {
+    std::vector<int> missing;
+    for (int i = 0; i < static_cast<int>(members.size()); ++i) {
+      if (present_.contains(members[static_cast<std::size_t>(i)]) && !survival.asked.contains(i)) missing.push_back(i);
+    }
+    if (missing.empty() && survival.decided.empty())
+      survival.decided.assign(survival.asked.begin(), survival.asked.end());
+    return missing;
+  };
+  const auto decided = [&] { return !survival.decided.empty() || (decide(), !survival.decided.empty()); };
+  changed_.notify_all();
+  if (!changed_.wait_until(lock, deadline, decided)) {
+    const std::vector<int> missing = decide();
+    survival.asked.erase(index);
+    throw Error(ErrorCode::timeout,
+                fmt::format("rank(s) {} of '{}' are there but had not asked who survived by the deadline",
+                            fmt::join(missing, ", "), name),
+                missing.front());
+  }
+  return survival.decided;
+}
+
+void LocalStore::gone(int member) {
+  const std::lock_guard lock(mutex_);
+  present_.erase(member);
+  changed_.notify_all();
+}
+
+void LocalStore::lend(const std::string& name, std::shared_ptr<void> object, std::size_t takers) {
+  const std::lock_guard lock(mutex_);
+  lent_[name] = {std::move(object), takers};
+}
+
+std::shared_ptr<void> LocalStore::take(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = lent_.find(name);
+  if (found == lent_.end()) throw Error(ErrorCode::aborted, fmt::format("nothing is lent as '{}' any more", name));
+  const std::shared_ptr<void> object = found->second.object;
+  if (--found->second.takers == 0) lent_.erase(found);
+  return object;
 }
 
 }  // namespace rondo

@@ -9,6 +9,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/bytes.hpp"
+#include "comm/base/duration.hpp"
 
 namespace rondo {
 
@@ -39,6 +40,7 @@ std::vector<Store::Bytes> Store::exchange(std::string_view name, int index, int 
 
 // Whoever first knows an answer writes it; everybody takes what was written.
 std::vector<int> Store::survivors(std::string_view name, int index, std::span<const int> members, Deadline deadline) {
+  deadline = at_most_for_ever(deadline);
   const auto asked = [&](int i) { return fmt::format("survivors/{}/{}", name, i); };
   const std::string answer = fmt::format("survivors/{}", name);
   set(asked(index), {});

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <mutex>
 
+#include "comm/base/log.hpp"
 #include "comm/transport/shm_link.hpp"
 #include "comm/transport/tcp_link.hpp"
 
@@ -25,6 +27,7 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   send_links_.resize(n);
   recv_links_.resize(n);
   remotes_.resize(n);
+  agreed_.resize(n);
   parts_.bells.prepare_sleep(own_index());
   if (!parts_.monitor) return;
   const auto remote = [this](int peer) -> Remote& { return *remotes_[static_cast<std::size_t>(peer)]; };
@@ -33,7 +36,8 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
     failure_.raise(code, culprit, sentence);  // whoever announced it told every rank
   };
   events.waiting = [this](int peer, const Signature& theirs) { on_waiting(peer, theirs); };
-  events.departed = [this, remote](int peer) {
+  events.departed = [this, remote](int peer, const Signature& latest) {
+    if (latest.sequence != 0) on_waiting(peer, latest);
     remote(peer).departed = true;
     parts_.bells.ring(own_index());
   };
@@ -50,6 +54,14 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
 }
 
 Team::~Team() {
+  take_leave();
+  for (const int id : watch_ids_) parts_.monitor->unwatch(id);
+  if (control_) control_->stop();  // before control_ goes, which its events use
+}
+
+// Nobody can be told any more: what was left over is a line in the log.
+void Team::take_leave() {
+  const bool fails = failure_.raised(), told = failure_.is_known() || std::uncaught_exceptions() > 0;
   own_line().departed.store(1, std::memory_order_seq_cst);
   parts_.bells.ring_all();
   if (control_) {
@@ -57,10 +69,15 @@ Team::~Team() {
       const Error error = failure_.error();
       control_->announce_failure(error.error_code(), error.culprit(), error.what());
     }
-    control_->announce_departure();
+    control_->announce_departure(latest());
   }
-  for (const int id : watch_ids_) parts_.monitor->unwatch(id);
-  if (control_) control_->stop();  // before control_ goes, which its events use
+  if (told) return;
+  try {
+    const std::string leftovers = fails ? find_disagreement() : find_leftovers();
+    if (!leftovers.empty()) log::warn("rank {} destroyed its communicator, and {}", rank(), leftovers);
+  } catch (const std::exception& error) {
+    log::debug("rank {}: what was left over is not known: {}", rank(), error.what());
+  }
 }
 
 void Team::add_socket_peer(int peer, Fd data, Fd control) {
@@ -145,6 +162,12 @@ bool Team::lost(int peer) const {
   return parts_.segment.line(placement(peer).segment_index).lost.load(std::memory_order_acquire) != 0;
 }
 
+void Team::check_presence(int peer) const {
+  if (peer == rank() || !lost(peer)) return;
+  throw Error(ErrorCode::peer_lost,
+              fmt::format("rank {} (host {}, pid {}) is lost", peer, placement(peer).host, placement(peer).pid), peer);
+}
+
 std::uint64_t Team::arrived(int peer) const {
   if (shares_memory(peer)) {
     return parts_.segment.line(placement(peer).segment_index).arrived.load(std::memory_order_acquire);
@@ -207,6 +230,82 @@ void Team::compare_device_waits(int peer) {
     difference = compare(rank(), device_wait_, peer, theirs);
   }
   if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
+}
+
+Signature Team::latest() const {
+  Signature latest;
+  const bool known = read_history(own_line(), own_line().arrived.load(std::memory_order_relaxed), latest);
+  return known ? latest : Signature{};
+}
+
+std::string Team::find_disagreement() {
+  const Signature own = latest();
+  if (own.sequence == 0) return {};
+  if (control_ && own.sequence != told_ && row_of(own.collective).rooted) {
+    told_ = own.sequence;
+    announce_waiting(own);
+  }
+  Signature mine, theirs;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const std::uint64_t last = std::min(own.sequence, arrived(peer));
+    std::uint64_t& agreed = agreed_[static_cast<std::size_t>(peer)];
+    for (std::uint64_t sequence = std::max(agreed, last - std::min(last, kHistory)) + 1; sequence <= last; ++sequence) {
+      if (!read_history(own_line(), sequence, mine) || !signature_of(peer, sequence, theirs)) continue;
+      std::string difference = compare(rank(), mine, peer, theirs);
+      if (!difference.empty()) return difference;
+    }
+    agreed = last;
+  }
+  return {};
+}
+
+// What a rank of another node was in last comes with its goodbye, which is on its way when both go at once.
+std::string Team::find_leftovers() {
+  constexpr auto kPatience = std::chrono::milliseconds(50);
+  const Signature own = latest();
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const bool may_be_alone = own.sequence != 0 && row_of(own.collective).rooted;
+  for (int peer = 0; may_be_alone && peer < size(); ++peer) {
+    while (!shares_memory(peer) && !departed(peer) && !lost(peer) && sleep_until(until)) {
+    }
+  }
+  std::string found = find_disagreement();
+  for (int peer = 0; found.empty() && peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    Signature theirs;
+    const std::uint64_t last = arrived(peer);
+    if (departed(peer) && last > own.sequence) {
+      const bool known = signature_of(peer, last, theirs);
+      found = fmt::format("rank {} was in {}, which rank {} never entered", peer,
+                          known ? describe(theirs) : fmt::format("collective #{}", last), rank());
+    } else if (departed(peer) && last < own.sequence) {
+      found = fmt::format("rank {} left before it entered {}, which rank {} was in", peer, describe(own), rank());
+    } else {
+      found = find_unread(peer);
+    }
+  }
+  return found;
+}
+
+// Of messages between two, which are numbered by the pair.
+std::string Team::find_unread(int peer) {
+  if (shares_memory(peer) && departed(peer)) {
+    const Fifo& sent = parts_.segment.fifo(own_index(), placement(peer).segment_index);
+    const auto left = sent.posted.load(std::memory_order_acquire) - sent.freed.load(std::memory_order_acquire);
+    if (left != 0) return fmt::format("rank {} left without receiving all that rank {} had sent to it", peer, rank());
+  }
+  const StepHeader* step = nullptr;
+  try {
+    step = recv_link(peer).try_step(nullptr, 0);
+  } catch (const Error&) {  // the connection's end is all that is left there
+  }
+  if (step == nullptr) return {};
+  const Signature& unread = step->signature;
+  const bool is_message = unread.collective == Collective::send;
+  if (unread.on_device != 0 || (!is_message && unread.sequence > latest().sequence)) return {};  // others say it
+  return fmt::format("rank {} had sent it {} #{} of {} {} that it never received", peer, name_of(unread.collective),
+                     unread.sequence, unread.count, name_of(unread.dtype));
 }
 
 void Team::announce_waiting(const Signature& signature) {

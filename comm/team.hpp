@@ -83,8 +83,9 @@ class Team {
   // A link to the peer broke. Why, its control connection knows: waits a moment for a failure it announced before it
   // went, or its goodbye, or its end.
   void await_verdict(int peer) const;
-  bool departed(int peer) const;  // it destroyed its communicator; what it had sent is still here
-  bool lost(int peer) const;      // its process is gone
+  bool departed(int peer) const;        // it destroyed its communicator; what it had sent is still here
+  bool lost(int peer) const;            // its process is gone
+  void check_presence(int peer) const;  // throws when it is lost
   // Devices: a rank frees what it exported once its importers have let go of it, or are gone. False: not by then.
   void announce_unmapped();
   bool await_unmapped(int peer, std::chrono::steady_clock::time_point until) const;
@@ -93,6 +94,10 @@ class Team {
   // The peer's signature of that sequence number, when it is known.
   bool signature_of(int peer, std::uint64_t sequence, Signature& out) const;
   void announce_waiting(const Signature& signature);
+  // The sentence that says in what this rank's collectives differ from those of others, as far as both are known: those
+  // of this node, and what others have announced. Empty: in nothing. Calls that need not wait for everybody leave it to
+  // this. It tells the ranks of other nodes what this one was in last, for them to look.
+  std::string find_disagreement();
   // Devices: what this rank's kernels wait in. Ranks of other nodes whose kernels wait too compare it with theirs.
   void announce_device_wait(Signature signature);
   // The sentence that says in what this rank's call and the peer's differ; empty: in nothing.
@@ -101,6 +106,10 @@ class Team {
   std::string find_earliest_difference(std::uint64_t latest, int peer);
 
  private:
+  Signature latest() const;  // collective that this rank has entered; sequence 0: none
+  void take_leave();
+  std::string find_leftovers();
+  std::string find_unread(int peer);
   struct Remote;              // what the monitor learns of a rank of another node
   void open_links(int peer);  // through the segment
   void on_exit(int peer);
@@ -114,7 +123,9 @@ class Team {
   std::vector<std::unique_ptr<SendLink>> send_links_;
   std::vector<std::unique_ptr<RecvLink>> recv_links_;
   std::vector<std::unique_ptr<Remote>> remotes_;
-  std::mutex device_waits_;  // guards the next and Remote::device_wait
+  std::vector<std::uint64_t> agreed_;  // by peer: collectives up to there have been compared
+  std::uint64_t told_ = 0;             // the latest that ranks of other nodes were told of for that
+  std::mutex device_waits_;            // guards the next and Remote::device_wait
   Signature device_wait_{};
   std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
   std::vector<int> watch_ids_;

@@ -28,7 +28,9 @@ static_assert(in_order());
 }  // namespace
 
 std::size_t size_of(DataType dtype) { return kRows[static_cast<int>(dtype)].bytes; }
-std::string_view name_of(DataType dtype) { return kRows[static_cast<int>(dtype)].name; }
+std::string_view name_of(DataType dtype) {
+  return static_cast<int>(dtype) < kDataTypeCount ? kRows[static_cast<int>(dtype)].name : "unknown dtype";
+}
 
 float16::float16(float value) : bits(static_cast<std::uint16_t>(kernels::Half::narrow(value))) {}
 float16::operator float() const { return kernels::Half::widen(std::uint32_t{bits}); }

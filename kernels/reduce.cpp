@@ -100,8 +100,10 @@ const kernels::ReduceRow& row_of(DataType dtype) { return best_table().rows[stat
 
 }  // namespace
 
-std::string_view name_of(ReduceOp::Kind op) { return kOpNames[op]; }
-bool is_supported(DataType dtype, ReduceOp::Kind op) { return row_of(dtype).fold[op] != nullptr; }
+std::string_view name_of(ReduceOp::Kind op) { return op < kReduceOpCount ? kOpNames[op] : "unknown reduce_op"; }
+bool is_supported(DataType dtype, ReduceOp::Kind op) {
+  return static_cast<int>(dtype) < kDataTypeCount && op < kReduceOpCount && row_of(dtype).fold[op] != nullptr;
+}
 
 namespace kernels {
 

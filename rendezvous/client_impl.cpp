@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "comm/base/duration.hpp"
+
 namespace rondo::rendezvous {
 namespace {
 
@@ -58,6 +60,7 @@ proto::Reply Client::Impl::call(proto::Request request, Deadline deadline) {
                             "connect anew here",
                             server_));
   }
+  deadline = at_most_for_ever(deadline);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   request.set_timeout_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0)));
   Pending pending;

@@ -46,8 +46,10 @@ void Gatherings::check(const Gathering& gathering, Caller caller, const proto::G
   }
 }
 
-bool Gatherings::needs_all_members(const Gathering& gathering) const {
-  return gathering.of_members && static_cast<int>(gathering.participants) == members_.world_size();
+const Member* Gatherings::absent_from(const Gathering& gathering, const std::string& name) const {
+  if (const Member* survivor = survivals_.first_absent(name, gathering.participants)) return survivor;
+  const bool of_all = gathering.of_members && static_cast<int>(gathering.participants) == members_.world_size();
+  return of_all ? members_.first_absent() : nullptr;
 }
 
 void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline) {
@@ -65,7 +67,7 @@ void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_va
   gathering.bytes += gather.value().size() + 8;
   const WaitId wait = waits_.add({caller, deadline, WaitKind::gather, gather.name()});
   gathering.arrived.emplace(gather.index(), Arrival{caller, wait, gather.value()});
-  if (const Member* absent = members_.first_absent(); absent != nullptr && needs_all_members(gathering)) {
+  if (const Member* absent = absent_from(gathering, gather.name())) {
     return answer(place, Replies::body_of(absent_error(*absent, gather.name())));
   }
   if (gathering.bytes > kMaxReplyBytes - 4096) {
@@ -104,14 +106,13 @@ void Gatherings::expire(const std::string& name) {
 }
 
 void Gatherings::gone(ConnectionId connection, const std::string& description) {
-  const Member* absent = members_.first_absent();
   for (Place place = gatherings_.begin(); place != gatherings_.end();) {
     const Place here = place++;
     const Gathering& gathering = here->second;
     const bool contributed = std::any_of(gathering.arrived.begin(), gathering.arrived.end(), [&](const auto& entry) {
       return entry.second.caller.connection == connection;
     });
-    if (absent != nullptr && needs_all_members(gathering)) {
+    if (const Member* absent = absent_from(gathering, here->first)) {
       answer(here, Replies::body_of(absent_error(*absent, here->first)));
     } else if (contributed) {
       answer(here, Replies::body_of(Error(ErrorCode::peer_lost, fmt::format("{} was lost before everybody had come to "

@@ -6,18 +6,19 @@
 
 #include "rendezvous/members.hpp"
 #include "rendezvous/replies.hpp"
+#include "rendezvous/survivals.hpp"
 
 namespace rondo::rendezvous {
 
 class Gatherings {
  public:
-  Gatherings(Waits& waits, Replies& replies, const Members& members)
-      : waits_(waits), replies_(replies), members_(members) {}
+  Gatherings(Waits& waits, Replies& replies, const Members& members, const Survivals& survivals)
+      : waits_(waits), replies_(replies), members_(members), survivals_(survivals) {}
 
   void arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline);
   void expire(const std::string& name);  // fails for all who wait there
   // Fails what can no longer complete: where the connection has contributed, and, when a member is gone for good,
-  // where all members are needed.
+  // where all members, or the survivors of a communicator, are needed.
   void gone(ConnectionId connection, const std::string& description);
 
  private:
@@ -36,12 +37,13 @@ class Gatherings {
   using Place = std::map<std::string, Gathering>::iterator;
 
   void check(const Gathering& gathering, Caller caller, const proto::Gather& gather, bool with_values) const;
-  bool needs_all_members(const Gathering& gathering) const;
+  const Member* absent_from(const Gathering& gathering, const std::string& name) const;  // for good, and needed
   void answer(Place place, const SharedBody& body);
 
   Waits& waits_;
   Replies& replies_;
   const Members& members_;
+  const Survivals& survivals_;
   std::map<std::string, Gathering> gatherings_;
 };
 

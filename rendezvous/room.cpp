@@ -7,10 +7,10 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/duration.hpp"
+
 namespace rondo::rendezvous {
 namespace {
-
-constexpr std::chrono::hours kLongestWait{24 * 365 * 20};
 
 void check_text(const std::string& text, const char* what, bool may_be_empty) {
   if (text.size() > kMaxNameBytes || (text.empty() && !may_be_empty)) {
@@ -46,11 +46,11 @@ Room::Room(const RoomOptions& options, Replies& replies)
     : replies_(replies),
       values_(waits_, replies, options.store_bytes),
       members_(waits_, replies, options.job, options.world_size, options.is_rank_0s),
-      gatherings_(waits_, replies, members_),
-      survivals_(waits_, replies, members_) {}
+      survivals_(waits_, replies, members_),
+      gatherings_(waits_, replies, members_, survivals_) {}
 
 void Room::request(Caller caller, const proto::Request& request, const std::string& address, Time now) {
-  const auto longest = static_cast<std::uint64_t>(std::chrono::milliseconds(kLongestWait).count());
+  const auto longest = static_cast<std::uint64_t>(kForEver.count());
   const Time deadline = now + std::chrono::milliseconds(std::min(request.timeout_ms(), longest));
   try {
     dispatch(caller, request, address, deadline);

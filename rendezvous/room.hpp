@@ -35,8 +35,8 @@ class Room {
   Replies& replies_;
   KeyValues values_;
   Members members_;
-  Gatherings gatherings_;
   Survivals survivals_;
+  Gatherings gatherings_;
 };
 
 }  // namespace rondo::rendezvous

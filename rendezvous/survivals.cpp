@@ -76,6 +76,17 @@ void Survivals::expire(const std::string& name) {
   survivals_.erase(found);
 }
 
+const Member* Survivals::first_absent(std::string_view exchange, std::size_t participants) const {
+  const auto slash = exchange.rfind('/');
+  const auto found = slash == exchange.npos ? survivals_.end() : survivals_.find(exchange.substr(0, slash));
+  if (found == survivals_.end() || found->second.decided.size() != participants) return nullptr;
+  for (const int index : found->second.decided) {
+    const Member* member = members_.at(found->second.members[static_cast<std::size_t>(index)]);
+    if (member != nullptr && member->presence != Presence::alive) return member;
+  }
+  return nullptr;
+}
+
 void Survivals::gone(ConnectionId connection) {
   for (auto& [name, survival] : survivals_) {
     for (auto asking = survival.asked.begin(); asking != survival.asked.end();) {

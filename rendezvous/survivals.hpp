@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rendezvous/members.hpp"
@@ -19,6 +20,9 @@ class Survivals {
   void ask(Caller caller, const proto::Survive& request, Time deadline);
   void expire(const std::string& name);
   void gone(ConnectionId connection);
+  // Survivors go on to meet in exchanges called "<name>/…", and one of them may go meanwhile: the first that has; null:
+  // none has, or that is no exchange of theirs.
+  const Member* first_absent(std::string_view exchange, std::size_t participants) const;
 
  private:
   struct Survival {
@@ -34,7 +38,7 @@ class Survivals {
   Waits& waits_;
   Replies& replies_;
   const Members& members_;
-  std::map<std::string, Survival> survivals_;
+  std::map<std::string, Survival, std::less<>> survivals_;
 };
 
 }  // namespace rondo::rendezvous

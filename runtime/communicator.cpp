@@ -8,6 +8,7 @@
 
 #include <rondo/communicator.hpp>
 
+#include "comm/base/duration.hpp"
 #include "comm/base/limits.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/bootstrap.hpp"
@@ -19,13 +20,10 @@
 namespace rondo {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // join_timeout bounds both halves: meeting, and connecting to the peers.
-Communicator make(Bootstrap bootstrap, Options options, Store::Deadline deadline) {
+Communicator make(Bootstrap bootstrap, const Options& options, Store::Deadline deadline) {
   bootstrap.name = runtime::next_world_name(*bootstrap.store, bootstrap.generation, bootstrap.rank);
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  options.join_timeout = std::max(left, std::chrono::milliseconds(1));
+  bootstrap.deadline = deadline;
   return make_communicator(std::move(bootstrap), options);
 }
 
@@ -58,9 +56,8 @@ Communicator create_over(const Rendezvous& given, const Options& options, Store:
   const Store::Bytes digits = store->get(key, deadline);
   const auto secret = rendezvous::Secret::from_hex({reinterpret_cast<const char*>(digits.data()), digits.size()});
   bootstrap.authenticator = rendezvous::make_authenticator(secret, "peers|" + bootstrap.name);
-  Options left = options;
-  left.join_timeout = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  Communicator made = make_communicator(std::move(bootstrap), left);
+  bootstrap.deadline = deadline;
+  Communicator made = make_communicator(std::move(bootstrap), options);
   store->give_back();
   return made;
 }
@@ -88,14 +85,14 @@ rendezvous::JoinRequest request_of(const Rendezvous& given, const Options& optio
 }
 
 Communicator meet_environment(const Options& options) {
-  const Store::Deadline deadline = Clock::now() + options.join_timeout;
+  const Store::Deadline deadline = deadline_after(options.join_timeout);
   const auto launch = runtime::read_launch(runtime::process_variables());
   if (!launch) return world_of_one(options);
   return make(runtime::meet(*launch, options, deadline), options, deadline);
 }
 
 Communicator meet_given(const Rendezvous& given, const Options& options) {
-  const Store::Deadline deadline = Clock::now() + options.join_timeout;
+  const Store::Deadline deadline = deadline_after(options.join_timeout);
   if (given.store != nullptr) {
     check_place(given);
     return create_over(given, options, deadline);
@@ -119,11 +116,11 @@ Communicator meet_given(const Rendezvous& given, const Options& options) {
 }  // namespace
 
 Communicator Communicator::from_environment(Options options) {
-  return with_errors_of_ours([&] { return meet_environment(options); });
+  return with_errors_of_ours([&] { return meet_environment(checked(std::move(options))); });
 }
 
 Communicator Communicator::create(const Rendezvous& given, Options options) {
-  return with_errors_of_ours([&] { return meet_given(given, options); });
+  return with_errors_of_ours([&] { return meet_given(given, checked(std::move(options))); });
 }
 
 }  // namespace rondo

@@ -17,6 +17,7 @@
 
 #include <rondo/rondo.hpp>
 
+#include "comm/base/duration.hpp"
 #include "comm/base/fork.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/bootstrap.hpp"
@@ -127,8 +128,12 @@ Communicator Spawned::join(int rank) {
   if (::read(ports_.reader.get(), &port, sizeof port) != static_cast<ssize_t>(sizeof port))
     throw Error(ErrorCode::system, "the process that spawned this rank is gone");
   const Options options{};
-  const auto client = rendezvous::Client::connect({.host = "127.0.0.1", .port = port, .secret = secret_, .job = kJob},
-                                                  std::chrono::steady_clock::now() + options.join_timeout);
+  const auto deadline = deadline_after(options.join_timeout);
+  const auto client =
+      rendezvous::Client::connect({.host = "127.0.0.1", .port = port, .secret = secret_, .job = kJob}, deadline);
+  // Whom the server does not know it would not wait for when a communicator's survivors meet there. A rank on this
+  // machine is gone when its connection is; one that is stopped is not.
+  client->join({.rank = rank, .world_size = world_size_, .lease = std::chrono::milliseconds(0)}, deadline);
   Bootstrap bootstrap;
   bootstrap.rank = rank;
   bootstrap.world_size = world_size_;

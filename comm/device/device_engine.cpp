@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <numeric>
+
 #include "comm/base/log.hpp"
 #include "comm/device/device_work.hpp"
 #include "comm/device/kept.hpp"
@@ -93,14 +96,22 @@ void DeviceEngine::validate(std::span<const Call> calls) {
 void DeviceEngine::check_buffers(const Call& call) {
   const CollectiveRow& row = rondo::row_of(call.collective);
   const bool at_root = call.root == rank_;
-  if (row.send != Extent::none && (!row.send_at_root || at_root)) check_buffer(call, call.send, "send");
-  if (row.recv != Extent::none && (!row.recv_at_root || at_root)) check_buffer(call, call.recv, "receive");
+  const auto bytes = [&](Extent extent, std::span<const std::size_t> counts) {
+    std::size_t count = call.count;
+    if (extent == Extent::world) count *= static_cast<std::size_t>(parts_.terms.world_size);
+    if (extent == Extent::counts) count = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    return count * size_of(call.dtype);
+  };
+  if (row.send != Extent::none && (!row.send_at_root || at_root))
+    check_buffer(call, call.send, bytes(row.send, call.send_counts), "send");
+  if (row.recv != Extent::none && (!row.recv_at_root || at_root))
+    check_buffer(call, call.recv, bytes(row.recv, call.recv_counts), "receive");
 }
 
 // Asking the runtime costs more than the launch of a small call may, so buffers that were right are remembered.
-void DeviceEngine::check_buffer(const Call& call, const void* data, std::string_view name) {
-  const void*& known = known_buffers_[reinterpret_cast<std::uintptr_t>(data) / 256 % known_buffers_.size()];
-  if (data == nullptr || data == known) return;
+void DeviceEngine::check_buffer(const Call& call, const void* data, std::size_t bytes, std::string_view name) {
+  KnownBuffer& known = known_buffers_[reinterpret_cast<std::uintptr_t>(data) / 256 % known_buffers_.size()];
+  if (data == nullptr || (data == known.data && bytes <= known.room)) return;
   cudaPointerAttributes attributes{};
   const cudaError_t code = api_.PointerGetAttributes(&attributes, data);
   if (code != cudaSuccess) api_.GetLastError();
@@ -115,7 +126,18 @@ void DeviceEngine::check_buffer(const Call& call, const void* data, std::string_
     refuse(fmt::format("lies on {} device {}, and the communicator is on device {}", api_.name, attributes.device,
                        parts_.device.index));
   }
-  known = data;
+  std::size_t room = SIZE_MAX;  // where nobody knows
+  void* base = nullptr;
+  bool exportable = false;
+  if (attributes.type == cudaMemoryTypeDevice &&
+      api_.MemGetAllocation(&base, &room, &exportable, data) == cudaSuccess) {
+    room -= static_cast<std::size_t>(static_cast<const std::byte*>(data) - static_cast<const std::byte*>(base));
+  } else {
+    room = SIZE_MAX;
+  }
+  if (bytes > room)
+    refuse(fmt::format("of {} bytes goes past the end of its memory, where {} bytes are left", bytes, room));
+  known = {data, room};
 }
 
 // Until its kernels are known to be launched, they count as running.

@@ -96,7 +96,7 @@ class DeviceEngine {
   bool is_capturing(cudaStream_t stream) const;
   cudaStream_t stream_of(rondo::Stream stream);
   void check_buffers(const Call& call);
-  void check_buffer(const Call& call, const void* data, std::string_view name);
+  void check_buffer(const Call& call, const void* data, std::size_t bytes, std::string_view name);
   void check(cudaError_t code, std::string_view what) const;
   bool is_busy();
   void look_at_wait();
@@ -115,7 +115,11 @@ class DeviceEngine {
   std::atomic<std::uint64_t> launches_{0};
   std::atomic<std::int64_t> timeout_ms_{0};
   std::uint64_t calls_ = 0;  // collectives enqueued, for the flight record
-  std::array<const void*, 64> known_buffers_{};
+  struct KnownBuffer {
+    const void* data = nullptr;
+    std::size_t room = 0;  // bytes from there to the end of the memory
+  };
+  std::array<KnownBuffer, 64> known_buffers_{};
 
   std::mutex inspecting_;           // guards what follows
   std::optional<Traffic> traffic_;  // where ranks of this process share the device

@@ -13,6 +13,10 @@ namespace rondo::comm::device {
 const cuda::Api& api_of(rondo::Device::Kind kind) {
   if (kind == rondo::Device::Kind::sim) return cuda::soft_api();
   if (kind == rondo::Device::Kind::cpu) throw Error(ErrorCode::invalid_argument, "the CPU is not a CUDA device");
+  if (kind != rondo::Device::Kind::cuda) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("Device::kind is {}: it is cpu, cuda or sim", static_cast<int>(kind)));
+  }
   std::string obstacle;
   const cuda::Api* api = cuda::find_cuda(obstacle);
   if (api == nullptr) throw Error(ErrorCode::unsupported, obstacle);

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 
+#include "comm/base/duration.hpp"
 #include "comm/transport/node_meeting.hpp"
 
 namespace rondo::comm::device {
@@ -22,7 +23,7 @@ HostRegion::HostRegion(const cuda::Api& api, int device, const HostWorld& world,
   }
   const std::vector<Bytes> advertisements = world.exchange(meeting ? meeting->advertisement() : Bytes{});
   if (obstacle) std::rethrow_exception(obstacle);
-  const auto deadline = std::chrono::steady_clock::now() + world.join_timeout;
+  const auto deadline = deadline_after(world.join_timeout);
   const NodeDescriptors descriptors = meeting->meet(ranks, advertisements, total, deadline);
   mapping_ = map(descriptors.segment, total);
   registration_ = register_host(api, device, mapping_.data(), total);

@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/read.hpp>
@@ -64,6 +65,18 @@ Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membershi
 Awaitable<void> pause(asio::io_context& io, std::chrono::milliseconds duration) {
   asio::steady_timer timer(io, duration);
   co_await timer.async_wait(asio::use_awaitable);
+}
+
+void run_until(asio::io_context& io, Store::Deadline deadline, const Lookout& lookout) {
+  constexpr std::chrono::milliseconds kLookEvery{10};
+  if (!lookout) {
+    io.run_until(deadline);
+    return;
+  }
+  while (!io.stopped() && std::chrono::steady_clock::now() < deadline) {
+    io.run_until(std::min(deadline, std::chrono::steady_clock::now() + kLookEvery));
+    if (!io.stopped()) lookout();
+  }
 }
 
 Awaitable<void> accept_all(asio::io_context& io, Fd listener, AcceptHandler& handler) {

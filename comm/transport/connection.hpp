@@ -13,8 +13,11 @@
 #include <optional>
 #include <string>
 
+#include <rondo/store.hpp>
+
 #include "comm/base/fd.hpp"
 #include "comm/transport/handshake.hpp"
+#include "comm/transport/lookout.hpp"
 
 namespace rondo {
 
@@ -52,6 +55,9 @@ class Guard {
 Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membership& membership, const Guard& guard);
 
 Awaitable<void> pause(asio::io_context& io, std::chrono::milliseconds duration);
+
+// Runs what is under way until it stops the context, or to the deadline; what the lookout throws ends it too.
+void run_until(asio::io_context& io, Store::Deadline deadline, const Lookout& lookout);
 
 // Accepts until the context stops; `handle` gets each connection. Out of descriptors: waits a little, goes on.
 class AcceptHandler {

@@ -37,7 +37,7 @@ Mesh::Mesh(MeshOptions options)
 std::vector<std::byte> Mesh::advertisement() const { return encode({id_, listeners_.addresses}); }
 
 std::vector<MeshPeer> Mesh::connect(std::span<const Store::Bytes> advertisements, std::span<const int> peers,
-                                    Store::Deadline deadline) {
+                                    Store::Deadline deadline, const Lookout& lookout) {
   check(options_, advertisements.size(), peers);
   std::vector<MeshParty> parties;
   for (const int peer : peers) {
@@ -46,7 +46,7 @@ std::vector<MeshPeer> Mesh::connect(std::span<const Store::Bytes> advertisements
   const Membership membership{options_.name, options_.generation, static_cast<std::uint32_t>(options_.world_size),
                               options_.authenticator};
   MeshMeeting meeting(membership, options_.rank, id_, std::move(parties), options_.handshake_limit);
-  return meeting.run(std::move(listeners_), deadline);
+  return meeting.run(std::move(listeners_), deadline, lookout);
 }
 
 }  // namespace rondo

@@ -15,6 +15,7 @@
 #include "comm/authenticator.hpp"
 #include "comm/base/fd.hpp"
 #include "comm/transport/addresses.hpp"
+#include "comm/transport/lookout.hpp"
 
 namespace rondo {
 
@@ -51,7 +52,7 @@ class Mesh {
   // timeout: names the missing ranks and what was tried, culprit() is the first; corrupt_message: an advertisement
   // that is none. Strangers, garbage and wrong secrets on the port are dropped and disturb nobody.
   std::vector<MeshPeer> connect(std::span<const Store::Bytes> advertisements, std::span<const int> peers,
-                                Store::Deadline deadline);
+                                Store::Deadline deadline, const Lookout& lookout = {});
 
  private:
   MeshOptions options_;

@@ -77,7 +77,7 @@ MeshMeeting::MeshMeeting(const Membership& membership, int rank, const MeetingId
   for (MeshParty& party : parties_) party.outcomes.resize(party.advertisement.addresses.size());
 }
 
-std::vector<MeshPeer> MeshMeeting::run(Listeners listeners, Store::Deadline deadline) {
+std::vector<MeshPeer> MeshMeeting::run(Listeners listeners, Store::Deadline deadline, const Lookout& lookout) {
   for (const SocketAddress& address : listeners.addresses) own_addresses_.push_back(to_string(address));
   for (Fd& listener : listeners.sockets) start(accept_all(io_, std::move(listener), *this));
   for (MeshParty& party : parties_) {
@@ -85,7 +85,7 @@ std::vector<MeshPeer> MeshMeeting::run(Listeners listeners, Store::Deadline dead
     start(dial(party, MeetingChannel::data));
     start(dial(party, MeetingChannel::control));
   }
-  if (missing_ > 0) io_.run_until(deadline);
+  if (missing_ > 0) run_until(io_, deadline, lookout);
   if (failure_) std::rethrow_exception(failure_);
   if (missing_ > 0) throw_missing();
   std::vector<MeshPeer> peers;

@@ -23,7 +23,7 @@ class MeshMeeting final : private Guard, private AcceptHandler {
  public:
   MeshMeeting(const Membership& membership, int rank, const MeetingId& id, std::vector<MeshParty> parties,
               std::chrono::milliseconds handshake_limit);
-  std::vector<MeshPeer> run(Listeners listeners, Store::Deadline deadline);
+  std::vector<MeshPeer> run(Listeners listeners, Store::Deadline deadline, const Lookout& lookout);
 
  private:
   struct Race;

@@ -22,12 +22,12 @@ constexpr std::chrono::milliseconds kVerdictGrace{100};
 
 }  // namespace
 
-NodeDescriptors NodeFollower::run(Store::Deadline deadline) {
+NodeDescriptors NodeFollower::run(Store::Deadline deadline, const Lookout& lookout) {
   asio::co_spawn(io_, join(), [this](std::exception_ptr failure) {
     failure_ = failure;
     io_.stop();
   });
-  io_.run_until(deadline + kVerdictGrace);
+  run_until(io_, deadline + kVerdictGrace, lookout);
   if (failure_) std::rethrow_exception(failure_);
   if (!verdict_) throw_leader(ErrorCode::timeout, "did not finish in time; does it run, and as the same user?");
   if (verdict_->kind != NodeFrame::Kind::complete) {

@@ -31,7 +31,7 @@ struct NodeFrame {
 class NodeLeader final : private Guard, private AcceptHandler {
  public:
   NodeLeader(const Membership& membership, std::span<const int> ranks, std::span<const MeetingId> ids);
-  NodeDescriptors run(Fd listener, std::size_t segment_bytes, Store::Deadline deadline);
+  NodeDescriptors run(Fd listener, std::size_t segment_bytes, Store::Deadline deadline, const Lookout& lookout);
 
  private:
   struct Follower {
@@ -64,7 +64,7 @@ class NodeFollower {
  public:
   NodeFollower(const Membership& membership, const Encounter& encounter, std::size_t local_ranks)
       : membership_(membership), encounter_(encounter), expected_(1 + local_ranks) {}
-  NodeDescriptors run(Store::Deadline deadline);
+  NodeDescriptors run(Store::Deadline deadline, const Lookout& lookout);
 
  private:
   Awaitable<void> join();

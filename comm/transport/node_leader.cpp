@@ -79,7 +79,8 @@ NodeLeader::NodeLeader(const Membership& membership, std::span<const int> ranks,
   for (std::size_t i = 1; i < ranks.size(); ++i) followers_.push_back({ranks[i], ids[i]});
 }
 
-NodeDescriptors NodeLeader::run(Fd listener, std::size_t segment_bytes, Store::Deadline deadline) {
+NodeDescriptors NodeLeader::run(Fd listener, std::size_t segment_bytes, Store::Deadline deadline,
+                                const Lookout& lookout) {
   made_.segment = make_sealed_memfd("rondo-node", segment_bytes);
   descriptors_.push_back(made_.segment.get());
   for (std::size_t i = 0; i < 1 + followers_.size(); ++i) {
@@ -87,7 +88,7 @@ NodeDescriptors NodeLeader::run(Fd listener, std::size_t segment_bytes, Store::D
     descriptors_.push_back(made_.doorbells.back().get());
   }
   start(accept_all(io_, std::move(listener), *this));
-  if (absent_ > 0) io_.run_until(deadline);
+  if (absent_ > 0) run_until(io_, deadline, lookout);
   if (failure_) std::rethrow_exception(failure_);
 
   const NodeFrame end = verdict();

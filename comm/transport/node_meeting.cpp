@@ -50,7 +50,7 @@ NodeMeeting::NodeMeeting(int rank, std::string name, std::shared_ptr<const Authe
 std::vector<std::byte> NodeMeeting::advertisement() const { return WireWriter().raw(kNodeMagic).raw(id_).bytes(); }
 
 NodeDescriptors NodeMeeting::meet(std::span<const int> ranks, std::span<const Store::Bytes> advertisements,
-                                  std::size_t segment_bytes, Store::Deadline deadline) {
+                                  std::size_t segment_bytes, Store::Deadline deadline, const Lookout& lookout) {
   if (!std::ranges::is_sorted(ranks, std::ranges::less_equal()) || std::ranges::find(ranks, rank_) == ranks.end()) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("rank {} cannot meet ranks of a node that is not its own", rank_));
@@ -59,11 +59,11 @@ NodeDescriptors NodeMeeting::meet(std::span<const int> ranks, std::span<const St
   std::vector<MeetingId> ids;
   for (const int rank : ranks) ids.push_back(decode(advertisements, rank));
   if (rank_ == ranks.front())
-    return NodeLeader(membership_, ranks, ids).run(std::move(listener_), segment_bytes, deadline);
+    return NodeLeader(membership_, ranks, ids).run(std::move(listener_), segment_bytes, deadline, lookout);
   listener_.reset();
   const Encounter encounter{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(ranks.front()),
                             MeetingChannel::node, id_, ids.front()};
-  return NodeFollower(membership_, encounter, ranks.size()).run(deadline);
+  return NodeFollower(membership_, encounter, ranks.size()).run(deadline, lookout);
 }
 
 }  // namespace rondo

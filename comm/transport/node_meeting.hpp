@@ -15,6 +15,7 @@
 #include "comm/base/fd.hpp"
 #include "comm/transport/descriptors.hpp"
 #include "comm/transport/handshake.hpp"
+#include "comm/transport/lookout.hpp"
 
 namespace rondo {
 
@@ -46,7 +47,7 @@ class NodeMeeting {
   // timeout: names the missing ranks, culprit() is the first; peer_lost: a rank left in the middle, or its socket is
   // not to be found on this node; corrupt_message: an advertisement that is none.
   NodeDescriptors meet(std::span<const int> ranks, std::span<const Store::Bytes> advertisements,
-                       std::size_t segment_bytes, Store::Deadline deadline);
+                       std::size_t segment_bytes, Store::Deadline deadline, const Lookout& lookout = {});
 
  private:
   int rank_;

@@ -37,7 +37,7 @@ class Reports {
     return {
         .failed = [this](int, ErrorCode, int, std::string_view sentence) { note("failed: " + std::string(sentence)); },
         .waiting = [this](int, const Signature& signature) { note("waiting " + std::to_string(signature.sequence)); },
-        .departed = [this](int) { note("departed"); },
+        .departed = [this](int, const Signature&) { note("departed"); },
         .unmapped = nothing,
         .lost = [this](int, std::string_view reason) { note("lost: " + std::string(reason)); }};
   }
@@ -84,7 +84,7 @@ TEST_CASE("control: who is stopped for long is not lost by what others keep tell
   for (std::uint64_t i = 1; i <= 1000; ++i) telling.announce_waiting({.sequence = i});
   CHECK(here.await("lost", 5 * std::chrono::milliseconds(kGivenUpAfterMs)).empty());
   telling.announce_failure(ErrorCode::aborted, 0, "enough");
-  telling.announce_departure();
+  telling.announce_departure({});
 
   Control told(monitor, there.events());  // goes on
   told.add(0, std::move(pair.near));

@@ -338,6 +338,40 @@ TEST_CASE("survivors are those who live, as soon as they have asked") {
   });
 }
 
+TEST_CASE("an exchange of survivors ends for all when one of them goes, whether they have come to it or not") {
+  Job job(4);
+  std::vector<std::shared_ptr<Client>> clients(4);
+  for (auto& client : clients) client = job.client();
+  in_threads(4, [&](int rank) {
+    clients[static_cast<std::size_t>(rank)]->join({.rank = rank, .world_size = 4}, in(seconds(10)));
+  });
+  clients[3].reset();
+  const std::vector<int> members = {0, 1, 2, 3};
+  in_threads(3, [&](int rank) {
+    clients[static_cast<std::size_t>(rank)]->survivors("world@1", rank, members, in(seconds(20)));
+  });
+  auto waiting = std::async(std::launch::async, [&] {
+    return error_of([&] { clients[0]->exchange("world@1/cards", 0, 3, {}, in(seconds(60))); });
+  });
+  auto other = std::async(std::launch::async, [&] {
+    return error_of([&] { clients[0]->exchange("another", 0, 2, {}, in(milliseconds(500))); });
+  });
+  clients[2].reset();
+  CHECK(contains(waiting.get(), "rank 2"));
+  const auto late = error_of([&] { clients[1]->exchange("world@1/cards", 1, 3, {}, in(seconds(60))); });
+  CHECK(contains(late, "rank 2"));
+  CHECK(contains(other.get(), "deadline"));
+}
+
+TEST_CASE("a deadline at the end of time waits") {
+  Job job;
+  const auto client = job.client(), other = job.client();
+  auto waiting = std::async(std::launch::async, [&] { return text(client->get("k", Store::Deadline::max())); });
+  CHECK(waiting.wait_for(milliseconds(200)) == std::future_status::timeout);
+  other->set("k", bytes("v"));
+  CHECK(waiting.get() == "v");
+}
+
 TEST_CASE("everything says so when the server is gone") {
   Job job;
   auto client = job.client();

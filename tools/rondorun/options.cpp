@@ -217,6 +217,7 @@ Options finish(const Words& words, Options options) {
   set_restarts(words, options);
   options.grace_period = seconds(words.grace_period_s, "--grace-period");
   options.join_timeout = seconds(words.join_timeout_s, "--join-timeout");
+  if (options.join_timeout.count() == 0) refuse("--join-timeout must be at least 0.001 seconds");
   if (words.prefix != "rank" && words.prefix != "none") refuse("--prefix must be rank or none");
   options.prefix = words.prefix == "rank";
   set_logs(words, options);

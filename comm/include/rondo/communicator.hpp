@@ -28,6 +28,8 @@ enum class Determinism : std::uint8_t {
   fast,           // anything goes
 };
 
+// Times are of at least a millisecond; milliseconds::max() waits for ever. Other values are refused by a sentence that
+// names the field.
 struct Options {
   Device device{};
   std::chrono::milliseconds timeout{600'000};       // of one collective
@@ -60,8 +62,9 @@ class RONDO_API Work {
  public:
   Work() = default;
   explicit Work(std::shared_ptr<detail::WorkState> state) : state_(std::move(state)) {}
-  void wait();                                        // throws the call's error
-  bool wait_for(std::chrono::milliseconds duration);  // false: still running
+  void wait();  // throws the call's error
+  // False: still running. 0 looks once, milliseconds::max() waits for ever.
+  bool wait_for(std::chrono::milliseconds duration);
   bool done() const;
   std::exception_ptr error() const;  // null while running and on success
 
@@ -159,7 +162,9 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   Communicator();  // empty: not a member of anything
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  ~Communicator();  // bounded; peers that still wait for this rank get aborted
+  // Bounded; peers that still wait for this rank get aborted. What was left over is one line of warning in the log: a
+  // collective that others were not in, a message that nobody received.
+  ~Communicator();
   explicit Communicator(std::unique_ptr<detail::CommunicatorImpl> impl);
 
   // Variables of rondorun or torchrun, or RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. With no launcher's variable at
@@ -204,13 +209,16 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
 
   // Collective. One new communicator per color, ranks ordered by key, then by rank here; color < 0: empty.
   Communicator split(int color, int key);
-  // The survivors' new communicator, one generation later. Called by every survivor of a failed communicator.
+  // The survivors' new communicator, one generation later, in the order of their ranks here. Called by every survivor
+  // of a failed communicator, which stays as it is: shrinking it again makes another one. A rank that dies meanwhile is
+  // left out, and nobody waits for it. timeout: a rank that lives has not asked within options.join_timeout.
   Communicator shrink();
-  // Of the calls from now on; at first options.timeout.
+  // Of the calls from now on; at first options.timeout, and with the same limits.
   void set_timeout(std::chrono::milliseconds timeout);
   // From any thread: every waiting or later call fails, here and on every rank, within milliseconds.
   void abort();
-  // Throws what went wrong asynchronously: an async call, a lost peer.
+  // Throws what went wrong asynchronously: an async call, a lost peer, and calls that returned although other ranks
+  // called something else (two ranks that took themselves for the root of a broadcast), as far as that is known by now.
   void check();
   // JSON of the last calls on this rank: collective, count, dtype, sequence number, started, finished.
   std::string flight_record() const;
