@@ -432,6 +432,8 @@ class Connecting {
 
 Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
                      Lookout lookout) {
+  constexpr std::size_t kSockets = 4;  // to listen for peers and for the node
+  reserve_descriptors(kSockets, fmt::format("rank {} of {}", bootstrap.rank, bootstrap.world_size));
   return Connecting(std::move(bootstrap), place, options, std::move(monitor), std::move(lookout)).run();
 }
 

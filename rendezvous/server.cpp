@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
@@ -42,7 +43,7 @@ constexpr std::chrono::seconds kLingerFor{1};  // for a refusal to arrive before
 constexpr std::chrono::seconds kDrainWithin{1};
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr int kAcceptsAtOnce = 64;          // then others get their turn
-constexpr std::size_t kOwnDescriptors = 4;  // at least: a socket, what Asio waits by, the one in reserve
+constexpr std::size_t kOwnDescriptors = 5;  // at least: what Asio waits by (3), a socket, the one in reserve
 
 Time now() { return std::chrono::steady_clock::now(); }
 
@@ -63,10 +64,6 @@ class Server::Impl final : private Output {
  public:
   explicit Impl(const ServerOptions& options)
       : core_(core_options(options), *this), timer_(io_), room_for_more_(io_), spare_(open_spare()) {
-    if (options.world_size > 0) {
-      reserve_descriptors(static_cast<std::size_t>(options.world_size) + kOwnDescriptors,
-                          fmt::format("the rendezvous server of {} ranks", options.world_size));
-    }
     Listening listening = listen_on(options.bind, options.port);
     port_ = listening.port;
     for (std::size_t i = 0; i < listening.sockets.size(); ++i) {
@@ -314,6 +311,10 @@ class Server::Impl final : private Output {
 Server::Server(ServerOptions options)
     : impl_([&] {
         const MissingStreamsTaken taken;
+        const auto clients = static_cast<std::size_t>(std::max(options.world_size, 0));
+        reserve_descriptors(kOwnDescriptors + clients, clients == 0
+                                                           ? "the rendezvous server"
+                                                           : fmt::format("the rendezvous server of {} ranks", clients));
         return std::make_unique<Impl>(options);
       }()) {}
 Server::~Server() = default;

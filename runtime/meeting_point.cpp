@@ -9,6 +9,7 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 
 namespace rondo::runtime {
@@ -98,6 +99,8 @@ class Meeting {
 }  // namespace
 
 Met meet_at_point(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline) {
+  constexpr std::size_t kConnection = 2;  // and what wakes its thread
+  reserve_descriptors(kConnection, fmt::format("rank {}", request.rank));
   return Meeting(point, request, deadline).run();
 }
 

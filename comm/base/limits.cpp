@@ -14,13 +14,14 @@
 namespace rondo {
 namespace {
 
-std::size_t open_descriptors() {
+std::size_t open_descriptors(rlim_t limit) {
   std::error_code unknown;
   std::size_t count = 0;
   for (std::filesystem::directory_iterator each("/proc/self/fd", unknown), end; !unknown && each != end;
        each.increment(unknown)) {
     ++count;
   }
+  if (unknown == std::errc::too_many_files_open) return limit;
   return count == 0 ? 0 : count - 1;  // without the one that reads the folder
 }
 
@@ -38,7 +39,7 @@ void reserve_descriptors(std::size_t count, std::string_view who) {
   constexpr std::size_t kFew = 256;  // far from any limit: not worth a look
   if (count <= kFew && limit.rlim_cur >= 16 * kFew) return;
   constexpr rlim_t kSpare = 64;  // for what comes and goes meanwhile
-  const rlim_t needed = open_descriptors() + count;
+  const rlim_t needed = open_descriptors(limit.rlim_cur) + count;
   if (needed + kSpare <= limit.rlim_cur) return;
   if (needed > limit.rlim_max) {
     throw Error(ErrorCode::system, fmt::format("{} needs {} open files and this process may have {}: raise the hard "

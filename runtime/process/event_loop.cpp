@@ -16,7 +16,7 @@ namespace rondo::process {
 
 EventLoop::EventLoop()
     : epoll_(::epoll_create1(EPOLL_CLOEXEC)), posted_signal_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!epoll_ || !posted_signal_) throw_errno("cannot make an event loop");
+  if (!epoll_ || !posted_signal_) throw_errno("cannot make an event loop (epoll and eventfd)");
   watch(posted_signal_.get(), EPOLLIN, [this] { run_posted(); });
 }
 
