@@ -40,6 +40,8 @@ struct Job {
 
   Job(const std::string& how, int world_size, int who, const std::string& mode, std::vector<std::string> environment) {
     const std::string size = std::to_string(world_size);
+    // In a child LeakSanitizer takes what the threads left behind held for lost, and ThreadSanitizer starts no thread.
+    environment.insert(environment.end(), {"ASAN_OPTIONS=detect_leaks=0", "TSAN_OPTIONS=die_after_fork=0"});
     const std::vector<std::string> program{tool("forker"), std::to_string(who), mode};
     const auto with = [&](std::vector<std::string> command, const std::vector<std::string>& more) {
       command.insert(command.end(), more.begin(), more.end());
