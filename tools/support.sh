@@ -11,6 +11,7 @@ build_packages=(
   nlohmann-json3-dev protobuf-compiler zlib1g-dev
 )
 check_packages=(clang clang-format-14 iproute2 libclang-rt-dev lld python3 shellcheck valgrind)
+torch_packages=(libtorch-dev libopenblas0-pthread)
 tidy_packages=(clang-tidy-14)
 data_packages=(dataset-fashion-mnist)
 
@@ -94,11 +95,12 @@ jobs_count() {
   echo $((cores < 3 ? cores : 3))
 }
 
-configure_and_build() { # preset, target...
+configure_flags=()
+configure_and_build() { # preset, target...; with configure_flags
   local preset=$1 targets=()
   shift
   (($# == 0)) || targets=(--target "$@")
   cd "$RONDO_ROOT" || return 1
-  step "$preset: configure" cmake --preset "$preset" -DRONDO_TESTS=ON || return 1
+  step "$preset: configure" cmake --preset "$preset" -DRONDO_TESTS=ON "${configure_flags[@]}" || return 1
   step "$preset: build" cmake --build --preset "$preset" --parallel "$(jobs_count)" "${targets[@]}"
 }

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What PyTorch's DistributedDataParallel over Gloo gives for the cases of beside_python_test.cpp, two ranks.
+
+python_ddp.py FILE.json    needs a torch that Python can import; tools/torch-check runs it with a current one
+
+Models, inputs and options are those of the C++ side, made from formulas. FILE gets, by case: the losses of each rank
+and step, and rank 0's parameters and buffers after the last step.
+"""
+import json
+import os
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+
+RANKS = 2
+STEPS = 6
+
+
+def noise(shape, seed, dtype=torch.float64):
+    count = 1
+    for length in shape:
+        count *= length
+    places = torch.arange(count, dtype=torch.float64)
+    return torch.sin(places * 12.9898 + seed * 78.233).reshape(shape).to(dtype)
+
+
+def fill(module, seed):
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(noise(parameter.shape, seed))
+            seed += 1
+
+
+def batch(rank, step):
+    return noise((5, 6), 100 + 10 * step + rank)
+
+
+def goal(x):
+    return torch.tanh(x[:, 0:3] * 2)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def regression(net, rank, step):
+    x = batch(rank, step).to(next(net.parameters()).dtype)
+    return F.mse_loss(net(x), goal(x))
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left = nn.Linear(6, 3)
+        self.right = nn.Linear(6, 3)
+        self.nobody = nn.Linear(6, 3)
+
+    def forward(self, x, left):
+        return self.left(x) if left else self.right(x)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(6, 6))
+
+    def forward(self, x):
+        return torch.tanh(x.mm(self.weight)).mm(self.weight.t())
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.LSTM(6, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.cells(x.unsqueeze(1))[0].squeeze(1))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(10, 6)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, words):
+        return self.head(self.table(words))
+
+
+class Attending(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(6, 2)
+        self.norm = nn.LayerNorm(6)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = x.unsqueeze(1)
+        return self.head(self.norm(x + self.attention(x, x, x)[0])).squeeze(1)
+
+
+class Scalar(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(()))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(x) * self.scale
+
+
+def convolutions():
+    return nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 3))
+
+
+def sgd(net):
+    return torch.optim.SGD(net.parameters(), 0.05)
+
+
+def heavy(net):
+    return torch.optim.SGD(net.parameters(), 0.05, momentum=0.9, weight_decay=0.01, nesterov=True)
+
+
+def branches(net, rank, step):
+    x = batch(rank, step)
+    return F.mse_loss(net(x, (rank + step) % 2 == 0), goal(x))
+
+
+def words(net, rank, step):
+    return net(torch.arange(5) * 3 % (7 + rank) + step % 2).pow(2).mean()
+
+
+def images(net, rank, step):
+    return F.cross_entropy(net(noise((4, 1, 6, 6), 100 + 10 * step + rank)), (torch.arange(4) + step) % 3)
+
+
+def shift(net):  # as a checkpoint that is loaded between two steps
+    state = {name: value * 0.5 + 0.25 for name, value in net.state_dict().items()}
+    net.load_state_dict(state)
+
+
+# name: model, and what is not as in the first case
+CASES = {
+    "sgd": dict(model=mlp),
+    "momentum": dict(model=mlp, optimizer=heavy),
+    "adam": dict(model=mlp, optimizer=lambda net: torch.optim.Adam(net.parameters(), 0.01)),
+    "adamw": dict(model=mlp, optimizer=lambda net: torch.optim.AdamW(net.parameters(), 0.01)),
+    "f32": dict(model=mlp, dtype=torch.float32),
+    "small buckets": dict(model=mlp, options=dict(bucket_cap_mb=0.0001)),
+    "zeroed gradients": dict(model=mlp, to_none=False),
+    "accumulation": dict(model=mlp, micro=3),
+    "clipping": dict(model=mlp, clip=0.1),
+    "reload": dict(model=mlp, optimizer=heavy, between=shift),
+    "unused": dict(model=Branches, loss=branches, options=dict(find_unused_parameters=True)),
+    "tied": dict(model=Tied, loss=lambda net, rank, step: net(batch(rank, step)).pow(2).mean()),
+    "frozen": dict(model=mlp, frozen=("0.weight",)),
+    "batch norm": dict(model=lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))),
+    "convolutions": dict(model=convolutions, loss=images),
+    "recurrent": dict(model=Recurrent),
+    "words": dict(model=Words, loss=words),
+    "attention": dict(model=Attending),
+    "scalar": dict(model=Scalar),
+    "16 bits on the wire": dict(model=mlp, dtype=torch.float32, hook=default_hooks.bf16_compress_hook),
+    "uneven": dict(model=mlp, uneven=True),
+}
+
+
+def steps(case, net, wrapper, rank):
+    optimizer = case.get("optimizer", sgd)(net)
+    loss_of = case.get("loss", regression)
+    losses = []
+    count = STEPS - 2 * rank if case.get("uneven") else STEPS
+    for step in range(count):
+        if step == STEPS // 2 and "between" in case:
+            case["between"](net)
+        optimizer.zero_grad(set_to_none=case.get("to_none", True))
+        micro = case.get("micro", 1)
+        for part in range(micro - 1):
+            with wrapper.no_sync():
+                loss_of(wrapper, rank, step * micro + part).backward()
+        loss = loss_of(wrapper, rank, step * micro + micro - 1)
+        loss.backward()
+        if "clip" in case:
+            nn.utils.clip_grad_norm_(net.parameters(), case["clip"])
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def run(case, rank):
+    net = case["model"]()
+    net.to(case.get("dtype", torch.float64))
+    fill(net, rank)
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_(name not in case.get("frozen", ()))
+    wrapper = DistributedDataParallel(net, **case.get("options", {}))
+    if "hook" in case:
+        wrapper.register_comm_hook(None, case["hook"])
+    if case.get("uneven"):
+        with wrapper.join():
+            losses = steps(case, net, wrapper, rank)
+    else:
+        losses = steps(case, net, wrapper, rank)
+    state = [value.double().reshape(-1) for value in [*net.parameters(), *net.buffers()]]
+    everybody = [None] * RANKS
+    dist.all_gather_object(everybody, losses)
+    return {"losses": everybody, "state": torch.cat([value.detach() for value in state]).tolist()}
+
+
+def rank_main(rank, meeting, path):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=RANKS)
+    results = {name: run(case, rank) for name, case in CASES.items()}
+    if rank == 0:
+        with open(path, "w", encoding="utf-8") as file:
+            lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(result)}" for name, result in results.items())
+            file.write(f'{{"torch": "{torch.__version__}", "cases": {{\n{lines}\n}}}}\n')
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python_ddp.py FILE.json")
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(rank_main, (os.path.join(folder, "meeting"), sys.argv[1]), nprocs=RANKS)
