@@ -2,8 +2,6 @@
 // The library's threads leave the program's signals to the program: each of them blocks all there are.
 #include <unistd.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
