@@ -37,7 +37,12 @@ std::string port_here() { return std::to_string(20'000 + ::getpid() % 20'000); }
 // A job started in one of the ways there are. By hand its ranks are processes of ours, under a launcher one is.
 struct Job {
   std::deque<Running> processes;
+  std::string file;  // where they meet; a rank 0 that is killed leaves it
 
+  ~Job() {
+    if (!file.empty()) std::filesystem::remove(file);
+  }
+  Job(const Job&) = delete;
   Job(const std::string& how, int world_size, int who, const std::string& mode, std::vector<std::string> environment) {
     const std::string size = std::to_string(world_size);
     // In a child LeakSanitizer takes what the threads left behind held for lost, and ThreadSanitizer starts no thread.
@@ -53,7 +58,8 @@ struct Job {
     } else if (how == "spawn") {
       processes.emplace_back(with(program, {"spawn", size}), Running::How{.environment = environment});
     } else {
-      const std::string url = how == "file" ? "file://" + path_of("meeting") : "tcp://127.0.0.1:" + port_here();
+      if (how == "file") file = path_of("meeting");
+      const std::string url = how == "file" ? "file://" + file : "tcp://127.0.0.1:" + port_here();
       for (int rank = 0; rank < world_size; ++rank) {
         auto own = environment;
         std::vector<std::string> place{url, std::to_string(rank), size};
