@@ -133,6 +133,7 @@ rondo_mutant(meeting_without_first_barrier window schedules 200 kernels/device/w
 rondo_mutant(meeting_without_last_barrier window schedules 200 kernels/device/window_meet.cuh
   "    block.rounds[peer] = theirs.rounds;
   }
+  RONDO_STAMP(seen);
   return !block_or(!met);"
   "    block.rounds[peer] = theirs.rounds;
   }
