@@ -23,7 +23,7 @@ struct Address {
   bool named = false;  // one of those that a name stands for
 };
 
-std::vector<Address> resolve(const std::string& host) {
+std::vector<Address> addresses_at(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -42,7 +42,7 @@ std::vector<Address> resolve(const std::string& host) {
   }
   if (is_own_name(host)) {
     for (const std::string& other : network_addresses()) {
-      addresses.push_back(resolve(other).front());
+      addresses.push_back(addresses_at(other).front());
       addresses.back().named = true;
     }
   }
@@ -118,7 +118,7 @@ std::optional<Listening> try_listen(const std::vector<Address>& addresses, std::
 Listening listen_on(const std::vector<std::string>& hosts, std::uint16_t port) {
   std::vector<Address> addresses;
   for (const std::string& host : hosts) {
-    for (const Address& address : resolve(host)) {
+    for (const Address& address : addresses_at(host)) {
       const bool seen = std::any_of(addresses.begin(), addresses.end(), [&](const Address& other) {
         return address_text(other.storage) == address_text(address.storage);
       });
