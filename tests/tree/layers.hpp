@@ -54,7 +54,7 @@ inline const std::vector<Library>& libraries() {
       {"spdlog/", {"comm/base/log.cpp"}},
       {"torch/",
        {"trainer/include/rondo/torch.hpp", "trainer/include/rondo/torch/", "bench/ddp/", "examples/cifar/",
-        "tests/torch/", "tests/package/torch/"}},
+        "examples/spirals.cpp", "tests/torch/", "tests/package/torch/"}},
   };
   return table;
 }
