@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "kernels/average.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/device/kernels.hpp"
 #include "kernels/device/runs_on_device.hpp"
@@ -70,6 +71,8 @@ bool FifoCase::makes_sense() const {
   const auto& pattern = kernels::row_of(algorithm.pattern);
   if (!device::runs_on_device(algorithm) || root >= ranks) return false;
   if (pattern.reduces && !is_supported(dtype, op)) return false;
+  if (pattern.reduces && kernels::averages_widely(dtype, op) && !algorithm.canonical_order)
+    return false;  // never chosen
   if (variable_counts && !algorithm.variable_counts) return false;
   return !in_place || (algorithm.pattern != Pattern::all_to_all && algorithm.pattern != Pattern::barrier);
 }

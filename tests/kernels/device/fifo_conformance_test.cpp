@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every algorithm that runs on devices, on every protocol: all pairs of parameters by default, [.full] their product.
+#include "kernels/average.hpp"
 #include "kernels/device/runs_on_device.hpp"
 #include "tests/kernels/device/fifo_case.hpp"
 #include "tests/support/catch.hpp"
@@ -50,6 +51,7 @@ FifoCase case_of(const std::vector<int>& v) {
 FifoCase sensible(FifoCase c) {
   const auto& algorithm = kernels::algorithm_row(c.row);
   if (!is_supported(c.dtype, c.op)) c.op = ReduceOp::sum;
+  if (kernels::averages_widely(c.dtype, c.op) && !algorithm.canonical_order) c.op = ReduceOp::sum;
   if (!algorithm.variable_counts) c.variable_counts = false;
   if (algorithm.pattern == kernels::Pattern::all_to_all || algorithm.pattern == kernels::Pattern::barrier) {
     c.in_place = false;
