@@ -106,15 +106,15 @@ void check_usable(Communicator& comm, float* data) {
 }
 
 void try_all(Communicator& comm, std::vector<Bad> calls, float* data) {
-  for (const auto& [named, call] : calls) {
-    check_refused(thrown_by([&] { comm.submit(call); }), named, "blocking");
-    check_refused(thrown_by([&] { comm.async().submit(call).wait(); }), named, "async");
+  for (const Bad& bad : calls) {
+    check_refused(thrown_by([&] { comm.submit(bad.call); }), bad.named, "blocking");
+    check_refused(thrown_by([&] { comm.async().submit(bad.call).wait(); }), bad.named, "async");
     check_refused(thrown_by([&] {
                     auto group = comm.group();
-                    group.submit(call);
+                    group.submit(bad.call);
                     group.end();
                   }),
-                  named, "group");
+                  bad.named, "group");
     check_usable(comm, data);
   }
 }

@@ -126,9 +126,10 @@ void good_calls(Communicator& comm) {
 
 TEST_CASE("ranks that took different roots hear of it in the next meeting") {
   const std::string transport = GENERATE("threads", "shm", "tcp");
-  for (const auto& [name, call] : lonely_calls()) {
-    INFO(name << " over " << transport);
-    const auto errors = run(transport, [&, call = call](Communicator& comm) {
+  for (const auto& lonely : lonely_calls()) {
+    const auto call = lonely.second;
+    INFO(lonely.first << " over " << transport);
+    const auto errors = run(transport, [&](Communicator& comm) {
       good_calls(comm);
       call(comm);
       comm.barrier();
@@ -142,10 +143,11 @@ TEST_CASE("ranks that took different roots hear of it in the next meeting") {
 
 TEST_CASE("ranks that took different roots hear of it from check()") {
   const std::string transport = GENERATE("threads", "shm", "tcp");
-  for (const auto& [name, call] : lonely_calls()) {
-    INFO(name << " over " << transport);
+  for (const auto& lonely : lonely_calls()) {
+    const auto call = lonely.second;
+    INFO(lonely.first << " over " << transport);
     std::barrier all_have_returned(kRanks);
-    const auto errors = run(transport, [&, call = call](Communicator& comm) {
+    const auto errors = run(transport, [&](Communicator& comm) {
       good_calls(comm);
       const auto early = thrown_by([&] { call(comm); });  // who is told already need not look
       all_have_returned.arrive_and_wait();
@@ -163,12 +165,13 @@ TEST_CASE("ranks that took different roots hear of it from check()") {
 
 TEST_CASE("ranks that took different roots and end say so in the log") {
   const std::string transport = GENERATE("threads", "shm", "tcp");
-  for (const auto& [name, call] : lonely_calls()) {
-    INFO(name << " over " << transport);
+  for (const auto& lonely : lonely_calls()) {
+    const auto call = lonely.second;
+    INFO(lonely.first << " over " << transport);
     std::barrier all_have_returned(kRanks);
     std::vector<std::exception_ptr> errors;
     const std::string text = logged([&] {
-      errors = run(transport, [&, call = call](Communicator& comm) {
+      errors = run(transport, [&](Communicator& comm) {
         good_calls(comm);
         const auto early = thrown_by([&] { call(comm); });
         all_have_returned.arrive_and_wait();
