@@ -114,8 +114,9 @@ void good_calls(Communicator& comm) {
   std::array<int, kRanks> all{};
   comm.all_reduce(data, ReduceOp::sum);
   comm.gather(std::array{comm.rank()}, all, 1);
+  const std::array one{1};
   auto group = comm.group();
-  group.send(std::array{1}, (comm.rank() + 1) % kRanks);
+  group.send(one, (comm.rank() + 1) % kRanks);
   int got = 0;
   group.recv(std::span(&got, 1), (comm.rank() + kRanks - 1) % kRanks);
   group.end();
@@ -193,8 +194,9 @@ TEST_CASE("a message that nobody receives, and a broadcast that nobody joins, ar
     rethrow(run(transport, [&](Communicator& comm) {
       good_calls(comm);
       if (comm.rank() == 0) {
+        const std::array values{1, 2, 3};
         auto group = comm.group();
-        group.send(std::array{1, 2, 3}, 1);
+        group.send(values, 1);
         group.end();
       }
       all_have_returned.arrive_and_wait();
