@@ -80,6 +80,16 @@ function(rondo_use_internals target)
   target_link_libraries(${target} PUBLIC rondo_cuda_runtime)
 endfunction()
 
+# What such a program links: librondo, and of the layers `hidden`. Under sanitizers the layers alone, since ASan reports a
+# class that lies in both.
+function(rondo_link_library target scope hidden)
+  if(RONDO_SANITIZE)
+    target_link_libraries(${target} ${scope} rondo_runtime)
+  else()
+    target_link_libraries(${target} ${scope} rondo::rondo ${hidden})
+  endif()
+endfunction()
+
 # A program that is installed. It finds the library beside itself, wherever both are put.
 function(rondo_install_program name)
   file(RELATIVE_PATH to_library "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
