@@ -160,7 +160,7 @@ void train(rondo::Communicator& comm, const Settings& settings) {
 int main(int argc, char** argv) {
   Settings settings;
   CLI::App app("Two spirals told apart by a small net.");
-  app.add_option("--epochs", settings.epochs, "after which it ends")->check(CLI::PositiveNumber);
+  app.add_option("--epochs", settings.epochs, "after which it ends")->check(CLI::Range(1, 1000000));
   app.add_option("--points", settings.points, "of both spirals")->check(CLI::Range(100, 1000000));
   app.add_option("--batch", settings.batch, "points of a rank in a step")->check(CLI::Range(2, 1000000));
   app.add_option("--checkpoint", settings.checkpoint, "file to go on from, written after every epoch");
