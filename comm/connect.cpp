@@ -237,6 +237,17 @@ class Connecting {
     }
   }
 
+  // A rank that cannot share memory says so in the store, to those of its node that wait for it there.
+  std::string obstacle_key() const { return fmt::format("{}/obstacle/{}", name_, neighbours_.front()); }
+  // Now and then. Throws when the store is gone, which is mostly rank 0's.
+  bool store_knows_obstacle() {
+    constexpr std::chrono::milliseconds kBetween{100};
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_look_ < kBetween) return false;
+    last_look_ = now;
+    return place_.try_get(obstacle_key()).has_value();
+  }
+
   // The node's ranks meet, and everybody learns whether they did: a node where one could not falls back to sockets.
   void share_memory() {
     Obstacle own{"RONDO_TRANSPORT=tcp"};
@@ -331,20 +342,26 @@ class Connecting {
 
   Obstacle meet(const std::vector<int>& ranks) {
     try {
-      // The segment, doorbells, and of every rank its socket or its process.
-      reserve_descriptors(2 * ranks.size() + 2,
+      // Of every rank a doorbell, of every other a socket, the segment, and what Asio waits by.
+      reserve_descriptors(2 * ranks.size() + 3,
                           fmt::format("rank {} with {} ranks on its node", bootstrap_.rank, ranks.size()));
       std::vector<Bytes> advertisements;
       for (const Card& c : cards_) advertisements.push_back(c.meeting);
       descriptors_ = meeting_.meet(ranks, advertisements, Segment::bytes(static_cast<int>(ranks.size()), shape_),
-                                   deadline_, [this] { look_out(); });
+                                   deadline_, [this] {
+                                     look_out();
+                                     if (store_knows_obstacle())
+                                       throw Error(ErrorCode::peer_lost, "another rank of this node cannot");
+                                   });
       memory_ =
           std::make_shared<Mapping>(map(descriptors_.segment, Segment::bytes(static_cast<int>(ranks.size()), shape_)));
       return {};
     } catch (const Error& error) {
       if (error.error_code() == ErrorCode::timeout) throw;
       look_out();
-      return {error.what(), error.error_code() == ErrorCode::peer_lost};
+      const bool lost = error.error_code() == ErrorCode::peer_lost;
+      if (!lost && ranks.size() > 1) place_.set(obstacle_key(), {});
+      return {error.what(), lost};
     }
   }
   // Shares with nobody, so it needs nothing that the system may deny for sharing.
@@ -381,7 +398,11 @@ class Connecting {
     if (peers.empty()) return;
     reserve_descriptors(2 * peers.size() + 3,
                         fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, peers.size()));
-    for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_, given_lookout_))
+    const auto lookout = [this] {
+      look_out();
+      store_knows_obstacle();
+    };
+    for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_, lookout))
       team.add_socket_peer(peer.rank, std::move(peer.data), std::move(peer.control));
   }
 
@@ -410,6 +431,7 @@ class Connecting {
   Config config_;
   std::shared_ptr<Monitor> monitor_;
   Lookout given_lookout_;
+  std::chrono::steady_clock::time_point last_look_ = std::chrono::steady_clock::now();  // into the store
   Store::Deadline deadline_;
   std::string name_;
   Mesh mesh_;

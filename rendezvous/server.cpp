@@ -44,6 +44,8 @@ constexpr std::chrono::seconds kDrainWithin{1};
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr int kAcceptsAtOnce = 64;          // then others get their turn
 constexpr std::size_t kOwnDescriptors = 5;  // at least: what Asio waits by (3), a socket, the one in reserve
+// Rank 0 joins from the same process: its socket, what wakes its thread, and a neighbour that asks for the way.
+constexpr std::size_t kOfRank0 = 3;
 
 Time now() { return std::chrono::steady_clock::now(); }
 
@@ -312,9 +314,9 @@ Server::Server(ServerOptions options)
     : impl_([&] {
         const MissingStreamsTaken taken;
         const auto clients = static_cast<std::size_t>(std::max(options.world_size, 0));
-        reserve_descriptors(kOwnDescriptors + clients, clients == 0
-                                                           ? "the rendezvous server"
-                                                           : fmt::format("the rendezvous server of {} ranks", clients));
+        reserve_descriptors(
+            kOwnDescriptors + clients + (options.is_rank_0s ? kOfRank0 : 0),
+            clients == 0 ? "the rendezvous server" : fmt::format("the rendezvous server of {} ranks", clients));
         return std::make_unique<Impl>(options);
       }()) {}
 Server::~Server() = default;

@@ -82,7 +82,8 @@ class Meeting {
     try {
       return rendezvous::Client::connect(endpoint, until);
     } catch (const Error& error) {
-      reason_ += fmt::format("{}{}", reason_.empty() ? "" : "; ", error.what());
+      if (error.error_code() == ErrorCode::system) throw;  // this process's own lack, which no other server mends
+      reason_ = error.what();
     }
     return nullptr;
   }

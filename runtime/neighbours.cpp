@@ -30,6 +30,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAnswerWithin{2};
 constexpr int kNames = 8;  // of one meeting: a forked child may hold a dead rank 0's
+constexpr int kAcceptPauseMs = 20;
 
 struct Name {
   sockaddr_un address{};
@@ -124,7 +125,10 @@ class Host {
       if (::poll(waiting, 2, -1) < 0 && errno == EINTR) continue;
       if (waiting[1].revents != 0) return;
       const Fd asking(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!asking) continue;
+      if (!asking) {  // gone again, or no descriptor is free: not at once again
+        ::poll(&waiting[1], 1, kAcceptPauseMs);
+        continue;
+      }
       if (!same_user(asking.get())) {
         log::warn("a process of another user asked for this job's secret; it got nothing");
         continue;

@@ -2,27 +2,27 @@
 #include "comm/base/limits.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <utility>
+#include <vector>
 
 #include <rondo/error.hpp>
 
 namespace rondo {
 namespace {
 
+// Of the descriptors below `limit`: poll marks those that are not open, with no /proc.
 std::size_t open_descriptors(rlim_t limit) {
-  std::error_code unknown;
-  std::size_t count = 0;
-  for (std::filesystem::directory_iterator each("/proc/self/fd", unknown), end; !unknown && each != end;
-       each.increment(unknown)) {
-    ++count;
-  }
-  if (unknown == std::errc::too_many_files_open) return limit;
-  return count == 0 ? 0 : count - 1;  // without the one that reads the folder
+  std::vector<pollfd> each(limit);
+  for (std::size_t fd = 0; fd < each.size(); ++fd) each[fd].fd = static_cast<int>(fd);
+  if (::poll(each.data(), each.size(), 0) < 0) return 0;
+  return each.size() - static_cast<std::size_t>(std::count_if(each.begin(), each.end(), [](const pollfd& one) {
+           return (one.revents & POLLNVAL) != 0;
+         }));
 }
 
 std::string number_of(__rlimit_resource resource) {
@@ -36,8 +36,8 @@ std::string number_of(__rlimit_resource resource) {
 void reserve_descriptors(std::size_t count, std::string_view who) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  constexpr std::size_t kFew = 256;  // far from any limit: not worth a look
-  if (count <= kFew && limit.rlim_cur >= 16 * kFew) return;
+  constexpr std::size_t kFew = 256;
+  if (limit.rlim_cur >= 16 * std::max(count, kFew)) return;  // far from any limit: not worth a look
   constexpr rlim_t kSpare = 64;  // for what comes and goes meanwhile
   const rlim_t needed = open_descriptors(limit.rlim_cur) + count;
   if (needed + kSpare <= limit.rlim_cur) return;

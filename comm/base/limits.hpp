@@ -9,8 +9,7 @@
 namespace rondo {
 
 // Sees that `count` more descriptors may be opened, and raises the soft limit as far as that needs; Error(system) with
-// the numbers when the hard limit is lower. `who`: "the rendezvous server of 64 ranks". Where it cannot be seen how
-// many are open, those are not counted.
+// the numbers when the hard limit is lower. `who`: "the rendezvous server of 64 ranks".
 void reserve_descriptors(std::size_t count, std::string_view who);
 
 // The limit behind an error's number and what raises it, as the end of a sentence; mostly empty.

@@ -138,6 +138,43 @@ TEST_CASE("limits of ranks by hand") {
   }
 }
 
+TEST_CASE("one rank with any number of open files works, or it says what is missing and nobody waits for it") {
+  const int limited_rank = GENERATE(0, 1, 2);
+  const std::string job = "files-" + std::to_string(::getpid()) + "-" + std::to_string(limited_rank) + "-";
+  int worked = 0;
+  for (int files = 8; files <= 32; ++files) {
+    std::deque<Running> ranks;
+    for (int rank = 0; rank < 3; ++rank) {
+      const Words limit = rank == limited_rank ? Words{"nofile", std::to_string(files)} : Words{"none", "0"};
+      ranks.emplace_back(
+          Words{tool("limited")} + limit,
+          Running::How{.environment = {"RANK=" + std::to_string(rank), "WORLD_SIZE=3", "MASTER_ADDR=127.0.0.1",
+                                       "MASTER_PORT=29500", "RONDO_JOB=" + job + std::to_string(files)}});
+    }
+    const auto ended = ranks[static_cast<std::size_t>(limited_rank)].wait();
+    INFO(files << " at rank " << limited_rank << ": " << ended.out << ended.err);
+    CHECK(ended.seconds < 5);
+    if (ended.code != 0) {
+      CHECK(worked == 0);
+      CHECK(count(ended.err, "failed: ") == 1);
+      CHECK(count(ended.err, "this process may have " + std::to_string(files)) >= 1);
+    }
+    worked += ended.code == 0;
+    // Others that met it have lost it. Those that wait for it to appear would do so for as long as they were told.
+    const bool appeared = ended.err.find("rendezvous server of 3 ranks needs") == std::string::npos;
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == limited_rank) continue;
+      Running& other = ranks[static_cast<std::size_t>(rank)];
+      if (!appeared) other.signal(SIGKILL);
+      const auto theirs = other.wait();
+      INFO("rank " << rank << ": " << theirs.out << theirs.err);
+      CHECK((theirs.code == 0) == (ended.code == 0));
+      CHECK(theirs.seconds < 5);
+    }
+  }
+  CHECK(worked > 0);
+}
+
 TEST_CASE("limits of a program that spawns ranks") {
   for (const std::string transport : {"", "tcp"}) {
     for (const Row& row : rows()) {
