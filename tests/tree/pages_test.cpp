@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages that people read show code that is compiled, and quote sentences that the library says.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+#include "tests/tree/lint.hpp"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kRoot = RONDO_SOURCE_DIR;
+
+std::string slurp(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  REQUIRE(in);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// All that people write; what programs write lies below bench/results.
+std::vector<std::string> pages() {
+  std::vector<std::string> found;
+  for (auto at = fs::recursive_directory_iterator(kRoot); at != fs::recursive_directory_iterator(); ++at) {
+    const std::string path = fs::relative(at->path(), kRoot).generic_string();
+    const bool of_no_interest = at->path().filename().string().starts_with('.') || path.starts_with("build") ||
+                                path.starts_with("bench/results/2");
+    if (at->is_directory() && of_no_interest) at.disable_recursion_pending();
+    if (at->is_regular_file() && !of_no_interest && path.ends_with(".md")) found.push_back(path);
+  }
+  return found;
+}
+
+std::string_view first_cell(std::string_view row) {
+  return row.starts_with("| ") ? row.substr(2, row.find(" |", 2) - 2) : std::string_view();
+}
+
+// The string literals of a source, adjacent ones joined, "…" for what a format fills in.
+std::string said_by(const rondo::tree::Source& source) {
+  const std::string code = rondo::tree::strip(source.text, true);
+  std::string said;
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    const bool is_char = code[i] == '\'' && (i == 0 || std::isalnum(static_cast<unsigned char>(code[i - 1])) == 0);
+    if (is_char) i += code[i + 1] == '\\' ? 3 : 2;
+    if (is_char || code[i] != '"') continue;
+    for (++i; i < code.size() && code[i] != '"'; ++i) {
+      if (code[i] == '\\') {
+        said += code[++i];
+      } else if (code[i] == '{') {
+        i = std::min(code.find('}', i), code.size() - 1);
+        if (!said.ends_with("…")) said += "…";
+      } else {
+        said += code[i];
+      }
+    }
+    const std::size_t next = code.find_first_not_of(" \n", i + 1);
+    if (next == std::string::npos || code[next] != '"') said += '\n';
+  }
+  return said;
+}
+
+std::vector<std::string> trimmed(const std::string& text) {
+  std::vector<std::string> lines = lines_of(text);
+  for (std::string& line : lines) line.erase(0, std::min(line.find_first_not_of(' '), line.size()));
+  return lines;
+}
+
+// Of the page's blocks in a language those that stand in none of the files.
+std::vector<std::string> invented(const std::string& page, const std::string& language,
+                                  const std::vector<std::string>& files, int& blocks) {
+  std::vector<std::string> found;
+  const std::string begin = "```" + language + "\n";
+  for (auto at = page.find(begin); at != std::string::npos; at = page.find(begin, at)) {
+    at += begin.size();
+    const std::string block = page.substr(at, page.find("```", at) - at);
+    const auto wanted = trimmed(block);
+    const bool stands = std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+      const auto lines = trimmed(slurp(kRoot / file));
+      return std::search(lines.begin(), lines.end(), wanted.begin(), wanted.end()) != lines.end();
+    });
+    if (!stands) found.push_back(block);
+    ++blocks;
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("every block of code that a guide shows stands in a source that is compiled") {
+  const struct {
+    const char *page, *language;
+    std::vector<std::string> files;
+    int least;
+  } table[] = {
+      {"docs/training.md", "cpp", {"examples/spirals.cpp"}, 11},
+      {"docs/programs.md", "cpp", {"examples/heat.cpp", "tests/process/shrinker.cpp"}, 9},
+      {"docs/programs.md", "cmake", {"tests/package/CMakeLists.txt"}, 1},
+  };
+  for (const auto& row : table) {
+    int blocks = 0;
+    INFO(row.page);
+    CHECK(invented(slurp(kRoot / row.page), row.language, row.files, blocks) == std::vector<std::string>{});
+    CHECK(blocks >= row.least);
+  }
+}
+
+TEST_CASE("every sentence that docs/troubleshooting.md quotes is one that the library says") {
+  std::string said;
+  for (const rondo::tree::Source& source : rondo::tree::read_tree(kRoot)) {
+    if (!source.path.starts_with("tests/") && !source.path.ends_with(".py")) said += said_by(source);
+  }
+  const std::regex quoted("`([^`]+)`");
+  int quotes = 0;
+  for (const std::string& line : lines_of(slurp(kRoot / "docs/troubleshooting.md"))) {
+    const std::string cell(first_cell(line));
+    for (auto at = std::sregex_iterator(cell.begin(), cell.end(), quoted); at != std::sregex_iterator(); ++at) {
+      INFO((*at)[1]);
+      CHECK(said.find((*at)[1]) != std::string::npos);
+      ++quotes;
+    }
+  }
+  CHECK(quotes > 40);
+}
+
+TEST_CASE("what pages link to exists, and docs/README.md lists every page of docs") {
+  const std::regex link(R"(\]\(([^)#: ]+)(#[^)]*)?\))");
+  for (const std::string& page : pages()) {
+    const std::string text = slurp(kRoot / page);
+    for (auto at = std::sregex_iterator(text.begin(), text.end(), link); at != std::sregex_iterator(); ++at) {
+      INFO(page << " links to " << (*at)[1]);
+      CHECK(fs::exists((kRoot / page).parent_path() / (*at)[1].str()));
+    }
+  }
+  const std::string index = slurp(kRoot / "docs/README.md");
+  for (const std::string& page : pages()) {
+    if (!page.starts_with("docs/") || page == "docs/README.md") continue;
+    INFO(page);
+    CHECK(index.find("](" + page.substr(5) + ")") != std::string::npos);
+  }
+}
