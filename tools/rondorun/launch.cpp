@@ -41,6 +41,17 @@ constexpr milliseconds kHearsay{150};  // a failure that may be the echo of anot
 constexpr std::chrono::seconds kKillLimit{2};
 constexpr std::chrono::seconds kVerdictLimit{5};  // for the rendezvous to answer, when all else is over
 
+// Of this node's ranks. It goes forward alone, except that a restart begins again.
+enum class Phase {
+  meeting,    // there are no ranks yet
+  running,    //
+  stopping,   // something failed: they may settle, then they are told to end, then they are killed
+  ended,      // the other nodes' may still run
+  finishing,  // what the ranks wrote is still on its way
+  abandoned,  // our caller is gone and kills what is left
+};
+enum class Verdict { awaited, known, lost };  // of all nodes; lost: the rendezvous is
+
 bool same_file(int left, int right) {
   struct stat a {
   }, b{};
@@ -75,11 +86,11 @@ class Launch {
   void on_verdict(const Failure& verdict);
   void on_lost(const std::string& sentence);
   void on_ranks_ended();
+  void enter(Phase next);
   void stop_within_grace();
   void later(Clock::duration delay, std::function<void()> handler);
   bool may_start_again() const;
   void start_again();
-  void finish();
   void end_when_written();
   int exit_code() const;
   void say(const std::string& sentence) {
@@ -99,12 +110,12 @@ class Launch {
   std::unique_ptr<rendezvous::Server> server_;  // with one node
   std::unique_ptr<Nodes> nodes_;                // with several
   std::unique_ptr<Ranks> ranks_;                // once all nodes are there
-  std::optional<Failure> failure_;
-  bool ranks_ended_ = false, verdict_known_ = false, finishing_ = false;
-  bool stopping_ = false, failure_settled_ = false, nodes_lost_ = false;
-  int end_signal_ = 0;  // that the launcher was told to end with
+  Phase phase_ = Phase::meeting;
+  Verdict verdict_ = Verdict::awaited;
+  std::optional<Failure> failure_;  // the first, as far as is known
+  bool failure_settled_ = false;    // no other may take its place
+  int end_signal_ = 0;              // that the launcher was told to end with
   int interrupts_ = 0;
-  bool launcher_gone_ = false;
   int restarts_ = 0;
 };
 
@@ -140,7 +151,7 @@ void Launch::start() {
                                    Nodes::Handlers{.joined = [this](const Placement& at) { start_ranks(at); },
                                                    .verdict = [this](const Failure& verdict) { on_verdict(verdict); },
                                                    .lost = [this](const std::string& why) { on_lost(why); },
-                                                   .left = [this] { finish(); }});
+                                                   .left = [this] { enter(Phase::finishing); }});
 }
 
 void Launch::start_alone() {
@@ -187,14 +198,14 @@ void Launch::start_ranks(const Placement& placement) {
                               .environment = rank_environment(options_, at, i),
                               .shown = is_shown(options_, at.first_rank + i, i)});
   ranks_ = std::make_unique<Ranks>(loop_, std::move(setup), out_, *err_);
+  enter(Phase::running);
   ranks_->start();
 }
 
 void Launch::control() {
   unsigned char signal = 0;
   if (::read(supervision_.control.get(), &signal, 1) == 1) return on_signal(signal);
-  launcher_gone_ = true;  // our caller kills what is left
-  loop_.stop();
+  enter(Phase::abandoned);
 }
 
 void Launch::on_signal(int signal) {
@@ -203,11 +214,11 @@ void Launch::on_signal(int signal) {
   if (!ranks_) {  // still waiting for the other nodes
     if (!ends) return;
     failure_ = {.sentence = "", .exit_code = 128 + signal};
-    return finish();
+    return enter(Phase::finishing);
   }
   if (signal == SIGINT && ++interrupts_ > 1) {
     ranks_->signal(SIGKILL);
-    if (ranks_ended_) loop_.stop();  // only other nodes or a reader of our output are left
+    if (phase_ >= Phase::ended) loop_.stop();  // only other nodes or a reader of our output are left
     return;
   }
   ranks_->signal(signal == SIGTSTP ? SIGSTOP : signal);
@@ -218,7 +229,7 @@ void Launch::on_failure(const Failure& failure) {
   const bool killed = failure.exit_code > 128;
   if (!failure_) {
     failure_ = failure;
-    stop_within_grace();
+    enter(Phase::stopping);
     // A rank that ends by itself may do so because another one, here or on another node, was killed: its peers can
     // notice that sooner than its launcher.
     later(killed ? milliseconds(0) : kHearsay, [this] { settle_failure(); });
@@ -242,31 +253,45 @@ void Launch::settle_failure() {
 
 // The first failure of all nodes, which ends them all; or success.
 void Launch::on_verdict(const Failure& verdict) {
-  verdict_known_ = true;
+  verdict_ = Verdict::known;
   if (verdict.exit_code != 0) {
     failure_ = verdict;
     failure_settled_ = true;
     say(verdict.sentence);
-    stop_within_grace();
+    enter(Phase::stopping);
   }
-  if (ranks_ended_) nodes_->leave();
+  if (phase_ >= Phase::ended) nodes_->leave();
 }
 
 void Launch::on_lost(const std::string& sentence) {
-  nodes_lost_ = true;
-  if (!verdict_known_) {
-    verdict_known_ = true;
+  if (std::exchange(verdict_, Verdict::lost) == Verdict::awaited) {
     if (!failure_) failure_ = {.sentence = sentence, .exit_code = 1};
     failure_settled_ = true;
     say(failure_->sentence);
-    stop_within_grace();
+    enter(Phase::stopping);
   }
-  if (!ranks_ || ranks_ended_) finish();
+  if (phase_ == Phase::meeting || phase_ >= Phase::ended) enter(Phase::finishing);
+}
+
+// Whatever happens, each phase is entered once.
+void Launch::enter(Phase next) {
+  if (next <= phase_ || (next == Phase::stopping && phase_ == Phase::meeting)) return;
+  phase_ = next;
+  switch (phase_) {
+    case Phase::meeting:
+    case Phase::running:
+    case Phase::ended:
+      return;
+    case Phase::stopping:
+      return stop_within_grace();
+    case Phase::finishing:
+      return end_when_written();
+    case Phase::abandoned:
+      return loop_.stop();
+  }
 }
 
 void Launch::stop_within_grace() {
-  if (stopping_ || !ranks_) return;
-  stopping_ = true;
   const auto end_with = [this](int signal) {
     settle_failure();  // what ends from now on was told to
     ranks_->signal(signal);
@@ -292,7 +317,8 @@ bool Launch::may_start_again() const {
 void Launch::start_again() {
   say(fmt::format("starting again: restart {} of {}", ++restarts_, options_.max_restarts));
   failure_.reset();
-  stopping_ = failure_settled_ = false;
+  failure_settled_ = false;
+  phase_ = Phase::meeting;
   ranks_.reset();
   server_.reset();
   start_alone();
@@ -304,20 +330,19 @@ void Launch::on_ranks_ended() {
   ranks_->finish_output();
   if (may_start_again()) {
     settle_failure();
-    return loop_.post([this] { end_signal_ == 0 ? start_again() : on_ranks_ended(); });  // the ranks are calling
+    loop_.post([this] {  // the ranks are calling
+      if (end_signal_ == 0) return start_again();
+      on_ranks_ended();
+    });
+    return;
   }
-  ranks_ended_ = true;
-  if (!nodes_ || nodes_lost_) {
+  enter(Phase::ended);
+  if (!nodes_ || verdict_ == Verdict::lost) {
     settle_failure();
-    return finish();
+    return enter(Phase::finishing);
   }
   if (!failure_) nodes_->finished();  // else it is reported when it counts: it may be the echo of another node's
-  if (verdict_known_) nodes_->leave();
-}
-
-void Launch::finish() {
-  if (std::exchange(finishing_, true)) return;
-  end_when_written();
+  if (verdict_ == Verdict::known) nodes_->leave();
 }
 
 void Launch::end_when_written() {
@@ -327,7 +352,7 @@ void Launch::end_when_written() {
 }
 
 int Launch::exit_code() const {
-  if (launcher_gone_) return 128 + SIGKILL;
+  if (phase_ == Phase::abandoned) return 128 + SIGKILL;
   return failure_ ? failure_->exit_code : 0;
 }
 
