@@ -205,6 +205,7 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
   void on_arrival(std::size_t index) {
     Trained& t = trained_[index];
     if (!is_of_kind(*t.tensor)) tensors_.check();
+    if (!t.value().requires_grad()) return;  // frozen since the forward pass: nothing will be added
     if (t.accumulator == torch::autograd::impl::grad_accumulator(t.value())) return;
     listen(index);
 #if TORCH_VERSION_MAJOR < 2  // the accumulator is already running there, and has looked for hooks behind it
