@@ -26,9 +26,20 @@ Traffic elements_in_place(const Cell& c) {
     case Collective::gather:
     case Collective::scatter:
       return {.read = count, .written = count};
-    default:
-      return {};
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+    case Collective::all_gather_v:
+    case Collective::gather_v:
+    case Collective::scatter_v:
+    case Collective::all_to_all_v:
+    case Collective::send:
+    case Collective::recv:
+    case Collective::barrier:
+      break;
   }
+  return {};
 }
 
 }  // namespace
@@ -104,9 +115,17 @@ std::vector<Stretch> expected_output(const Cell& c, std::uint32_t seed) {
       }
       return all;
     }
-    default:  // all_reduce, reduce
+    case Collective::all_reduce:
+    case Collective::reduce:
       return one(-1, 0);
+    case Collective::all_gather_v:
+    case Collective::gather_v:
+    case Collective::scatter_v:
+    case Collective::all_to_all_v:
+    case Collective::recv:
+      break;
   }
+  throw std::logic_error("no program measures " + std::string(row_of(c.what->collective).name));
 }
 
 }  // namespace rondo::bench

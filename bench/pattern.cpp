@@ -67,9 +67,15 @@ std::int32_t exact_up_to(DataType dtype) {
       return 256;
     case DataType::f16:
       return 2048;
-    default:
-      return kLargest;
+    case DataType::i32:
+    case DataType::u32:
+    case DataType::i64:
+    case DataType::u64:
+    case DataType::f32:
+    case DataType::f64:
+      break;
   }
+  return kLargest;
 }
 
 bool is_signed(DataType dtype) { return dtype != DataType::u8 && dtype != DataType::u32 && dtype != DataType::u64; }
@@ -110,10 +116,15 @@ std::int32_t value_at(const Reduction& r, const Draw& draw, std::size_t index, i
       return static_cast<std::int32_t>(h & (h << 16 | h >> 16));
     case ReduceOp::bit_xor:
       return static_cast<std::int32_t>(h);
-    default:
-      if (draw.every > 1 && turn % draw.every != 0) return 0;
-      return draw.low + static_cast<std::int32_t>(std::uint64_t{h} * draw.choices >> 32);
+    case ReduceOp::sum:
+    case ReduceOp::min:
+    case ReduceOp::max:
+    case ReduceOp::average:
+    case ReduceOp::premultiplied_sum:
+      break;
   }
+  if (draw.every > 1 && turn % draw.every != 0) return 0;
+  return draw.low + static_cast<std::int32_t>(std::uint64_t{h} * draw.choices >> 32);
 }
 
 void combine(ReduceOp::Kind op, std::int32_t& sum, std::int32_t value, int rank) {
@@ -139,8 +150,10 @@ void combine(ReduceOp::Kind op, std::int32_t& sum, std::int32_t value, int rank)
     case ReduceOp::premultiplied_sum:
       sum += value * static_cast<std::int32_t>(factor_of(rank));
       break;
-    default:
+    case ReduceOp::sum:
+    case ReduceOp::average:
       sum += value;
+      break;
   }
 }
 

@@ -67,7 +67,15 @@ class Gloo : public Library {
         gloo::BarrierOptions options(context_);
         return gloo::barrier(options);
       }
-      default:
+      case Collective::broadcast:
+      case Collective::all_gather:
+      case Collective::all_to_all:
+      case Collective::gather:
+      case Collective::scatter:
+      case Collective::all_gather_v:
+      case Collective::all_to_all_v:
+      case Collective::gather_v:
+      case Collective::scatter_v:
         return move();
     }
   }

@@ -24,7 +24,17 @@ std::string_view TwoLevel::why_not(const Call& call, Determinism determinism, st
     case Collective::send:
     case Collective::recv:
       return "every byte crosses once as it is";
-    default:
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::broadcast:
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_gather_v:
+    case Collective::gather_v:
+    case Collective::scatter_v:
+    case Collective::barrier:
       break;
   }
   if (row_of(call.collective).reduces && determinism == Determinism::reproducible) {

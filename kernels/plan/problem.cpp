@@ -111,9 +111,14 @@ Overlay overlay_of(const Problem& problem, const Work& work) {
     case Pattern::reduce_scatter:
     case Pattern::scatter:
       return {.output_at = work.send_block(work.rank).offset};
-    default:
-      return {};
+    case Pattern::all_reduce:
+    case Pattern::reduce:
+    case Pattern::broadcast:
+    case Pattern::all_to_all:
+    case Pattern::barrier:
+      break;
   }
+  return {};
 }
 
 Origin origin_of(const Problem& problem, const Work& work, std::size_t output_element) {
@@ -127,7 +132,10 @@ Origin origin_of(const Problem& problem, const Work& work, std::size_t output_el
       return {output_element, work.root};
     case Pattern::scatter:
       return {work.send_block(work.rank).offset + output_element, work.root};
-    default:
+    case Pattern::all_gather:
+    case Pattern::gather:
+    case Pattern::all_to_all:
+    case Pattern::barrier:
       break;
   }
   int source = 0;  // the block that the element lies in

@@ -29,7 +29,9 @@ void Chooser::prioritise(Block& block) {
       case Policy::pct_rank:
         lane.priority = &block.grid->priority;
         break;
-      default:
+      case Policy::round_robin:
+      case Policy::random:
+      case Policy::pct_lane:
         lane.priority = &lane.own_priority;
     }
   }
