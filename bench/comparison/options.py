@@ -61,16 +61,16 @@ def make_parser():
     add("--no-peers", action="store_true", help="ours alone")
     add("--no-bound", action="store_true", help="without the bound")
     add("--only", type=words, default=[], help="of the peers' configurations, only those whose name contains one of these")
-    add("--cases", choices=("even", "odd", "types"), default="even",
+    add("--cases", choices=("even", "odd", "types", "guard"), default="even",
         help="odd: odd worlds, counts and addresses against their even neighbours; types: element types and operators "
-        "against sums of floats; both measure ours alone")
+        "against sums of floats; guard: 24 cells against --against; these measure ours alone")
     add("--np", type=ranks, default="2,4,8", help="numbers of ranks")
     add("--collectives", type=collectives, default=",".join(COLLECTIVES),
         help="also 'in_place': results where inputs were; 'variable': blocks that differ; 'waiting': the CPU that a waiting rank uses")
     add("--sizes", type=sizes, default=SIZES, help="bytes of the larger buffer of a rank")
     add("--all-reduce-sizes", type=sizes, default=ALL_REDUCE_SIZES, help="the same for all_reduce")
-    add("--pairs", type=int, default=5, help="pairs of near launches that end a cell; a gate needs 5, p99 20; with --cases "
-        "odd or types: launches of each configuration")
+    add("--pairs", type=int, default=5, help="pairs of near launches that end a cell; a gate needs 5, p99 20; with other "
+        "--cases: launches of each configuration")
     add("--rounds", type=int, default=60, help="launches of a configuration that a cell may take")
     add("--patience", type=int, default=200, help="turns of 5 ms that a launch may wait for near cores, in all")
     add("--offset", type=int, default=0, help="floats by which buffers are shifted from a page's begin")

@@ -44,6 +44,17 @@ class Run(unittest.TestCase):
             for path in pathlib.Path(folder).glob("*.svg"):
                 xml.etree.ElementTree.parse(path)
 
+    def test_the_guard_measures_a_build_beside_another_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = compare("--cases", "guard", "--against", BUILD, "--out", folder + "/rows.csv")
+            self.assertIn("all_gather of 1 MiB, 4 ranks", done.stdout, done.stderr)
+            _, rows = results.read(folder + "/rows.csv")
+            self.assertEqual({row.check for row in rows}, {"ok"}, done.stderr)
+            self.assertEqual(len({row.cell for row in rows if row.configuration == "rondo"}), 24)
+            self.assertEqual(len({row.cell for row in rows if row.configuration == "rondo-against"}), 24)
+        done = compare("--cases", "guard")
+        self.assertEqual((done.returncode, done.stderr), (2, "compare: --cases guard needs --against BUILD: what to compare with\n"))
+
     def test_calls_in_a_row_are_timed_where_none_is_lined_up(self):
         wanted = options.make_parser().parse_args([*SHORT, "--max-iterations", "2000"])
         mine, = configurations.ours(wanted, wanted.build)

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 from comparison import campaign, configurations, drawing, element_types, gates, launching  # noqa: E402
-from comparison import odd, options, pairing, planning, results, tables  # noqa: E402
+from comparison import guard, odd, options, pairing, planning, results, tables  # noqa: E402
 
 NEAR, FAR = 50, 250
 
@@ -546,6 +546,21 @@ class Peers(unittest.TestCase):
         out, error = launching.run(["sh", "-c", "echo begun; sleep 60"], {}, 0.5)
         self.assertEqual((out, error), ("begun\n", "not done after 0 s"))
         self.assertEqual(launching.run(["sh", "-c", "echo no, no >&2; exit 3"], {}, 5), ("", "exit 3: no; no"))
+
+
+class Guard(unittest.TestCase):
+    def test_a_cell_fails_when_three_quarters_of_its_pairs_say_so(self):
+        for now, verdict in (([12, 12, 12, 12, 9], "FAIL"), ([12, 12, 10, 9, 9], "pass"), ([10.5] * 5, "pass")):
+            rows = launches(now, [10] * 5, theirs=guard.BEFORE, group="guard", bytes=16 << 10)
+            told = [one for one in guard.judge(rows) if one.ratio]
+            self.assertEqual([(one.what, one.verdict) for one in told], [("all_reduce of 16 KiB, 2 ranks", verdict)], now)
+        self.assertEqual([one.verdict for one in guard.judge([])], ["no pair"] * 24)
+
+    def test_sides_take_turns_at_being_first(self):
+        wanted = options.make_parser().parse_args(["--pairs", "2"])
+        names = [(work.np, work.configuration) for work in guard.launches(wanted, ["now", "before"])]
+        self.assertEqual(names, [(2, "now"), (2, "before"), (4, "now"), (4, "before"),
+                                 (2, "before"), (2, "now"), (4, "before"), (4, "now")])
 
 
 class OddCases(unittest.TestCase):
