@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that people read show code that is compiled, and quote sentences that the library says.
+// Pages that people read stay short, show code that is compiled, and quote sentences that the library says.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +18,19 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path kRoot = RONDO_SOURCE_DIR;
+
+// The first row whose beginning and end fit a page decides.
+struct Budget {
+  std::string_view begins, ends;
+  std::size_t lines;
+};
+constexpr Budget kBudgets[] = {
+    {"README.md", "", 150},
+    {"docs/decisions/", "", 120},
+    {"docs/", "", 250},  // guides
+    {"", ".md", 90},     // folder pages
+};
+constexpr std::size_t kMostDecisions = 16;  // of a folder page; others belong into docs/decisions
 
 std::string slurp(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -99,6 +112,31 @@ std::vector<std::string> invented(const std::string& page, const std::string& la
 }
 
 }  // namespace
+
+TEST_CASE("every page keeps to its budget of lines") {
+  for (const std::string& page : pages()) {
+    const std::size_t lines = lines_of(slurp(kRoot / page)).size();
+    const Budget* budget = std::find_if(std::begin(kBudgets), std::end(kBudgets), [&](const Budget& row) {
+      return page.starts_with(row.begins) && page.ends_with(row.ends);
+    });
+    REQUIRE(budget != std::end(kBudgets));
+    INFO(page << " has " << lines << " lines; what is too much belongs into docs/decisions, or goes");
+    CHECK(lines <= budget->lines);
+  }
+}
+
+TEST_CASE("a folder's page has few decisions") {
+  for (const std::string& page : pages()) {
+    const std::string text = slurp(kRoot / page);
+    const auto at = text.find("\n## Decisions\n");
+    if (at == std::string::npos) continue;
+    const auto lines = lines_of(text.substr(at));
+    const auto decisions =
+        std::count_if(lines.begin(), lines.end(), [](const std::string& line) { return line.starts_with("- "); });
+    INFO(page << " has " << decisions << " decisions; others belong into docs/decisions");
+    CHECK(static_cast<std::size_t>(decisions) <= kMostDecisions);
+  }
+}
 
 TEST_CASE("every block of code that a guide shows stands in a source that is compiled") {
   const struct {
