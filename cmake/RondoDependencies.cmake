@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every dependency is a Debian package; README.md lists them.
+# Every dependency is a Debian package; tools/support.sh lists them.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
