@@ -248,7 +248,7 @@ void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) cons
 void CommunicatorImpl::run_short(const PreparedCall& prepared, const Call& call) {
   comm::Board& board = board_.board();
   const Signature& signature = board.note(prepared.signature, ++sequence_, prepared.hash);
-  comm::write_history(board.own_line(), signature);
+  comm::write_history(board.own_line().calls, signature);
   short_calls_.publish(prepared.plan, call, options_.timeout);
   recorder_.begin(signature, prepared.chosen.name);
   const std::uint64_t ended = short_calls_.collect(prepared.plan, call);
@@ -260,7 +260,7 @@ void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, 
   comm::Board& board = board_.board();
   const std::uint64_t past = board.key();
   const Signature& signature = board.note(prepared.signature, ++sequence_, prepared.hash);
-  comm::write_history(team_->own_line(), signature);
+  comm::write_history(team_->own_line().calls, signature);
   recorder_.begin(signature, tries_direct ? comm::DirectCollectives::kName : prepared.chosen.name);
   bool direct = tries_direct && board_.run_direct(call, options_.timeout);
   if (tries_direct) recorder_.amend(direct ? board_.direct_name() : prepared.chosen.name);

@@ -42,6 +42,12 @@ void Control::announce_failure(ErrorCode code, int culprit, std::string_view sen
 void Control::announce_waiting(const Signature& signature) {
   send_all({.kind = Kind::waiting, .signature = signature});
 }
+void Control::tell(int peer, const Signature& signature) {
+  const std::lock_guard lock(sending_);
+  for (const auto& known : peers_) {
+    if (known->rank == peer) send(*known, {.kind = Kind::waiting, .signature = signature});
+  }
+}
 void Control::announce_departure(const Signature& latest) { send_all({.kind = Kind::departure, .signature = latest}); }
 void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
 
@@ -49,13 +55,14 @@ void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
 // that has read nothing for long, and its connection is given up, which tells it as much. Those that repeat themselves
 // are left out for a peer whose window they would close: a process may be stopped for as long as calls may take, and
 // the kernel gives up whom it cannot deliver to.
+void Control::send(Peer& peer, const Message& message) {
+  if (message.kind == Kind::waiting && !peer_takes(peer.socket, kRoom * sizeof message)) return;
+  const ssize_t sent = ::send(peer.socket.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0 && static_cast<std::size_t>(sent) < sizeof message) ::shutdown(peer.socket.get(), SHUT_WR);
+}
 void Control::send_all(const Message& message) {
   const std::lock_guard lock(sending_);
-  for (const auto& peer : peers_) {
-    if (message.kind == Kind::waiting && !peer_takes(peer->socket, kRoom * sizeof message)) continue;
-    const ssize_t sent = ::send(peer->socket.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0 && static_cast<std::size_t>(sent) < sizeof message) ::shutdown(peer->socket.get(), SHUT_WR);
-  }
+  for (const auto& peer : peers_) send(*peer, message);
 }
 
 bool Control::readable(Peer& peer) {

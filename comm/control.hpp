@@ -41,6 +41,7 @@ class Control {
 
   void announce_failure(ErrorCode code, int culprit, std::string_view sentence);
   void announce_waiting(const Signature& signature);
+  void tell(int peer, const Signature& signature);  // the same to one of them
   void announce_departure(const Signature& latest);
   void announce_unmapped();
 
@@ -63,6 +64,7 @@ class Control {
     bool departed = false;
   };
   void send_all(const Message& message);
+  static void send(Peer& peer, const Message& message);
   bool readable(Peer& peer);  // false: done with it
   void deliver(Peer& peer);
 

@@ -61,8 +61,8 @@ std::byte* Segment::slot(int from, int to, std::uint64_t step) const {
   return base_ + fifo_offset(from, to) + sizeof(Fifo) + (step % shape_.slots) * slot_bytes(shape_);
 }
 
-bool read_history(const RankLine& line, std::uint64_t sequence, Signature& out) {
-  const HistoryEntry& entry = line.history[sequence % kHistory];
+bool read_history(const CallHistory& history, std::uint64_t sequence, Signature& out) {
+  const HistoryEntry& entry = history.entries[sequence % kHistory];
   if (entry.sequence.load(std::memory_order_acquire) != sequence) return false;
   const std::uint64_t count = entry.count.load(std::memory_order_acquire);
   const std::uint64_t kind = entry.kind.load(std::memory_order_acquire);

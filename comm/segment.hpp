@@ -30,6 +30,13 @@ struct HistoryEntry {
   std::atomic<std::uint64_t> sequence, count, kind, shape;
 };
 
+// A rank's latest collectives; the rank writes, anybody reads.
+struct CallHistory {
+  static constexpr std::uint64_t kClosed = ~std::uint64_t{0};  // of `arrived`: nobody knows any more
+  std::atomic<std::uint64_t> arrived;                          // sequence of the latest that it has entered
+  std::array<HistoryEntry, kHistory> entries;
+};
+
 struct RankLine {
   alignas(kLine) std::atomic<std::uint32_t> sleeping;  // the rank: 1 before it sleeps on its doorbell; peers read
   std::atomic<std::uint32_t> departed;                 // the rank, once: it has destroyed its communicator
@@ -38,9 +45,10 @@ struct RankLine {
   std::atomic<std::uint32_t> fences_all;               // the rank, once: before it sleeps, every core fences
   std::atomic<std::uint32_t> core;                     // the rank: 1 + the core where it came or waits
   // What no peer reads until something fails: lines that they read in every call would have to be fetched back.
-  alignas(kLine) std::atomic<std::uint64_t> arrived;  // the rank: sequence of the latest collective it has entered
-  std::atomic<std::uint32_t> touching;                // the rank: 1 while it reads or writes its peers' own buffers
-  std::array<HistoryEntry, kHistory> history;
+  alignas(kLine) std::atomic<std::uint32_t> touching;  // the rank: 1 while it reads or writes its peers' own buffers
+  CallHistory calls;
+  // Those enqueued for its kernels, which count by themselves; closed when a graph captures one, for replays count too.
+  alignas(kLine) CallHistory device_calls;
 };
 
 // What precedes the bytes of every step on every link, in shared memory and on a socket.
@@ -53,7 +61,9 @@ static_assert(sizeof(StepHeader) == 56);
 
 struct Fifo {
   alignas(kLine) std::atomic<std::uint64_t> posted;  // the sender: steps published, release
+  std::atomic<std::uint64_t> device_sent;            // the sender: messages that it has enqueued for its kernels
   alignas(kLine) std::atomic<std::uint64_t> freed;   // the receiver: steps it has done with, release
+  std::atomic<std::uint64_t> device_received;        // the receiver: those that it has enqueued
 };
 
 // A rank's arrival at a meeting on the board (board/board.hpp), and the bytes that it brings, when they are few; two
@@ -126,16 +136,16 @@ class Segment {
   FifoShape shape_{};
 };
 
-inline void write_history(RankLine& line, const Signature& s) {
-  HistoryEntry& entry = line.history[s.sequence % kHistory];
+inline void write_history(CallHistory& history, const Signature& s) {
+  HistoryEntry& entry = history.entries[s.sequence % kHistory];
   entry.sequence.store(0, std::memory_order_relaxed);
   entry.count.store(s.count, std::memory_order_release);  // release: no reader sees it under the old sequence
   entry.kind.store(kind_of(s), std::memory_order_release);
   entry.shape.store(s.shape, std::memory_order_release);
   entry.sequence.store(s.sequence, std::memory_order_release);
-  line.arrived.store(s.sequence, std::memory_order_release);
+  history.arrived.store(s.sequence, std::memory_order_release);
 }
 // The rank's entry of that sequence; false when it has none (not yet, or overwritten long ago).
-bool read_history(const RankLine& line, std::uint64_t sequence, Signature& out);
+bool read_history(const CallHistory& history, std::uint64_t sequence, Signature& out);
 
 }  // namespace rondo::comm

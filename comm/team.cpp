@@ -6,28 +6,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <mutex>
 
-#include "comm/base/log.hpp"
+#include "comm/team_remote.hpp"
 #include "comm/transport/shm_link.hpp"
 #include "comm/transport/tcp_link.hpp"
 
 namespace rondo::comm {
-
-struct Team::Remote {
-  std::atomic<bool> departed{false}, lost{false}, unmapped{false};
-  mutable std::mutex mutex;
-  Signature waiting{};
-  Signature device_wait{};  // guarded by Team::device_waits_
-};
 
 Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.failure(), parts_.bells) {
   const auto n = static_cast<std::size_t>(size());
   send_links_.resize(n);
   recv_links_.resize(n);
   remotes_.resize(n);
-  agreed_.resize(n);
+  device_messages_.resize(n);
+  for (auto& agreed : agreed_) agreed.resize(n);
   parts_.bells.prepare_sleep(own_index());
   if (!parts_.monitor) return;
   const auto remote = [this](int peer) -> Remote& { return *remotes_[static_cast<std::size_t>(peer)]; };
@@ -57,27 +50,6 @@ Team::~Team() {
   take_leave();
   for (const int id : watch_ids_) parts_.monitor->unwatch(id);
   if (control_) control_->stop();  // before control_ goes, which its events use
-}
-
-// Nobody can be told any more: what was left over is a line in the log.
-void Team::take_leave() {
-  const bool fails = failure_.raised(), told = failure_.is_known() || std::uncaught_exceptions() > 0;
-  own_line().departed.store(1, std::memory_order_seq_cst);
-  parts_.bells.ring_all();
-  if (control_) {
-    if (failure_.raised()) {  // a peer that sees this rank go may not yet have heard why from whoever failed first
-      const Error error = failure_.error();
-      control_->announce_failure(error.error_code(), error.culprit(), error.what());
-    }
-    control_->announce_departure(latest());
-  }
-  if (told) return;
-  try {
-    const std::string leftovers = fails ? find_disagreement() : find_leftovers();
-    if (!leftovers.empty()) log::warn("rank {} destroyed its communicator, and {}", rank(), leftovers);
-  } catch (const std::exception& error) {
-    log::debug("rank {}: what was left over is not known: {}", rank(), error.what());
-  }
 }
 
 void Team::add_socket_peer(int peer, Fd data, Fd control) {
@@ -168,147 +140,6 @@ void Team::check_presence(int peer) const {
               fmt::format("rank {} (host {}, pid {}) is lost", peer, placement(peer).host, placement(peer).pid), peer);
 }
 
-std::uint64_t Team::arrived(int peer) const {
-  if (shares_memory(peer)) {
-    return parts_.segment.line(placement(peer).segment_index).arrived.load(std::memory_order_acquire);
-  }
-  const Remote& remote = *remotes_[static_cast<std::size_t>(peer)];
-  const std::lock_guard lock(remote.mutex);
-  return remote.waiting.sequence;
-}
-
-bool Team::signature_of(int peer, std::uint64_t sequence, Signature& out) const {
-  if (shares_memory(peer)) {
-    return read_history(parts_.segment.line(placement(peer).segment_index), sequence, out);
-  }
-  const Remote& remote = *remotes_[static_cast<std::size_t>(peer)];
-  const std::lock_guard lock(remote.mutex);
-  out = remote.waiting;
-  return out.sequence == sequence;
-}
-
-void Team::on_waiting(int peer, const Signature& theirs) {
-  Remote& remote = *remotes_[static_cast<std::size_t>(peer)];
-  if (theirs.on_device != 0) {
-    {
-      const std::lock_guard lock(device_waits_);
-      remote.device_wait = theirs;
-    }
-    return compare_device_waits(peer);
-  }
-  {
-    const std::lock_guard lock(remote.mutex);
-    remote.waiting = theirs;
-  }
-  Signature mine;
-  if (!read_history(own_line(), theirs.sequence, mine)) return;
-  const std::string difference = compare(rank(), mine, peer, theirs);
-  if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
-}
-
-void Team::announce_device_wait(Signature signature) {
-  if (!control_ || signature.sequence == 0) return;  // messages are numbered by nobody
-  signature.on_device = 1;
-  if (signature.collective == Collective::all_to_all_v) signature.count = 0;  // each pair's own
-  {
-    const std::lock_guard lock(device_waits_);
-    device_wait_ = signature;
-  }
-  control_->announce_waiting(signature);
-  for (int peer = 0; peer < size(); ++peer) {
-    if (remotes_[static_cast<std::size_t>(peer)]) compare_device_waits(peer);
-  }
-}
-
-// Either of two ranks may be the second to wait.
-void Team::compare_device_waits(int peer) {
-  std::string difference;
-  {
-    const std::lock_guard lock(device_waits_);
-    const Signature& theirs = remotes_[static_cast<std::size_t>(peer)]->device_wait;
-    if (theirs.sequence == 0 || theirs.sequence != device_wait_.sequence) return;
-    difference = compare(rank(), device_wait_, peer, theirs);
-  }
-  if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
-}
-
-Signature Team::latest() const {
-  Signature latest;
-  const bool known = read_history(own_line(), own_line().arrived.load(std::memory_order_relaxed), latest);
-  return known ? latest : Signature{};
-}
-
-std::string Team::find_disagreement() {
-  const Signature own = latest();
-  if (own.sequence == 0) return {};
-  if (control_ && own.sequence != told_ && row_of(own.collective).rooted) {
-    told_ = own.sequence;
-    announce_waiting(own);
-  }
-  Signature mine, theirs;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank()) continue;
-    const std::uint64_t last = std::min(own.sequence, arrived(peer));
-    std::uint64_t& agreed = agreed_[static_cast<std::size_t>(peer)];
-    for (std::uint64_t sequence = std::max(agreed, last - std::min(last, kHistory)) + 1; sequence <= last; ++sequence) {
-      if (!read_history(own_line(), sequence, mine) || !signature_of(peer, sequence, theirs)) continue;
-      std::string difference = compare(rank(), mine, peer, theirs);
-      if (!difference.empty()) return difference;
-    }
-    agreed = last;
-  }
-  return {};
-}
-
-// What a rank of another node was in last comes with its goodbye, which is on its way when both go at once.
-std::string Team::find_leftovers() {
-  constexpr auto kPatience = std::chrono::milliseconds(50);
-  const Signature own = latest();
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  const bool may_be_alone = own.sequence != 0 && row_of(own.collective).rooted;
-  for (int peer = 0; may_be_alone && peer < size(); ++peer) {
-    while (!shares_memory(peer) && !departed(peer) && !lost(peer) && sleep_until(until)) {
-    }
-  }
-  std::string found = find_disagreement();
-  for (int peer = 0; found.empty() && peer < size(); ++peer) {
-    if (peer == rank()) continue;
-    Signature theirs;
-    const std::uint64_t last = arrived(peer);
-    if (departed(peer) && last > own.sequence) {
-      const bool known = signature_of(peer, last, theirs);
-      found = fmt::format("rank {} was in {}, which rank {} never entered", peer,
-                          known ? describe(theirs) : fmt::format("collective #{}", last), rank());
-    } else if (departed(peer) && last < own.sequence) {
-      found = fmt::format("rank {} left before it entered {}, which rank {} was in", peer, describe(own), rank());
-    } else {
-      found = find_unread(peer);
-    }
-  }
-  return found;
-}
-
-// Of messages between two, which are numbered by the pair.
-std::string Team::find_unread(int peer) {
-  if (shares_memory(peer) && departed(peer)) {
-    const Fifo& sent = parts_.segment.fifo(own_index(), placement(peer).segment_index);
-    const auto left = sent.posted.load(std::memory_order_acquire) - sent.freed.load(std::memory_order_acquire);
-    if (left != 0) return fmt::format("rank {} left without receiving all that rank {} had sent to it", peer, rank());
-  }
-  const StepHeader* step = nullptr;
-  try {
-    step = recv_link(peer).try_step(nullptr, 0);
-  } catch (const Error&) {  // the connection's end is all that is left there
-  }
-  if (step == nullptr) return {};
-  const Signature& unread = step->signature;
-  const bool is_message = unread.collective == Collective::send;
-  if (unread.sequence == 0) return {};                                // of kernels, which count by themselves
-  if (!is_message && unread.sequence > latest().sequence) return {};  // who waits there says it
-  return fmt::format("rank {} had sent it {} #{} of {} {} that it never received", peer, name_of(unread.collective),
-                     unread.sequence, unread.count, name_of(unread.dtype));
-}
-
 void Team::announce_waiting(const Signature& signature) {
   if (control_) control_->announce_waiting(signature);
 }
@@ -323,7 +154,7 @@ std::string Team::find_difference(const Signature& mine, int peer, const Signatu
   Signature past;
   std::string difference;
   if (collectives && theirs.sequence < mine.sequence) {
-    if (read_history(own_line(), theirs.sequence, past)) difference = compare(rank(), past, peer, theirs);
+    if (read_history(own_line().calls, theirs.sequence, past)) difference = compare(rank(), past, peer, theirs);
   } else if (collectives && theirs.sequence > mine.sequence) {
     if (signature_of(peer, mine.sequence, past)) {
       difference = compare(rank(), mine, peer, past);
@@ -342,7 +173,7 @@ std::string Team::find_earliest_difference(std::uint64_t latest, int peer) {
   const bool elsewhere = !shares_memory(peer);
   const std::uint64_t oldest = latest - std::min(latest - 1, kHistory - 1);
   for (std::uint64_t sequence = oldest; sequence <= latest; ++sequence) {
-    if (!read_history(own_line(), sequence, mine)) continue;
+    if (!read_history(own_line().calls, sequence, mine)) continue;
     if (elsewhere) announce_waiting(mine);
     if (elsewhere || !signature_of(peer, sequence, theirs)) continue;
     std::string difference = compare(rank(), mine, peer, theirs);

@@ -2,6 +2,7 @@
 // One rank's view of the ranks of its communicator: who shares its memory, the link to each, who has left, and the
 // failure they share. Built by connect.cpp or local.cpp; the collectives run on it.
 #pragma once
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -89,33 +90,52 @@ class Team {
   // Devices: a rank frees what it exported once its importers have let go of it, or are gone. False: not by then.
   void announce_unmapped();
   bool await_unmapped(int peer, std::chrono::steady_clock::time_point until) const;
+  // Collectives of the calling threads, and those enqueued for kernels, which count by themselves.
+  enum class Side : std::uint8_t { host, device };
   // The latest collective the peer is known to be in: its history in shared memory, or what it announced while waiting.
-  std::uint64_t arrived(int peer) const;
+  std::uint64_t arrived(int peer, Side side = Side::host) const;
   // The peer's signature of that sequence number, when it is known.
-  bool signature_of(int peer, std::uint64_t sequence, Signature& out) const;
+  bool signature_of(int peer, std::uint64_t sequence, Signature& out, Side side = Side::host) const;
   void announce_waiting(const Signature& signature);
   // The sentence that says in what this rank's collectives differ from those of others, as far as both are known: those
   // of this node, and what others have announced. Empty: in nothing. Calls that need not wait for everybody leave it to
   // this. It tells the ranks of other nodes what this one was in last, for them to look.
   std::string find_disagreement();
-  // Devices: what this rank's kernels wait in. Ranks of other nodes whose kernels wait too compare it with theirs.
-  void announce_device_wait(Signature signature);
+  // Devices: a call is about to be enqueued; the collectives up to it in which this rank and others of its node differ.
+  void note_device_call(const Signature& signature);
+  void note_device_message(int peer, bool sends);
+  void close_device_history();  // from here on graphs replay calls, and nobody knows how many
+  std::string find_device_disagreement();
+  // What this rank's kernels wait in. Ranks of other nodes compare it with theirs.
+  void announce_device_wait(const Signature& signature);
   // The sentence that says in what this rank's call and the peer's differ; empty: in nothing.
   std::string find_difference(const Signature& mine, int peer, const Signature& theirs);
   // Of two that are known to differ in a collective up to that one: the earliest counts.
   std::string find_earliest_difference(std::uint64_t latest, int peer);
 
  private:
-  Signature latest() const;  // collective that this rank has entered; sequence 0: none
+  struct Remote;
+  struct Messages {  // of kernels, with one peer
+    std::uint64_t sent = 0, received = 0;
+  };
+  const CallHistory& history(int peer, Side side) const;  // of a rank that shares the segment
+  // Collective that this rank has entered; sequence 0: none, or nobody knows.
+  Signature latest(Side side) const;
   void take_leave();
+  void tell_all_before_leaving();
+  std::string find_disagreement(Side side);
   std::string find_leftovers();
+  std::string find_alone(int peer, Side side) const;
   std::string find_unread(int peer);
-  struct Remote;              // what the monitor learns of a rank of another node
+  std::string find_unread_on_device(int peer);
+  Messages device_messages(int peer) const;
+  bool may_leave_something(int peer) const;
   void open_links(int peer);  // through the segment
   void on_exit(int peer);
   bool unmapped(int peer) const;
   void on_waiting(int peer, const Signature& theirs);
-  void compare_device_waits(int peer);
+  void on_device_call(int peer, const Signature& theirs);
+  void compare_device_calls(int peer);
   bool sleep_until(std::chrono::steady_clock::time_point until) const;  // or the doorbell; false: it is too late
 
   Parts parts_;
@@ -123,11 +143,13 @@ class Team {
   std::vector<std::unique_ptr<SendLink>> send_links_;
   std::vector<std::unique_ptr<RecvLink>> recv_links_;
   std::vector<std::unique_ptr<Remote>> remotes_;
-  std::vector<std::uint64_t> agreed_;  // by peer: collectives up to there have been compared
-  std::uint64_t told_ = 0;             // the latest that ranks of other nodes were told of for that
-  std::mutex device_waits_;            // guards the next and Remote::device_wait
-  Signature device_wait_{};
-  std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
+  static constexpr std::size_t kSides = 2;
+  std::array<std::vector<std::uint64_t>, kSides> agreed_{};  // by peer: collectives up to there have been compared
+  std::array<std::uint64_t, kSides> told_{};                 // the latest that other nodes were told of for that
+  mutable std::mutex device_calls_;                          // guards the rest, and what Remote says
+  Signature device_wait_{};                                  // that kernels have waited in last
+  std::vector<Messages> device_messages_;                    // by peer of another node
+  std::vector<std::pair<Fd, int>> watches_;                  // descriptor, rank
   std::vector<int> watch_ids_;
   std::unique_ptr<Control> control_;
 };

@@ -168,6 +168,7 @@ void DeviceEngine::run(std::span<const Call> calls, std::chrono::milliseconds ti
   timeout_ms_ = timeout.count();
   const Launching launching(*this);
   if (is_capturing(stream)) {
+    parts_.team->close_device_history();
     hold_in_graph(stream);
     enqueue(calls, stream, timeout);
   } else {
@@ -207,14 +208,30 @@ void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream) {
   if (!batch.takes(call, choice)) launch(batch, stream);
   Signature signature = message ? signature_of_message(call) : signature_of(call);
   if (message) {
+    parts_.team->note_device_message(call.root, call.collective == Collective::send);
     batch.add_message(call, choice, signature);
   } else {
     batch.add_collective(call, choice, signature);
     signature.sequence = ++calls_;
+    note(signature, choice);
     if (parts_.choices->speaks()) explain(call, choice);
   }
   parts_.recorder->begin(signature, choice.algorithm, name_of(choice.kernel));
   parts_.recorder->end();
+}
+
+// Windows bring all ranks together, and so does what needs data of all. Before the first such call after others, these
+// are compared: either of two ranks is the second to come here, and launches after it has looked.
+void DeviceEngine::note(const Signature& signature, const Choice& choice) {
+  parts_.team->note_device_call(signature);
+  const bool alone =
+      choice.kernel != KernelKind::window && (rondo::row_of(signature.collective).rooted ||
+                                              (signature.count == 0 && signature.collective != Collective::barrier));
+  if (!alone && may_be_alone_) {
+    if (const std::string difference = parts_.team->find_device_disagreement(); !difference.empty())
+      throw Error(ErrorCode::mismatch, difference);
+  }
+  may_be_alone_ = alone;
 }
 
 void DeviceEngine::explain(const Call& call, const Choice& choice) {

@@ -90,6 +90,7 @@ class DeviceEngine {
   class Launching;
   void enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
   void add(Batch& batch, const Call& call, cudaStream_t stream);
+  void note(const Signature& signature, const Choice& choice);
   void explain(const Call& call, const Choice& choice);
   void launch(Batch& batch, cudaStream_t stream);
   void hold_in_graph(cudaStream_t stream);
@@ -114,7 +115,8 @@ class DeviceEngine {
   cudaStream_t last_stream_ = nullptr;
   std::atomic<std::uint64_t> launches_{0};
   std::atomic<std::int64_t> timeout_ms_{0};
-  std::uint64_t calls_ = 0;  // collectives enqueued, for the flight record
+  std::uint64_t calls_ = 0;    // collectives enqueued, for the flight record
+  bool may_be_alone_ = false;  // the latest ended, perhaps, before the others came
   struct KnownBuffer {
     const void* data = nullptr;
     std::size_t room = 0;  // bytes from there to the end of the memory

@@ -86,7 +86,7 @@ void meet(Team& team, Board& board, std::uint64_t sequence, std::chrono::millise
   Signature signature;
   signature.sequence = sequence;
   signature.collective = Collective::all_reduce;
-  write_history(team.own_line(), signature);
+  write_history(team.own_line().calls, signature);
   board.note(signature, signature.sequence, hash_of(signature));
   board.begin(timeout);
   board.meet();

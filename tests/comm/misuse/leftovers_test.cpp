@@ -2,8 +2,6 @@
 // Calls that return before the others have come, and that nobody else made: the next meeting, check() or at last the
 // communicator's end says so.
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <array>
 #include <barrier>
@@ -13,9 +11,9 @@
 
 #include <rondo/communicator.hpp>
 
-#include "comm/base/fd.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/local_store.hpp"
+#include "tests/comm/misuse/logged.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/ranks.hpp"
@@ -26,10 +24,6 @@ using namespace rondo::test;
 namespace {
 
 constexpr int kRanks = 3;
-
-struct Place {
-  std::string transport;  // "threads", or "shm" and "tcp" between ranks that have met
-};
 
 // `body` of every rank, in a thread each; what each threw.
 template <class Body>
@@ -53,18 +47,6 @@ std::vector<std::exception_ptr> run(const std::string& transport, Body body) {
   }
   threads.clear();
   return errors;
-}
-
-// What the program writes to its standard error meanwhile.
-template <class Body>
-std::string logged(Body body) {
-  const Fd file(::memfd_create("rondo-test-log", MFD_CLOEXEC)), before(::dup(2));
-  ::dup2(file.get(), 2);
-  body();
-  ::dup2(before.get(), 2);
-  std::string text(static_cast<std::size_t>(::lseek(file.get(), 0, SEEK_END)), '\0');
-  if (::pread(file.get(), text.data(), text.size(), 0) < 0) return "cannot read what was logged";
-  return text;
 }
 
 // Three ranks that each take themselves, or the next one, for the root of a short call. All return.
@@ -147,9 +129,10 @@ TEST_CASE("ranks that took different roots hear of it from check()") {
   for (const auto& lonely : lonely_calls()) {
     const auto call = lonely.second;
     INFO(lonely.first << " over " << transport);
-    std::barrier all_have_returned(kRanks);
+    std::barrier all_are_here(kRanks), all_have_returned(kRanks);
     const auto errors = run(transport, [&](Communicator& comm) {
       good_calls(comm);
+      all_are_here.arrive_and_wait();
       const auto early = thrown_by([&] { call(comm); });  // who is told already need not look
       all_have_returned.arrive_and_wait();
       if (early) std::rethrow_exception(early);
@@ -169,11 +152,12 @@ TEST_CASE("ranks that took different roots and end say so in the log") {
   for (const auto& lonely : lonely_calls()) {
     const auto call = lonely.second;
     INFO(lonely.first << " over " << transport);
-    std::barrier all_have_returned(kRanks);
+    std::barrier all_are_here(kRanks), all_have_returned(kRanks);
     std::vector<std::exception_ptr> errors;
     const std::string text = logged([&] {
       errors = run(transport, [&](Communicator& comm) {
         good_calls(comm);
+        all_are_here.arrive_and_wait();
         const auto early = thrown_by([&] { call(comm); });
         all_have_returned.arrive_and_wait();
         if (early) std::rethrow_exception(early);
