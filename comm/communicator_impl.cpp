@@ -36,11 +36,8 @@ namespace {
 using comm::Buffers;
 using comm::PreparedCall;
 using comm::Signature;
+using comm::Way;
 
-// Times direct_bytes: ranks that share cores do not ask where buffers lie when a short call brings no more, or the
-// root's buffer takes no more; when it brings something else for each, not so much; of a reduce, whose root must know
-// where all of them lie, more.
-constexpr std::uint64_t kCrowdsDirect = 2, kCrowdsDirectParts = 1, kCrowdsDirectReduce = 4;
 constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the kernels, which say more
 
 bool may_work_in_place(Collective c) { return c != Collective::all_to_all && c != Collective::all_to_all_v; }
@@ -83,7 +80,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       primitives_(*team_, config_),
       board_(*team_, config_, *windows_),
       two_level_(*team_, board_, primitives_, config_),
-      short_calls_(board_.board(), board_.flow(), board_.ring_stores()),
+      short_calls_(board_.chooser(), board_.board(), board_.flow(), board_.ring_stores()),
       choices_(bootstrap_),
       sent_(static_cast<std::size_t>(team_->size())),
       received_(static_cast<std::size_t>(team_->size())) {}
@@ -218,29 +215,16 @@ const PreparedCall& CommunicatorImpl::prepare(const Call& call, PreparedCall& pl
 void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) const {
   if (!board_.takes(call) || !comm::prefers_board(config_.algorithm)) {
     const bool two_level = two_level_.takes(call, options_.determinism, config_.algorithm);
-    if (two_level) prepared.way = PreparedCall::Way::two_level;
+    if (two_level) prepared.way = Way::two_level;
     prepared.chosen = two_level ? comm::kTwoLevel : comm::choose_algorithm(call, *team_, options_.determinism, config_);
     return;
   }
   prepared.chosen = comm::kBoard;
-  if (call.collective == Collective::all_to_all_v) {
-    prepared.way = PreparedCall::Way::counted;
-    prepared.counted = comm::BoardCollectives::plan_counted(call);
-    return;
-  }
-  prepared.way = PreparedCall::Way::board;
-  prepared.asks = config_.algorithm.empty();
-  if (!short_calls_.takes(call)) return;
-  prepared.way = PreparedCall::Way::short_call;
-  prepared.plan = short_calls_.plan(call);
-  const CollectiveRow& row = row_of(call.collective);
-  const bool crowded = !team_->spare_cores(), rooted = row.rooted, has_parts = row.send == Extent::world;
-  const std::uint64_t crowds = has_parts && !rooted    ? kCrowdsDirectParts
-                               : rooted && row.reduces ? kCrowdsDirectReduce
-                                                       : kCrowdsDirect;
-  const std::size_t of_root = comm::larger_count(call, world_size()) * size_of(call.dtype);
-  const std::size_t bytes = crowded && rooted ? of_root : prepared.plan.brought;
-  if (bytes <= (crowded ? crowds : 1) * config_.tuning.direct_bytes) prepared.asks = false;
+  const comm::Start start = board_.chooser().start(call, !config_.algorithm.empty());
+  prepared.way = start.way;
+  prepared.asks = start.asks;
+  if (start.way == Way::counted) prepared.counted = comm::BoardCollectives::plan_counted(call);
+  if (start.way == Way::short_call) prepared.plan = short_calls_.plan(call);
 }
 
 // A rank's history says what it is in before a peer can see that it has come; the flight record is for later, and is
@@ -273,7 +257,7 @@ void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, 
 
 void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& call) {
   const bool tries_direct = prepared.asks && board_.may_go_direct(call);
-  const bool is_short = prepared.way == PreparedCall::Way::short_call && !tries_direct;
+  const bool is_short = prepared.way == Way::short_call && !tries_direct;
   is_short ? run_short(prepared, call) : run_long(prepared, call, tries_direct);
 }
 
@@ -284,18 +268,18 @@ bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, s
     return over_links;
   };
   switch (prepared.way) {
-    case PreparedCall::Way::short_call:
+    case Way::short_call:
       short_calls_.publish(prepared.plan, call, options_.timeout);
       short_calls_.collect(prepared.plan, call);
       break;
-    case PreparedCall::Way::board:
+    case Way::board:
       return board_.run(call, options_.timeout);
-    case PreparedCall::Way::counted:
+    case Way::counted:
       return board_.run_counted(prepared.counted, call, options_.timeout);
-    case PreparedCall::Way::two_level:
+    case Way::two_level:
       two_level_.run(call, signature(), options_.timeout);
       break;
-    case PreparedCall::Way::links:
+    case Way::links:
       comm::run_algorithm(prepared.chosen, call, signature(), primitives_, *team_, options_.timeout);
       break;
   }

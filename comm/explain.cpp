@@ -9,6 +9,7 @@ namespace {
 
 using comm::PreparedCall;
 using comm::Tuning;
+using comm::Way;
 
 struct Threshold {
   std::string_view name;
@@ -38,7 +39,7 @@ std::string in_words(const Threshold& threshold, const Tuning& tuning) {
 }  // namespace
 
 void CommunicatorImpl::explain(const PreparedCall& prepared, const Call& call, bool direct) {
-  const bool is_short = prepared.way == PreparedCall::Way::short_call;
+  const bool is_short = prepared.way == Way::short_call;
   const std::string_view way = direct     ? board_.direct_name()
                                : is_short ? comm::ShortCalls::kName
                                           : prepared.chosen.name;
@@ -55,19 +56,19 @@ std::string CommunicatorImpl::why(const PreparedCall& prepared, const Call& call
   if (direct)
     return "all that it needs is within reach" + in_words({"direct_bytes", &Tuning::direct_bytes}, config_.tuning);
   switch (prepared.way) {
-    case PreparedCall::Way::short_call:
+    case Way::short_call:
       return "what a rank brings comes with its arrival";
-    case PreparedCall::Way::board:
+    case Way::board:
       return fmt::format("{}; not straight: {}", why_board(call), obeys ? named : board_.why_not_direct());
-    case PreparedCall::Way::counted:
+    case Way::counted:
       return fmt::format("all ranks share memory, and counts come with the arrivals; not straight: {}",
                          obeys ? named : "its blocks are short, or not within reach");
-    case PreparedCall::Way::two_level: {
+    case Way::two_level: {
       const auto pattern = comm::shape_of(call, world_size()).pattern;
       return (obeys ? named : "ranks share memory within their nodes") +
              in_words(threshold_of(pattern), config_.tuning);
     }
-    case PreparedCall::Way::links:
+    case Way::links:
       break;
   }
   if (obeys) return fmt::format("{}; not board: {}", prepared.chosen.why, named);
@@ -77,7 +78,7 @@ std::string CommunicatorImpl::why(const PreparedCall& prepared, const Call& call
 }
 
 std::string CommunicatorImpl::why_board(const Call& call) const {
-  const auto [name, value] = board_.whole_limit(call.collective);
+  const auto [name, value] = board_.chooser().whole_limit(call.collective);
   if (name == nullptr) return "all ranks share memory";
   return fmt::format("all ranks share memory; {} is {}", name, comm::bytes_text(value));
 }

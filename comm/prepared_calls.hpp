@@ -29,8 +29,6 @@ struct Buffers {
 };
 
 struct PreparedCall {
-  enum class Way : std::uint8_t { short_call, board, counted, two_level, links };
-
   Call shape{};           // its buffers, counts and stream mean nothing
   Signature signature{};  // without its number
   std::uint64_t hash = 0;

@@ -8,6 +8,7 @@
 // index in the segment, in the order of their ranks in the team, of which they may be a part. Used by the thread that
 // runs the collective.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -91,11 +92,8 @@ class Board {
   // That one alone. polls: looks at a rank of another core before this one's is given away.
   [[gnu::always_inline]] void await(int index, int polls = 0);
   // After arrive(), before a first look at those who come at the same time: for as long as it takes to read the clock
-  // so many times, commonly readings(kHeldBack): once where that takes long. To copy kMostInstant bytes to oneself
-  // takes as long as these.
-  static constexpr int kHeldBack = 2;
-  int readings(int usual) const { return slow_clock_ ? 1 : usual; }
-  static constexpr std::size_t kMostInstant = 1 << 10;
+  // so many times, commonly readings(usual): once where that takes long.
+  int readings(int usual) const { return slow_clock_ ? std::min(usual, 1) : usual; }
   void hold_back(int readings) {
     for (int i = 0; i < readings; ++i) saw_ = read_ticks();
   }
@@ -148,9 +146,7 @@ class Board {
   Arrival& next() const { return arrival(index_, meetings_ + 1); }
   Arrival& arrived(int index) const { return arrival(index, meetings_); }
   // Room for more bytes than fit beside the flag, in the latest arrival (or the next) that brings so many, the turn-th;
-  // all ranks take it in the same calls. More than kMostBehind would overwrite what a reader's cache still holds,
-  // unless two ranks hand lines over.
-  static constexpr std::size_t kMostBehind = 4 << 10;
+  // all ranks take it in the same calls.
   std::uint64_t take_body() { return ++bodies_; }
   std::byte* body(int index, std::uint64_t turn) const { return arrival(index, turn).body.data(); }
   RankLine& own_line() const { return lines_[index_]; }

@@ -2,37 +2,27 @@
 #include "comm/board/board_collectives.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace rondo::comm {
-namespace {
-
-constexpr std::size_t kLeastChunk = 16 << 10, kLeastHalf = 4 << 10;
-
-}  // namespace
 
 BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& windows)
     : team_(team),
+      chooser_(facts_of(team), config.tuning),
       board_(team, config),
-      direct_(team, config, board_, windows),
-      flow_(team, board_, config.tuning),
+      direct_(team, chooser_, board_, windows),
+      flow_(team, board_, chooser_),
       claims_(team, board_),
       ring_stores_(team.segment(), board_.index(), !team.spare_cores()),
-      tuning_(config.tuning),
-      chunk_bytes_(std::max<std::size_t>(config.tuning.chunk_bytes / as_size(board_.size()), kLeastChunk)),
       rank_(board_.index()),
       size_(board_.size()),
       contributions_(as_size(size_)),
       sources_(as_size(size_)),
-      may_pull_(config.algorithm.empty()) {
-  make_room(0, false);
-}
+      lead_(chooser_.lead(0, false)),
+      may_pull_(config.algorithm.empty()) {}
 
 bool BoardCollectives::takes(const Call& call) const {
   return spans_team() && fits(size_) && call.collective != Collective::send && call.collective != Collective::recv;
 }
-
-bool BoardCollectives::fits(int ranks) const { return flow_.most_place_bytes() >= kLine * as_size(ranks); }
 
 bool BoardCollectives::run_direct(const Call& call, std::chrono::milliseconds timeout) {
   board_.begin(timeout);
@@ -62,7 +52,7 @@ void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {
     case Collective::scatter_v:
       return scatter_blocks();
     case Collective::all_to_all:
-      return exchange(longest_block(), 0);
+      return exchange(0);
     default:
       return board_.meet();
   }
@@ -78,30 +68,9 @@ void BoardCollectives::load(const Call& call) {
 }
 
 void BoardCollectives::choose_stores() {
-  // Where everybody copies most of its result nothing else goes on while stores past the caches wait, and strings
-  // through them cost less than loops.
-  const CollectiveRow& row = row_of(call_.collective);
-  const bool sums_alone = row.reduces && row.send == Extent::world;
-  const bool copies_all = !row.rooted && !sums_alone && kernels::copies_as_strings();
-  const std::size_t whole = cache_demand(call_, larger_bytes(), size_);
-  const std::size_t demand = copies_all ? whole / 3 * 2 : whole;
-  outgrows_caches_ = demand >= tuning_.streaming_bytes;
-  const bool streams = outgrows_caches_ && !(sums_in_place() && stays_warm(demand));
-  result_stores_ = streams ? kernels::Stores::streaming : kernels::Stores::plain;
-}
-
-// Its result goes where its input was read a moment ago.
-bool BoardCollectives::sums_in_place() const {
-  const CollectiveRow& row = row_of(call_.collective);
-  const std::size_t bytes = (row.send == Extent::world ? as_size(size_) : 1) * call_.count * element_;
-  const auto *send = static_cast<const std::byte*>(call_.send), *recv = static_cast<const std::byte*>(call_.recv);
-  return row.reduces && recv >= send && recv < send + bytes;
-}
-
-// The caches still hold a chunk when its result comes: where ranks take turns on cores, only of shorter calls.
-bool BoardCollectives::stays_warm(std::size_t demand) const {
-  constexpr std::size_t kCrowds = 16;
-  return !board_.is_crowded() || demand / kCrowds < tuning_.cached_bytes;
+  const RingStores stores = chooser_.stores({.call = call_, .larger = larger_bytes()});
+  outgrows_caches_ = stores.from_memory;
+  result_stores_ = stores.result;
 }
 
 std::size_t BoardCollectives::larger_bytes() const {
@@ -111,39 +80,9 @@ std::size_t BoardCollectives::larger_bytes() const {
   return count * element_;
 }
 
-// Chunks are about equally long, so that nobody waits for all of a last one.
-Flow::Plan BoardCollectives::plan(std::size_t count, std::size_t pieces, std::size_t most_bytes, int source) const {
-  constexpr std::size_t kRound = 64;
-  const std::size_t bytes = std::min(most_bytes, flow_.most_place_bytes(source));
-  const std::size_t most = std::max<std::size_t>(bytes / pieces / element_, 1);
-  const std::size_t chunks = std::max<std::size_t>((count + most - 1) / most, 1);
-  const std::size_t equal = std::max<std::size_t>((count + chunks - 1) / chunks, 1);
-  const std::size_t step = chunks == 1 ? equal : std::min((equal + kRound - 1) / kRound * kRound, most);
-  return {.count = count,
-          .step = step,
-          .place_bytes = step * pieces * element_,
-          .handed = handed_over(count * element_, pieces),
-          .source = source};
-}
-
-// What else a longer call brings into the caches puts places out that change hands: then a rank had better run ahead.
-// Where results go past them early on, that is less.
-bool BoardCollectives::handed_over(std::size_t block, std::size_t pieces) const {
-  constexpr std::size_t kMost = 6 << 20, kMostBeside = 16 << 20;
-  return tuning_.streaming_bytes < kMost ? block <= kMostBeside : block * pieces <= kMost;
-}
-
-// Where one rank writes and others read, or one reads and others write, small chunks let both go on at once. Where
-// ranks take turns on cores they do not, and short ones cost turns.
-std::size_t BoardCollectives::lopsided_bytes(std::size_t bytes, std::size_t most) const {
-  const std::size_t half = std::clamp(bytes / 2, kLeastHalf, kLeastChunk);
-  return std::clamp(bytes / 4, board_.is_crowded() ? kLeastChunk : half, most);
-}
-
-// Where ranks take turns on cores and the caches hold what all of them get, a single chunk: one more costs turns.
-std::size_t BoardCollectives::gathered_bytes(std::size_t block) const {
-  const bool fits = larger_bytes() * as_size(size_) <= tuning_.cached_bytes;
-  return board_.is_crowded() && fits ? std::max(block, chunk_bytes_) : chunk_bytes_;
+RingPlan BoardCollectives::plan(std::size_t skipped, bool even) const {
+  const std::size_t longest = call_.collective == Collective::all_to_all_v ? longest_ : longest_block();
+  return chooser_.plan({.call = call_, .larger = larger_bytes(), .longest = longest - skipped, .even = even});
 }
 
 // Into this rank's place, so many elements in; the operator's first touch on the way.
@@ -176,11 +115,8 @@ void BoardCollectives::publish_and_keep(Place place, const std::byte* from, std:
 
 void BoardCollectives::broadcast() {
   const bool roots = rank_ == call_.root;
-  const std::size_t bytes = lopsided_bytes(call_.count * element_, chunk_bytes_);
-  Flow::Plan chunks = plan(call_.count, 1, bytes, call_.root);
-  chunks.apart = true;  // of a scatter the piece that a root has for itself is one
   flow_.run(
-      chunks,
+      plan(),
       [&](Range chunk, Place place) {
         publish(place, send(chunk.offset), chunk.count);
         copy_result(recv(chunk.offset), send(chunk.offset), chunk.count);
@@ -194,14 +130,9 @@ void BoardCollectives::broadcast() {
 }
 
 void BoardCollectives::gather_blocks(bool everywhere) {
-  const std::size_t longest = longest_block();
   const bool keeps = everywhere || rank_ == call_.root;
-  const std::size_t bytes = longest * element_;
-  Flow::Plan chunks = plan(longest, 1, everywhere ? gathered_bytes(bytes) : lopsided_bytes(bytes, chunk_bytes_));
-  chunks.handed = chunks.handed && size_ == 2 && are_even(block(0).count, block(1).count);
-  if (!everywhere) chunks.sink = call_.root;
   flow_.run(
-      chunks,
+      plan(0, size_ == 2 && are_even(block(0).count, block(1).count)),
       [&](Range chunk, Place place) {
         const Range mine = kernels::clip(block(rank_), chunk);
         if (everywhere) return publish_and_keep(place, send(chunk.offset), mine.count, recv(mine.offset));
@@ -220,10 +151,8 @@ void BoardCollectives::gather_blocks(bool everywhere) {
 }
 
 void BoardCollectives::scatter_blocks() {
-  const std::size_t longest = longest_block();
   const bool roots = rank_ == call_.root;
-  const std::size_t bytes = lopsided_bytes(longest * as_size(size_) * element_, tuning_.chunk_bytes);
-  const Flow::Plan chunks = plan(longest, as_size(size_), bytes, call_.root);
+  const Flow::Plan chunks = plan();
   flow_.run(
       chunks,
       [&](Range chunk, Place place) {
@@ -265,9 +194,8 @@ void BoardCollectives::take_pieces(Range chunk, Place place, std::size_t step) {
 }
 
 // All but the first elements of every block.
-void BoardCollectives::exchange(std::size_t longest, std::size_t skipped) {
-  Flow::Plan chunks = plan(longest - skipped, as_size(size_), tuning_.chunk_bytes);
-  chunks.handed = chunks.handed && size_ == 2 && are_even(block(1 - rank_).count, recv_block(1 - rank_).count);
+void BoardCollectives::exchange(std::size_t skipped) {
+  const Flow::Plan chunks = plan(skipped, size_ == 2 && are_even(block(1 - rank_).count, recv_block(1 - rank_).count));
   const auto after = [&](Range chunk) { return Range{chunk.offset + skipped, chunk.count}; };
   flow_.run(
       chunks, [&](Range chunk, Place place) { publish_pieces(after(chunk), place, chunks.step); }, Flow::kNothing,

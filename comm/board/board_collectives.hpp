@@ -6,7 +6,6 @@
 #include <chrono>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <rondo/collective.hpp>
@@ -18,6 +17,7 @@
 #include "comm/board/flow.hpp"
 #include "comm/board/store_choice.hpp"
 #include "comm/config.hpp"
+#include "comm/policy/chooser.hpp"
 #include "kernels/algorithms/ranges.hpp"
 #include "kernels/reduce.hpp"
 
@@ -33,6 +33,7 @@ class BoardCollectives {
   bool spans_team() const { return size_ == team_.size(); }  // all its ranks share the segment
   // They agree on the answer. Messages are not collectives.
   bool takes(const Call& call) const;
+  const Chooser& chooser() const { return chooser_; }
   Board& board() { return board_; }
   Flow& flow() { return flow_; }
   StoreChoice& ring_stores() { return ring_stores_; }
@@ -51,7 +52,7 @@ class BoardCollectives {
   bool run_counted(const Counted& plan, const Call& call, std::chrono::milliseconds timeout);  // as run()
   // The parts of a larger collective, the one noted last: begin(), then any number of them. `blocks`: where each rank's
   // block of the larger buffer lies, for collectives that have such blocks; by default one after the other.
-  bool fits(int ranks) const;  // of a node
+  bool fits(int ranks) const { return chooser_.fits_rings(ranks); }  // of a node
   void begin(std::chrono::milliseconds timeout) { board_.begin(timeout); }
   void run(const Call& call, std::span<const kernels::Range> blocks = {});
   // See DirectCollectives.
@@ -60,18 +61,10 @@ class BoardCollectives {
   void went_another_way() { direct_.went_another_way(); }  // the call that run_direct() had said no to
   std::string_view direct_name() const { return direct_.name(); }
   std::string_view why_not_direct() const { return direct_.why_not(); }
-  // The threshold that a reduction's way over the board hangs on: its name and value; null: there is none.
-  std::pair<const char*, std::uint64_t> whole_limit(Collective collective) const;
 
  private:
   using Place = Flow::Place;
 
-  // What goes with the arrivals of an all_to_all_v, in bytes: of every block at most a part, behind a head.
-  struct Lead {
-    std::size_t head = 0, room = 0, part = 0;
-    std::size_t made_for = 0;  // the longest block that was known
-    bool straight = false;     // and it went straight between buffers
-  };
   struct Places {  // behind this call's arrivals, and in the rings
     std::uint64_t turn;
     Place ring;
@@ -79,40 +72,26 @@ class BoardCollectives {
 
   void load(const Call& call);
   void choose_stores();
-  bool sums_in_place() const;
-  bool stays_warm(std::size_t demand) const;
   std::size_t larger_bytes() const;
+  RingPlan plan(std::size_t skipped = 0, bool even = true) const;  // elements of each block
 
   void reduce(bool everywhere);
   void reduce_whole(bool everywhere);
   void reduce_in_parts(bool everywhere);
   void reduce_together();
-  bool pours_to_root(Collective collective) const;
-  bool shares_sums() const;
-  bool sums_together(std::size_t bytes) const;
   void reduce_scatter();
   void broadcast();
-  void exchange(std::size_t longest, std::size_t skipped);
-  void make_room(std::size_t longest_bytes, bool straight);
+  void exchange(std::size_t skipped);
   bool brings_in_ring(std::size_t step) const;
   void exchange_lead(const Counted& plan, std::size_t step);
   void bring_lead(std::byte* into, bool in_ring, std::size_t step);
   void take_lead(int from, std::size_t step, const Places& places, const std::byte* beside_flag);
   void compare_counts(int peer, std::size_t sent, std::size_t expected) const;
-  void choose_straight(std::size_t step);
-  void pull_blocks(std::size_t skipped);
+  void prepare_lead(std::size_t longest_bytes, bool straight);
+  void pull_blocks(std::size_t skipped, Straight way);
   void gather_blocks(bool everywhere);
   void scatter_blocks();
 
-  // A chunk's place holds `pieces` pieces of so many elements.
-  Flow::Plan plan(std::size_t count, std::size_t pieces, std::size_t most_bytes, int source = Flow::kEverybody) const;
-  bool handed_over(std::size_t block, std::size_t pieces) const;  // bytes; of a place: see Flow::Plan
-  Flow::Plan plan_parts() const;
-  std::size_t crowds_chunk(std::size_t bytes) const;
-  std::size_t most_at_once() const;
-  std::size_t gathered_bytes(std::size_t block) const;
-  std::size_t lopsided_bytes(std::size_t bytes, std::size_t most) const;
-  std::size_t pieces_bytes() const { return 2 * chunk_bytes_; }  // of a chunk of which a rank reads, or folds, a piece
   void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0) {
     publish(place, from, count, first, stores(count * element_));
   }
@@ -151,14 +130,13 @@ class BoardCollectives {
   }
 
   Team& team_;
+  const Chooser chooser_;
   Board board_;
   DirectCollectives direct_;
   Flow flow_;
   Claims claims_;
   StoreChoice ring_stores_;
-  const Tuning& tuning_;
-  std::size_t chunk_bytes_;  // that a rank publishes at a time
-  int rank_, size_;          // index and number in the segment
+  int rank_, size_;  // index and number in the segment
   Call call_{};
   std::size_t element_ = 1;
   bool outgrows_caches_ = false;  // this call: what it reads comes from memory
@@ -169,10 +147,11 @@ class BoardCollectives {
   std::vector<std::size_t> offsets_;        // of blocks of variable length
   std::vector<const std::byte*> sources_;   // by rank: the block for this rank, where that is within reach
   std::size_t longest_ = 0;                 // block of any two ranks
-  Lead lead_;
+  Lead lead_;                               // of the next all_to_all_v's blocks,
+  std::size_t lead_made_for_ = 0;           // if the longest takes so many bytes
+  bool lead_straight_ = false;              // and goes straight between buffers
   bool may_pull_, went_direct_ = false;
   bool within_reach_ = false, in_processes_ = false;  // all buffers; ordinary memory of processes
-  bool pulls_ = false, fetches_ = false;              // the longest block suits that
   std::span<const Range> blocks_, recv_blocks_;       // where they are told; those received, where they are others
 };
 

@@ -9,10 +9,7 @@
 namespace rondo::comm {
 namespace {
 
-// Bytes with an arrival, of more than two ranks: when nothing is known; when the latest call's would have fitted.
-constexpr std::size_t kLeastRoom = 32 << 10, kMostRoom = 512 << 10;
-constexpr std::size_t kLeastStraight = 16 << 10;  // of the longest block: then little of it goes with the arrivals
-constexpr std::size_t kRound = 64;                // bytes
+constexpr std::size_t kRound = 64;  // bytes
 
 // Beside the flag.
 struct Sender {
@@ -27,6 +24,7 @@ struct Piece {
   std::uint64_t sent, expected, before;  // elements to the reader, from it, to those before it
   std::uint64_t at;                      // bytes to where the first of them lie
 };
+static_assert(sizeof(Piece) == Lead::kHeadOfEach);
 
 }  // namespace
 
@@ -47,21 +45,6 @@ BoardCollectives::Counted BoardCollectives::plan_counted(const Call& call) {
   return plan;
 }
 
-// Room for the longest block of the latest call, which all know, from everybody to everybody, if that is not too much
-// and does not go straight.
-void BoardCollectives::make_room(std::size_t longest_bytes, bool straight) {
-  const std::size_t others = as_size(std::max(size_ - 1, 1));
-  const std::size_t most = straight ? 0 : std::min(kMostRoom, flow_.most_call_bytes());
-  lead_.made_for = longest_bytes;
-  lead_.straight = straight;
-  lead_.head = (as_size(size_) * sizeof(Piece) + kRound - 1) / kRound * kRound;
-  const std::size_t wanted = lead_.head + others * (longest_bytes + longest_bytes / 8 + kRound);
-  const std::size_t least = std::min(kLeastRoom, flow_.most_call_bytes());
-  const std::size_t common = wanted <= most ? std::max(wanted, least) : least;
-  lead_.room = std::max(size_ == 2 ? Arrival::kBody : common, lead_.head);
-  lead_.part = (lead_.room - lead_.head) / others / kRound * kRound;
-}
-
 bool BoardCollectives::run_counted(const Counted& plan, const Call& call, std::chrono::milliseconds timeout) {
   begin(timeout);
   call_ = call;
@@ -71,34 +54,32 @@ bool BoardCollectives::run_counted(const Counted& plan, const Call& call, std::c
   scales_ = went_direct_ = false;
   result_stores_ = kernels::Stores::plain;
   const std::size_t step = lead_.part / element_;
+  Straight way = Straight::no;
   direct_.guarded([&] {
     exchange_lead(plan, step);
-    choose_straight(step);
+    way = chooser_.straight(longest_ * element_, longest_ <= step, within_reach_, in_processes_);
     if (longest_ <= step) return;
     choose_stores();
-    went_direct_ = pulls_ || fetches_;
-    if (went_direct_) pull_blocks(step);
+    went_direct_ = way != Straight::no;
+    if (went_direct_) pull_blocks(step, way);
   });
-  if (!went_direct_ && longest_ > step) exchange(longest_, step);
-  const bool straight = (pulls_ || fetches_) && longest_ * element_ >= kLeastStraight;
-  if (longest_ * element_ != lead_.made_for || straight != lead_.straight) make_room(longest_ * element_, straight);
+  if (!went_direct_ && longest_ > step) exchange(step);
+  prepare_lead(longest_ * element_, chooser_.stays_straight(longest_ * element_, way));
   return went_direct_;
 }
 
-void BoardCollectives::choose_straight(std::size_t step) {
-  const std::size_t longest = longest_ * element_;
-  pulls_ = fetches_ = false;
-  if (longest_ <= step && longest < kLeastStraight) return;  // all of it has come, and would again
-  pulls_ = within_reach_ && longest >= tuning_.direct_bytes;
-  fetches_ = !within_reach_ && in_processes_ && direct_.fetches_blocks(longest);
+// Of the next call, for the longest block of this one, which all know.
+void BoardCollectives::prepare_lead(std::size_t longest_bytes, bool straight) {
+  if (longest_bytes == lead_made_for_ && straight == lead_straight_) return;
+  lead_ = chooser_.lead(longest_bytes, straight);
+  lead_made_for_ = longest_bytes;
+  lead_straight_ = straight;
 }
 
-// Two ranks hand lines over; what more of them bring is short behind the arrival, or lies in the ring.
 bool BoardCollectives::brings_in_ring(std::size_t step) const {
-  if (size_ == 2) return false;
   std::size_t count = 0;
   for (int r = 0; r < size_; ++r) count += r == rank_ ? 0 : std::min(block(r).count, step);
-  return lead_.head + count * element_ + as_size(size_) * kRound > Board::kMostBehind;
+  return chooser_.brings_in_ring(lead_, count * element_);
 }
 
 void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {
@@ -116,8 +97,7 @@ void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {
   const Range mine = block(rank_);
   const std::size_t kept = std::min(mine.count, step);
   copy_result(recv(recv_block(rank_).offset), send(mine.offset), kept);
-  if (!board_.is_crowded() && kept * element_ < Board::kMostInstant)
-    board_.hold_back(board_.readings(Board::kHeldBack));
+  board_.hold_back(board_.readings(chooser_.holds_back_counted(kept * element_)));
   board_.await_all();
   longest_ = plan.longest;
   within_reach_ = may_pull_ && reach.possible() && (plan.bytes == 0 || reach.find(rank_, spot, plan.bytes) != nullptr);
@@ -176,7 +156,7 @@ void BoardCollectives::compare_counts(int peer, std::size_t sent, std::size_t ex
 }
 
 // All but the first elements of every block.
-void BoardCollectives::pull_blocks(std::size_t skipped) {
+void BoardCollectives::pull_blocks(std::size_t skipped, Straight way) {
   std::vector<DirectCollectives::Pull> pieces;
   for (int turn = 0; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
@@ -185,7 +165,7 @@ void BoardCollectives::pull_blocks(std::size_t skipped) {
     const std::byte* const from = sources_[as_size(r)] + skipped * element_;
     pieces.push_back({recv(theirs.offset + skipped), from, r, (theirs.count - skipped) * element_});
   }
-  direct_.pull(call_, pieces, result_stores_, fetches_);
+  direct_.pull(call_, pieces, result_stores_, way == Straight::fetches);
 }
 
 }  // namespace rondo::comm

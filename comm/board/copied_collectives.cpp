@@ -17,103 +17,27 @@
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kSliceBytes = 8 << 20;       // between two looks at the communicator's failure
-constexpr std::size_t kSweptBytes = 512 << 10;     // at once, where it goes backwards
-constexpr std::size_t kPageBytes = 4 << 10;        // the kernel looks each one up
-constexpr std::size_t kMostAlone = 16 << 10;       // of a block: two who copy at once take longer,
-constexpr std::size_t kMostAddedAlone = 24 << 10;  // and to bring sums takes a call of the kernel more
-constexpr std::size_t kMostSummed = 2 << 20;       // longer inputs leave these caches; half of it, brought to both
+constexpr std::size_t kSliceBytes = 8 << 20;    // between two looks at the communicator's failure
+constexpr std::size_t kSweptBytes = 512 << 10;  // at once, where it goes backwards
+constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
 constexpr int kAll = Balance::kParts, kNone = 0, kQuarter = kAll / 4, kHalf = kAll / 2, kMost = kAll / 4 * 3;
 
 }  // namespace
 
-CopiedCollectives::CopiedCollectives(const Team& team, const Config& config, Board& board, Claims& claims)
-    : team_(team),
-      board_(board),
-      claims_(claims),
-      least_bytes_(config.tuning.single_copy_bytes),
-      streaming_bytes_(config.tuning.streaming_bytes),
-      index_(board.index()),
-      size_(board.size()) {}
-
-// To meet, and once more at the end, costs ranks that share cores a turn each; from or to a root most wait for it
-// alone. Where two have a core each, one of them alone copies a short block from or to a root.
-bool CopiedCollectives::takes(const Call& call) const {
-  constexpr std::uint64_t kTwoInCrowd = 8, kCrowds = 4, kAlone = 4, kSums = 4;
-  const CollectiveRow& row = row_of(call.collective);
-  if (row.send == Extent::none || (row.reduces && !sums(call))) return false;
-  if (!team_.copies_memory() || size_ == 1) return false;
-  const std::uint64_t bytes = larger_count(call, size_) * size_of(call.dtype);
-  const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
-  const std::uint64_t of_many = row.rooted ? kCrowds : std::max<std::uint64_t>(as_size(size_), kCrowds);
-  if (board_.is_crowded()) return !is_for_all && bytes / (size_ == 2 ? kTwoInCrowd : of_many) >= least_bytes_;
-  if (row.reduces && !row.rooted) return bytes / kSums >= least_bytes_;
-  if (!row.rooted || !both_copy() || !is_cheap()) return bytes >= least_bytes_;
-  const std::uint64_t block = row.send == row.recv ? bytes : bytes / 2;
-  return block * kAlone >= least_bytes_;
-}
-
-// A factor would come with the arrivals in the place of the times. Where pages are dear a sum for both is not worth a
-// try: the rings take no more than what the kernel's copies take alone.
-bool CopiedCollectives::sums(const Call& call) const {
-  const std::size_t most = call.collective == Collective::all_reduce ? kMostSummed / 2 : kMostSummed;
-  return both_copy() && (row_of(call.collective).rooted || is_cheap()) && call.op != ReduceOp::premultiplied_sum &&
-         larger_count(call, size_) <= most / size_of(call.dtype);
-}
-
-// 0.1 us on a Xeon. On EPYCs it costs 0.3, and one copy is hardly ever faster than two.
-bool CopiedCollectives::is_cheap() const {
-  constexpr double kCheapUs = 0.2;
-  return team_.copied_page_us() <= kCheapUs;
-}
-
-// Measured by 2, 4 and 8 ranks on two cores of a Xeon.
-bool CopiedCollectives::promises(const Call& call, bool in_place) const {
-  constexpr std::size_t kNever = 0, kAlways = SIZE_MAX, kMostExchanged = 20 << 20;
-  const auto too_long = [&]() -> std::size_t {  // there rings are faster, most of them past the caches
-    switch (call.collective) {
-      case Collective::broadcast:
-        return both_copy() ? 32 << 20 : kNever;
-      case Collective::all_gather:
-      case Collective::all_gather_v:
-        return both_copy() ? in_place ? 32 << 20 : 2 << 20 : kNever;
-      case Collective::all_to_all:
-        return both_copy() ? 8 << 20 : kMostExchanged / as_size(size_);
-      case Collective::gather:
-      case Collective::gather_v:
-        return 32 << 20;
-      default:  // blocks from a root, and sums of both
-        return kAlways;
-    }
-  };
-  return is_cheap() && larger_count(call, size_) * size_of(call.dtype) < too_long();
-}
-
-// Of blocks from or to a root, which has most of the buffers and so the most to copy.
-bool CopiedCollectives::fills_cache_of_root(const Call& call) const {
-  const CollectiveRow& row = row_of(call.collective);
-  const std::uint64_t bytes = larger_count(call, size_) * size_of(call.dtype);
-  return row.rooted && row.send != row.recv && both_copy() && is_cheap() && bytes >= streaming_bytes_ / 8 * 7;
-}
-
-// Ranks that share cores have met before they know: shorter blocks have gone with that.
-bool CopiedCollectives::suits_blocks(std::size_t longest) const {
-  const Call even{.collective = Collective::all_to_all, .count = longest, .dtype = DataType::u8};
-  if (board_.is_crowded() && longest < least_bytes_) return false;
-  return takes(even) && promises(even, false);
-}
+CopiedCollectives::CopiedCollectives(const Team& team, const Chooser& chooser, Board& board, Claims& claims)
+    : team_(team), board_(board), claims_(claims), chooser_(chooser), index_(board.index()), size_(board.size()) {}
 
 // Of two ranks with a core each both copy, at first: of a broadcast a half each, of blocks from or to a root, which has
 // one of its own to copy, the root a quarter, of short ones nothing, and of others each what it gets. Else whoever has
 // the block to itself, so that all cores have something to do.
-void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers,
-                            kernels::Stores own_stores, int shift, bool backwards) {
+void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, int shift,
+                            bool backwards) {
   backwards_ = backwards;
   call_ = call;
   element_ = size_of(call.dtype);
   buffers_ = buffers;
   shift_ = shift;
-  own_stores_ = fills_cache_of_root(call) ? kernels::Stores::streaming : own_stores;
+  own_stores_ = chooser_.stores_beside_copies(call);
   if (board_.is_crowded()) board_.look_around();
   const auto block = [&](int of) { return blocks[as_size(of)]; };
   if (call.collective == Collective::reduce) return reduce_by_two();
@@ -156,10 +80,6 @@ bool CopiedCollectives::finish() {
   return true;
 }
 
-bool CopiedCollectives::share(std::size_t count) const { return both_copy() && !is_short(count); }
-
-bool CopiedCollectives::is_short(std::size_t count) const { return count * element_ <= kMostAlone; }
-
 int CopiedCollectives::shifted(int parts, int by) const {
   return std::clamp(by == 0 ? parts + shift_ : parts - shift_, kNone, kAll);
 }
@@ -169,7 +89,7 @@ int CopiedCollectives::shifted(int parts, int by) const {
 void CopiedCollectives::reduce_by_two() {
   const bool at_root = index_ == call_.root;
   const std::size_t bytes = call_.count * element_, of_root = part_of(bytes, shifted(kAll / 8 * 5, call_.root));
-  if (bytes > kMostAddedAlone) return at_root ? sum({0, of_root}) : sum({of_root, bytes - of_root});
+  if (!chooser_.root_adds_alone(bytes)) return at_root ? sum({0, of_root}) : sum({of_root, bytes - of_root});
   if (!at_root) return;
   std::byte* const into = call_.recv == call_.send ? strip() : static_cast<std::byte*>(call_.recv);
   copy_slices(1 - index_, true, into, buffers_.send[as_size(1 - index_)], bytes);

@@ -14,7 +14,7 @@
 #include "comm/board/balance.hpp"
 #include "comm/board/board.hpp"
 #include "comm/board/claims.hpp"
-#include "comm/config.hpp"
+#include "comm/policy/chooser.hpp"
 #include "comm/team.hpp"
 #include "kernels/algorithms/ranges.hpp"
 #include "kernels/reduce.hpp"
@@ -26,18 +26,8 @@ class CopiedCollectives {
   static constexpr std::string_view kName = "single_copy";
 
   // All must outlive it.
-  CopiedCollectives(const Team& team, const Config& config, Board& board, Claims& claims);
+  CopiedCollectives(const Team& team, const Chooser& chooser, Board& board, Claims& claims);
 
-  // Whether the kernel copies between all ranks here, and such calls can go this way and are long enough: the same on
-  // all ranks.
-  bool takes(const Call& call) const;
-
-  // Whether that is the faster way, as far as it is known before any such call: the same on all ranks.
-  // in_place: of every rank.
-  bool promises(const Call& call, bool in_place) const;
-
-  // Both, of an all_to_all_v whose longest block takes so many bytes.
-  bool suits_blocks(std::size_t longest) const;
   void fetch(const Call& call, int peer, std::byte* into, std::uint64_t from, std::size_t bytes, bool backwards) {
     call_ = call;
     backwards_ = backwards;
@@ -51,8 +41,7 @@ class CopiedCollectives {
   };
   // blocks: of the larger buffer, by index. shift: as Balance has it, of two ranks; backwards: see Sweep. Throws
   // peer_lost, with that rank as the culprit, where a process is gone.
-  void run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, kernels::Stores own_stores,
-           int shift, bool backwards);
+  void run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, int shift, bool backwards);
   // After run(): waits for those who still use this rank's buffers. True: it had something left to add, and has.
   bool finish();
 
@@ -61,7 +50,6 @@ class CopiedCollectives {
   struct Stretch {                                       // of two buffers, in elements
     std::size_t send_at = 0, recv_at = 0, count = 0;
   };
-  bool sums(const Call& call) const;  // and may do so here
   void reduce_by_two();
   void all_reduce_by_two();
   void sum(kernels::Range bytes);
@@ -69,12 +57,8 @@ class CopiedCollectives {
   std::byte* strip() { return strip_.resize(kStripBytes), strip_.data(); }
   void exchange(int other, Stretch stretch, Stretch theirs);
   void move(int from, int to, Stretch stretch, int parts);
-  bool is_cheap() const;                             // to copy a page
-  bool fills_cache_of_root(const Call& call) const;  // its own; of two ranks
-  bool is_short(std::size_t count) const;
-  bool both_copy() const { return size_ == 2 && !board_.is_crowded(); }  // of two ranks with a core each
-  bool share(std::size_t count) const;                                   // these, a block of so many elements
-  int shifted(int parts, int by) const;                                  // what that rank does of such a block
+  bool share(std::size_t count) const { return chooser_.both_copy(count * element_); }  // a block of so many elements
+  int shifted(int parts, int by) const;  // what that rank does of such a block
   void keep(Stretch stretch) const;
   void copy_slices(int peer, bool pulls, std::byte* here, std::uint64_t there, std::size_t bytes) const;
   static std::size_t part_of(std::size_t bytes, int parts);  // whole pages, but for all of it
@@ -82,8 +66,7 @@ class CopiedCollectives {
   const Team& team_;
   Board& board_;
   Claims& claims_;
-  const std::uint64_t least_bytes_;  // of a call, of more in a crowd
-  const std::uint64_t streaming_bytes_;
+  const Chooser& chooser_;
   const int index_, size_;
   Call call_{};
   std::size_t element_ = 1;

@@ -10,13 +10,13 @@
 
 namespace rondo::comm {
 
-DirectCollectives::DirectCollectives(Team& team, const Config& config, Board& board, Windows& windows)
+DirectCollectives::DirectCollectives(Team& team, const Chooser& chooser, Board& board, Windows& windows)
     : team_(team),
       board_(board),
       claims_(team, board),
-      copied_(team, config, board, claims_),
+      copied_(team, chooser, board, claims_),
       reach_(team, windows),
-      tuning_(config.tuning),
+      chooser_(chooser),
       rank_(board.index()),
       size_(board.size()),
       send_(as_size(size_)),
@@ -35,11 +35,10 @@ bool DirectCollectives::may_take(const Call& call) {
 }
 
 std::string_view DirectCollectives::find_obstacle(const Call& call) {
-  may_copy_ = copied_.takes(call);
-  if (!reach_.possible() && !may_copy_) return "no window was ever allocated";
-  const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
-  if (bytes < std::max<std::uint64_t>(tuning_.direct_bytes, 1)) return "it is shorter than direct_bytes";
-  std::uint8_t& skip = outlook(call.collective, bytes).skip;
+  may_copy_ = chooser_.may_copy(call);
+  const std::string_view obstacle = chooser_.why_not_ask(call, reach_.possible(), may_copy_);
+  if (!obstacle.empty()) return obstacle;
+  std::uint8_t& skip = outlook(call.collective, larger_count(call, size_) * size_of(call.dtype)).skip;
   if (skip != 0) --skip;
   if (skip == 0) return "";
   return may_copy_ ? "one copy by the kernel was slower lately" : "such calls have not been within reach lately";
@@ -48,11 +47,10 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
 bool DirectCollectives::run(const Call& call) {
   load(call);
   Outlook& kind = outlook(call.collective, bytes_);
-  backwards_ = kind.backwards = !kind.backwards && outgrows_caches(bytes_);
+  backwards_ = kind.backwards = !kind.backwards && chooser_.sweeps(bytes_);
   const CollectiveRow& row = row_of(call.collective);
-  const bool by_others = size_ > 2 && row.rooted && !row.reduces;  // what they need is the root's
-  const bool copy_goes_on = by_others && may_copy_ && kind.times.goes_on();
-  if (copy_goes_on || (by_others && kind.root_reached && is_pulled())) return run_with_root(kind, copy_goes_on);
+  const bool copy_goes_on = chooser_.copies_for_root_alone(call) && may_copy_ && kind.times.goes_on();
+  if (copy_goes_on || (kind.root_reached && chooser_.asks_root_alone(call))) return run_with_root(kind, copy_goes_on);
   root_alone_ = false;
   bool moved = false, copies = false;
   guarded([&] {
@@ -72,7 +70,7 @@ bool DirectCollectives::run(const Call& call) {
         kind.balance.took(lines_[0].said, lines_[1].said, !row.rooted && !row.reduces);
       kind.times.took(static_cast<float>(slowest_us));
     }
-    const bool copy_promises = copied_.promises(call, all_in_place());
+    const bool copy_promises = chooser_.copies_promise(call, all_in_place());
     copied_now_ = kind.times.next(copy_promises) == WayTimes::Way::copy;
     if (copied_now_) return copy_blocks(kind.balance.shift());
     timed_ = &kind;
@@ -94,7 +92,7 @@ bool DirectCollectives::run(const Call& call) {
 // Where the others' buffers lie is not known then.
 bool DirectCollectives::run_with_root(Outlook& kind, bool may_copy) {
   root_alone_ = true;
-  shared_ = false;
+  way_ = {.goes = true, .pushes = row_of(call_.collective).recv_at_root, .shared = false};
   guarded([&] {
     await_root();
     const Line& line = lines_[as_size(call_.root)];
@@ -102,7 +100,6 @@ bool DirectCollectives::run_with_root(Outlook& kind, bool may_copy) {
     std::byte*& buffer = of_root(recv_, send_)[as_size(call_.root)];
     buffer = reach_.find(call_.root, spot, bytes_);
     kind.root_reached = buffer != nullptr;
-    pushes_ = row_of(call_.collective).recv_at_root;
     if (kind.root_reached) return move();
     copied_now_ = may_copy && spot.kind == Spot::Kind::process;
     if (copied_now_) copy_blocks(0);
@@ -111,12 +108,6 @@ bool DirectCollectives::run_with_root(Outlook& kind, bool may_copy) {
   kind.missed();
   why_not_ = "the root's buffer is not within reach";
   return false;
-}
-
-// Not a longer broadcast, which is pushed, so that the root's buffer is read once.
-bool DirectCollectives::is_pulled() const {
-  constexpr std::size_t kMostPulled = 256 << 10;
-  return call_.collective != Collective::broadcast || (board_.is_crowded() && bytes_ <= kMostPulled);
 }
 
 // Calls that go another way for good do not meet here.
@@ -139,7 +130,7 @@ void DirectCollectives::pull(const Call& call, std::span<const Pull> pieces, ker
   copied_now_ = fetches;
   std::size_t bytes = 0;
   for (const Pull& piece : pieces) bytes += piece.bytes;
-  backwards_ = pulled_backwards_ = !pulled_backwards_ && outgrows_caches(bytes);
+  backwards_ = pulled_backwards_ = !pulled_backwards_ && chooser_.sweeps(bytes);
   touch();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Pull& piece = pieces[backwards_ ? pieces.size() - 1 - i : i];
@@ -160,8 +151,7 @@ void DirectCollectives::load(const Call& call) {
   scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
   lay_out(counts_of(call_), offsets_);
   bytes_ = larger_count(call_, size_) * element_;
-  const bool beyond_caches = cache_demand(call, bytes_, size_) / 2 >= tuning_.streaming_bytes;  // no rings take room
-  stores_ = beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
+  stores_ = chooser_.stores_in_place(call);
 }
 
 DirectCollectives::Outlook& DirectCollectives::outlook(Collective collective, std::size_t bytes) {
@@ -219,49 +209,14 @@ void DirectCollectives::find_buffers() {
   }
 }
 
-bool DirectCollectives::outgrows_caches(std::size_t bytes) const {
-  constexpr std::size_t kLeast = 1 << 20, kLeastInCrowd = 2 << 20;  // of all ranks' larger buffers
-  return bytes * as_size(size_) >= (board_.is_crowded() ? kLeastInCrowd : kLeast);
-}
-
 // Whether what it needs is within reach, and who moves it. All ranks draw the same conclusion.
 bool DirectCollectives::choose_way() {
-  const bool all_send = reaches_all(send_), all_receive = reaches_all(recv_);
   const std::size_t root = as_size(std::max(call_.root, 0));
-  shared_ = all_send && all_receive && as_size(size_) <= Claims::kMost;
-  switch (call_.collective) {
-    case Collective::all_reduce:
-      return all_send && all_receive;
-    case Collective::reduce:
-      return all_send && recv_[root] != nullptr;
-    case Collective::reduce_scatter:
-      return all_send;
-    case Collective::broadcast:
-      pushes_ = all_receive;
-      return send_[root] != nullptr;
-    case Collective::all_gather:
-    case Collective::all_gather_v:
-      pushes_ = all_receive;
-      return all_send || all_receive;
-    case Collective::gather:
-    case Collective::gather_v:
-      pushes_ = recv_[root] != nullptr;
-      return all_send || pushes_;
-    case Collective::scatter:
-    case Collective::scatter_v:
-      return send_[root] != nullptr;
-    case Collective::all_to_all:
-      pushes_ = !all_send;
-      return all_send || all_receive;
-    default:
-      return false;
-  }
-}
-
-// Into parts, which are nobody's in particular.
-bool DirectCollectives::is_cut() const {
-  return call_.collective == Collective::all_reduce || call_.collective == Collective::reduce ||
-         (call_.collective == Collective::broadcast && pushes_);
+  way_ = chooser_.in_place(call_.collective, {.all_send = reaches_all(send_),
+                                              .all_receive = reaches_all(recv_),
+                                              .root_sends = send_[root] != nullptr,
+                                              .root_receives = recv_[root] != nullptr});
+  return way_.goes;
 }
 
 // Buffers in windows, beside ordinary ones, are nobody's to copy like this.
@@ -301,21 +256,20 @@ void DirectCollectives::copy_blocks(int shift) {
     recv_at_[as_size(i)] = line.recv.at;
   }
   touch();
-  copied_.run(call_, blocks_, {send_at_, recv_at_}, stores_, shift, backwards_);
+  copied_.run(call_, blocks_, {send_at_, recv_at_}, shift, backwards_);
   did_own_ = read_ticks();
   let_go();
   if (copied_.finish()) did_own_ = read_ticks();
 }
 
 // Where anybody can do anybody's share, whoever is running does what nobody has begun, and who finds all of it done
-// need not meet the others again. What is short and cut is cut by cores, not ranks: each claim takes time.
+// need not meet the others again.
 void DirectCollectives::move() {
-  constexpr std::size_t kMostByCores = 64 << 10;
   touch();
-  shares_ = shared_ && is_cut() && bytes_ <= kMostByCores ? board_.cores() : size_;
+  shares_ = chooser_.shares(call_, way_);
   send_[as_size(rank_)] = const_cast<std::byte*>(static_cast<const std::byte*>(call_.send));
   recv_[as_size(rank_)] = static_cast<std::byte*>(call_.recv);
-  if (shared_) {
+  if (way_.shared) {
     claims_.share(
         as_size(shares_), backwards_, [&](std::size_t whose) { do_share(static_cast<int>(whose)); },
         [](std::size_t, int) {});

@@ -27,7 +27,7 @@
 #include "comm/board/copied_collectives.hpp"
 #include "comm/board/reach.hpp"
 #include "comm/board/way_times.hpp"
-#include "comm/config.hpp"
+#include "comm/policy/chooser.hpp"
 #include "kernels/algorithms/ranges.hpp"
 #include "kernels/reduce.hpp"
 
@@ -36,7 +36,7 @@ namespace rondo::comm {
 class DirectCollectives {
  public:
   // All must outlive it.
-  DirectCollectives(Team& team, const Config& config, Board& board, Windows& windows);
+  DirectCollectives(Team& team, const Chooser& chooser, Board& board, Windows& windows);
 
   static constexpr std::string_view kName = "zero_copy";
   std::string_view name() const { return copied_now_ ? CopiedCollectives::kName : kName; }  // of the latest that went
@@ -69,7 +69,6 @@ class DirectCollectives {
   // Of all that have met; they meet again. fetches: the kernel copies what other ranks have.
   void pull(const Call& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches);
   bool may_fetch() const { return team_.copies_memory(); }
-  bool fetches_blocks(std::size_t longest) const { return copied_.suits_blocks(longest); }  // bytes
 
  private:
   using Range = kernels::Range;
@@ -101,13 +100,10 @@ class DirectCollectives {
   Outlook& outlook(Collective collective, std::size_t bytes);
   Line announce(std::uint64_t meeting, float took_us) const;
   void read_lines(std::uint64_t meeting, const Line& own);
-  bool is_pulled() const;  // or brought, by those who are not the root
   bool run_with_root(Outlook& kind, bool may_copy);
   void await_root();
   void find_buffers();
   bool choose_way();
-  bool is_cut() const;
-  bool outgrows_caches(std::size_t bytes) const;  // of a rank's larger buffer
   bool all_in_processes() const;
   bool all_in_place() const;
   bool root_in_place() const;
@@ -157,21 +153,20 @@ class DirectCollectives {
   Claims claims_;
   CopiedCollectives copied_;
   Reach reach_;
-  const Tuning tuning_;
+  const Chooser& chooser_;
   const int rank_, size_;  // index and number in the segment
   Call call_{};
   std::size_t element_ = 1, bytes_ = 0;  // of a rank's larger buffer
   kernels::Stores stores_{};
-  bool scales_ = false;                  // inputs are multiplied by their rank's factor
-  bool shared_ = false;                  // anybody can do anybody's share
-  int shares_ = 1;                       // of them all
-  bool backwards_ = false;               // see Sweep
-  bool pulled_backwards_ = false;        // the latest pull()
-  bool root_alone_ = false;              // nobody has waited for anybody else
-  bool pushes_ = false;                  // who has the data writes it where it belongs, instead of the other way round
-  std::vector<std::byte*> send_, recv_;  // by index, null: unreachable
-  std::vector<Line> lines_;              // what the ranks said, by index
-  std::vector<Range> blocks_;            // of what is copied, by index,
+  bool scales_ = false;  // inputs are multiplied by their rank's factor
+  InPlace way_{};
+  int shares_ = 1;                                // of them all
+  bool backwards_ = false;                        // see Sweep
+  bool pulled_backwards_ = false;                 // the latest pull()
+  bool root_alone_ = false;                       // nobody has waited for anybody else
+  std::vector<std::byte*> send_, recv_;           // by index, null: unreachable
+  std::vector<Line> lines_;                       // what the ranks said, by index
+  std::vector<Range> blocks_;                     // of what is copied, by index,
   std::vector<std::uint64_t> send_at_, recv_at_;  // and the addresses in the ranks' processes
   std::vector<double> factors_;
   std::vector<std::size_t> offsets_;  // of blocks of variable length

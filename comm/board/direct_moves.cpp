@@ -61,7 +61,7 @@ void DirectCollectives::reduce(int whose) {
 
 // In parts, so that the root works too, where it reaches the others.
 void DirectCollectives::broadcast(int whose) {
-  if (!pushes_) return copy(recv_[as_size(whose)], of(send_, call_.root, 0), call_.count);
+  if (!way_.pushes) return copy(recv_[as_size(whose)], of(send_, call_.root, 0), call_.count);
   const Range mine = kernels::part({0, call_.count}, shares_, whose);
   in_.push_back(of(send_, call_.root, mine.offset));
   for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (whose + i) % size_, mine.offset));
@@ -70,7 +70,7 @@ void DirectCollectives::broadcast(int whose) {
 
 // A block to everybody, which reads it once; or everybody's block from them.
 void DirectCollectives::all_gather(int whose) {
-  if (pushes_) {
+  if (way_.pushes) {
     return in_halves(
         whose, [&](int i) { return block(i).count; },
         [&](int of_rank, Range part) {
@@ -88,7 +88,7 @@ void DirectCollectives::all_gather(int whose) {
 }
 
 void DirectCollectives::gather(int whose) {
-  if (pushes_) return copy_with_root(whose);
+  if (way_.pushes) return copy_with_root(whose);
   for (int i = 0; i < size_ && whose == call_.root; ++i)
     copy(of(recv_, whose, block(i).offset), of(send_, i, 0), block(i).count);
 }
@@ -107,11 +107,9 @@ void DirectCollectives::copy_with_root(int whose) {
 // half of both blocks.
 template <class Count, class Part>
 void DirectCollectives::in_halves(int whose, Count count_of, Part do_part) {
-  constexpr std::size_t kLeastHalved = 64 << 10;
-  if (size_ != 2 || !shared_) return do_part(whose, {0, block(whose).count});
+  if (size_ != 2 || !way_.shared) return do_part(whose, {0, block(whose).count});
   const std::size_t first = count_of(0), second = count_of(1);
-  if (are_even(first, second) || (first + second) * element_ < kLeastHalved)
-    return do_part(whose, {0, block(whose).count});
+  if (!chooser_.in_halves(first, second, element_)) return do_part(whose, {0, block(whose).count});
   const Range half = kernels::part({0, first + second}, size_, whose);
   const std::size_t end = half.offset + half.count;
   if (half.offset < first) do_part(0, {half.offset, std::min(end, first) - half.offset});
@@ -121,7 +119,7 @@ void DirectCollectives::in_halves(int whose, Count count_of, Part do_part) {
 void DirectCollectives::all_to_all(int whose) {
   for (int i = 0; i < size_; ++i) {
     const int peer = nth_after(whose, i);
-    const int from = pushes_ ? whose : peer, to = pushes_ ? peer : whose;
+    const int from = way_.pushes ? whose : peer, to = way_.pushes ? peer : whose;
     copy(of(recv_, to, block(from).offset), of(send_, from, block(to).offset), block(to).count);
   }
 }

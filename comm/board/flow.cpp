@@ -2,18 +2,12 @@
 #include "comm/board/flow.hpp"
 
 namespace rondo::comm {
-namespace {
 
-constexpr std::size_t kFoldedPlaces = 2;  // one is brought while the other is folded
-
-}  // namespace
-
-Flow::Flow(Team& team, Board& board, const Tuning& tuning)
+Flow::Flow(Team& team, Board& board, const Chooser& chooser)
     : board_(board),
       segment_(team.segment()),
+      chooser_(chooser),
       rings_(team.segment(), team.own_index(), !team.spare_cores()),
-      ahead_bytes_(tuning.ahead_bytes),
-      warm_bytes_(tuning.streaming_bytes / 4),
       index_(board.index()),
       size_(board.size()) {}
 
@@ -26,79 +20,43 @@ bool Flow::takes_part(Stage stage, int index) const {
 void Flow::begin(const Plan& plan) {
   board_.settle();
   plan_ = plan;
-  plan_.place_bytes = (plan.place_bytes + kLine - 1) / kLine * kLine;
-  const std::size_t gap = plan.apart ? rings_.gap_behind(plan_.place_bytes) : 0;
-  if (plan_.place_bytes + gap <= most_place_bytes(plan.source)) plan_.place_bytes += gap;
-  chunks_ = (plan.count + plan.step - 1) / plan.step;
-  for (const Stage stage : {kPublish, kFold, kConsume}) todo_[stage] = takes_part(stage, index_) ? chunks_ : 0;
+  course_ = chooser_.course(plan);
+  for (const Stage stage : {kPublish, kFold, kConsume}) todo_[stage] = takes_part(stage, index_) ? course_.chunks : 0;
   done_ = {};
   known_ = {};
   earlier_ = slot_ = 0;
   arrived_ = all_here_ = false;
-  turns_ = false;
-  window_ = 0;
   first_ = {};
-  rings_used_ = 1;
-  hands_over_ = false;
-  if (chunks_ == 0) return;
-  const std::uint64_t meeting = chunks_ == 1 && !plan.folds ? board_.take_line(plan.place_bytes) : 0;
-  if (meeting != 0) {
-    first_.line = 1 + static_cast<std::uint32_t>(meeting & 1);
-    window_ = 1;
-    return;
-  }
-  if (hands_over(plan)) return enter_shared();
-  rings_used_ = plan.source == kEverybody ? 1 : static_cast<std::size_t>(size_);
-  const auto places_in = [&](std::size_t bytes) {
-    return std::max<std::size_t>(std::min(ahead_bytes(), bytes) / plan_.place_bytes, 1);
-  };
-  std::size_t in_a_ring = places_in(rings_.capacity());
-  const bool fits = plan_.place_bytes <= rings_.capacity() && chunks_ <= in_a_ring * rings_used_;
-  turns_ = !fits && window_bytes() >= plan_.place_bytes;
-  if (turns_) in_a_ring = places_in(window_bytes());
-  window_ = std::min(in_a_ring * rings_used_, chunks_);
-  if (turns_) return enter_window();
-  const std::size_t deep = (window_ + rings_used_ - 1) / rings_used_;
-  first_.offset = rings_.reserve(deep * plan_.place_bytes);
+  if (course_.chunks == 0) return;
+  const std::uint64_t meeting = course_.in_line ? board_.take_line(plan.place_bytes) : 0;
+  if (meeting != 0) return enter_line(meeting);
+  if (course_.hands_over) return enter_shared();
+  if (course_.turns) return enter_window();
+  const std::size_t deep = (course_.window + course_.rings_used - 1) / course_.rings_used;
+  first_.offset = rings_.reserve(deep * course_.place_bytes);
 }
 
-// In a ring. Where ranks share cores, what a single source puts there is still in a core's own cache, beside what they
-// write, when the last of that core reads it.
-std::size_t Flow::ahead_bytes() const {
-  if (plan_.source == kEverybody || !board_.is_crowded()) return ahead_bytes_;
-  return std::min(ahead_bytes_, warm_bytes_ / rings_used_);
-}
-
-// Of a ring, for a call of more chunks than can be on their way at once. Where all put, a rank is never far ahead of
-// the others, so half of it is enough, or two places; a single source goes ahead as far as it can.
-std::size_t Flow::window_bytes() const {
-  const std::size_t whole = rings_.window_bytes();
-  return plan_.source == kEverybody ? std::max(whole / 2, std::min(whole, 2 * plan_.place_bytes)) : whole;
+void Flow::enter_line(std::uint64_t meeting) {
+  course_ = {.place_bytes = course_.place_bytes, .chunks = 1, .window = 1, .in_line = true};
+  first_.line = 1 + static_cast<std::uint32_t>(meeting & 1);
 }
 
 // A call before may still be read where this one's places lie: lines that were used a moment ago cost less than others.
 void Flow::enter_window() {
   const Window& latest = latest_window_;
   earlier_ = latest.end;
-  alike_ = earlier_ != 0 && latest.place_bytes == plan_.place_bytes && latest.places == window_ &&
+  alike_ = earlier_ != 0 && latest.place_bytes == course_.place_bytes && latest.places == course_.window &&
            latest.source == plan_.source;
   if (alike_) slot_ = latest.slot;
   first_.offset = rings_.reserve_window();
-  latest_window_ = {plan_.place_bytes, window_, plan_.source, (slot_ + chunks_) % window_, before_ + chunks_};
-}
-
-bool Flow::hands_over(const Plan& plan) const {
-  return size_ == 2 && plan.handed && plan.source == kEverybody && plan.sink == kEverybody;
+  latest_window_ = {course_.place_bytes, course_.window, plan_.source, (slot_ + course_.chunks) % course_.window,
+                    before_ + course_.chunks};
 }
 
 // What one rank brings the other writes next, chunk by chunk; but where that one folds, it is given back. Then calls of
 // one chunk take places in turn: whoever puts there was the last to read it in any case.
 void Flow::enter_shared() {
-  hands_over_ = true;
-  const std::size_t folded = std::clamp<std::size_t>(rings_.shared_bytes() / plan_.place_bytes, 1, kFoldedPlaces);
-  window_ = plan_.folds ? std::min(folded, chunks_) : 1;
-  const bool in_turn = plan_.folds && chunks_ == 1;
-  first_.offset = in_turn ? rings_.reserve_shared_in_turn(plan_.place_bytes) : rings_.reserve_shared();
+  first_.offset = course_.in_turn ? rings_.reserve_shared_in_turn(course_.place_bytes) : rings_.reserve_shared();
 }
 
 Flow::Stage Flow::next() {
@@ -106,7 +64,7 @@ Flow::Stage Flow::next() {
     arrived_ = true;
     board_.arrive();
     const bool all_wait = plan_.source == kEverybody && plan_.sink == kEverybody;
-    if (chunks_ == 1 && !plan_.folds && all_wait) board_.give_way();
+    if (course_.chunks == 1 && !plan_.folds && all_wait) board_.give_way();
   }
   for (bool waited = false;; waited = true) {
     if (arrived_ && !all_here_) look_who_is_here();
@@ -125,7 +83,7 @@ Flow::Stage Flow::next() {
 
 // Where there are more chunks, ranks of this core have some of them to work on.
 void Flow::wait() {
-  if (chunks_ > 1) return board_.idle(blocked_by_);
+  if (course_.chunks > 1) return board_.idle(blocked_by_);
   board_.linger(blocked_by_, [this](int other) { return is_behind(other); });
 }
 
@@ -138,7 +96,7 @@ bool Flow::is_behind(int index) const {
 
 // Who must have arrived before this rank can go on: a rank, kEverybody, or nobody.
 int Flow::awaited() const {
-  if (chunks_ == 0) return kEverybody;  // they meet for the meeting's sake
+  if (course_.chunks == 0) return kEverybody;  // they meet for the meeting's sake
   if (todo_[kFold] == 0 && todo_[kConsume] == 0) return Board::kNobody;
   return plan_.source == index_ ? Board::kNobody : plan_.source;
 }
@@ -160,8 +118,8 @@ void Flow::look_who_is_here() {
 bool Flow::ready(Stage stage) {
   const std::size_t chunk = done_[stage];
   if (chunk == todo_[stage]) return false;
-  if (stage == kPublish && chunk < window_) return earlier_was_read(chunk);
-  if (stage == kPublish) return all_here_ && overwritable(chunk - window_);
+  if (stage == kPublish && chunk < course_.window) return earlier_was_read(chunk);
+  if (stage == kPublish) return all_here_ && overwritable(chunk - course_.window);
   const Stage before = stage == kConsume && plan_.folds ? kFold : kPublish;
   if (!all_here_ || (todo_[before] != 0 && done_[before] <= chunk)) return false;
   return all_passed(before, before_ + chunk + 1);
@@ -170,13 +128,13 @@ bool Flow::ready(Stage stage) {
 // What a call before left in this chunk's place: one chunk where its places were the same, all of them otherwise.
 bool Flow::earlier_was_read(std::size_t chunk) {
   if (earlier_ == 0) return true;
-  const std::uint64_t chunks = alike_ ? earlier_ - (window_ - 1 - chunk) : earlier_;
+  const std::uint64_t chunks = alike_ ? earlier_ - (course_.window - 1 - chunk) : earlier_;
   return all_passed(kConsume, chunks, true);
 }
 
 // Folders read what was published, sinks what was folded, or published where nobody folds.
 bool Flow::overwritable(std::size_t chunk) {
-  if (hands_over_) return done_[kConsume] > chunk;
+  if (course_.hands_over) return done_[kConsume] > chunk;
   const auto have_passed = [&](Stage stage) {
     return (todo_[stage] == 0 || done_[stage] > chunk) && all_passed(stage, before_ + chunk + 1);
   };
@@ -202,8 +160,9 @@ bool Flow::all_passed(Stage stage, std::uint64_t chunks, bool everybody) {
 
 void Flow::advance(Stage stage) {
   ++done_[stage];
-  if (stage == kPublish && done_[stage] == 1) return;                                 // the arrival says so
-  if (stage == kConsume && (hands_over_ || (chunks_ == window_ && !turns_))) return;  // nobody waits to overwrite it
+  if (stage == kPublish && done_[stage] == 1) return;  // the arrival says so
+  if (stage == kConsume && (course_.hands_over || (course_.chunks == course_.window && !course_.turns)))
+    return;  // nobody waits to overwrite it
   tell(stage, before_ + done_[stage]);
 }
 
@@ -214,9 +173,9 @@ void Flow::tell(Stage stage, std::uint64_t chunks) {
 
 // Whoever takes nothing has read what it folds.
 void Flow::end() {
-  before_ += chunks_;
-  if (turns_ && todo_[kConsume] == 0) tell(kConsume, before_);
-  if (hands_over_ && !plan_.folds) handed_ ^= static_cast<int>(chunks_ & 1);
+  before_ += course_.chunks;
+  if (course_.turns && todo_[kConsume] == 0) tell(kConsume, before_);
+  if (course_.hands_over && !plan_.folds) handed_ ^= static_cast<int>(course_.chunks & 1);
 }
 
 kernels::Range Flow::chunk_of(Stage stage) const {
@@ -225,13 +184,13 @@ kernels::Range Flow::chunk_of(Stage stage) const {
 }
 
 Flow::Place Flow::place_of(Stage stage) const {
-  const std::size_t slot = (slot_ + done_[stage]) % window_;
-  if (hands_over_) {
+  const std::size_t slot = (slot_ + done_[stage]) % course_.window;
+  if (course_.hands_over) {
     const int passed = plan_.folds ? 0 : static_cast<int>(done_[stage] & 1);
-    return {first_.offset + slot * plan_.place_bytes, handed_ ^ passed};
+    return {first_.offset + slot * course_.place_bytes, handed_ ^ passed};
   }
-  const std::size_t row = slot / rings_used_;
-  return {first_.offset + row * plan_.place_bytes, static_cast<int>(slot - row * rings_used_), first_.line};
+  const std::size_t row = slot / course_.rings_used;
+  return {first_.offset + row * course_.place_bytes, static_cast<int>(slot - row * course_.rings_used), first_.line};
 }
 
 }  // namespace rondo::comm

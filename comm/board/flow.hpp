@@ -10,27 +10,19 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <utility>
 
 #include "comm/board/board.hpp"
 #include "comm/board/rings.hpp"
-#include "comm/tuning.hpp"
+#include "comm/policy/chooser.hpp"
 #include "kernels/algorithms/ranges.hpp"
 
 namespace rondo::comm {
 
 class Flow {
  public:
-  static constexpr int kEverybody = Board::kEverybody;
-  struct Plan {                   // the same on all ranks
-    std::size_t count = 0;        // elements, of the longest block
-    std::size_t step = 1;         // of them in a chunk
-    std::size_t place_bytes = 0;  // of a chunk in the rings;
-    bool folds = false;
-    bool apart = false;                          // places keep the rings' gap between each other
-    bool handed = true;                          // of two ranks: each may write next where it was the last to read
-    int source = kEverybody, sink = kEverybody;  // or the index of the one that publishes, or consumes
-  };
+  static constexpr int kEverybody = RingPlan::kEverybody;
+  static_assert(kEverybody == Board::kEverybody);
+  using Plan = RingPlan;
   struct Place {  // of a chunk, in every ring
     std::size_t offset = 0;
     int turn = 0;            // a rank's is in the ring of the rank so many further on
@@ -41,12 +33,9 @@ class Flow {
   static_assert(sizeof(Place) == 16);
   static constexpr auto kNothing = [](kernels::Range, Place) {};  // for run()
 
-  Flow(Team& team, Board& board, const Tuning& tuning);
+  // All must outlive it.
+  Flow(Team& team, Board& board, const Chooser& chooser);
 
-  // A window has room for two places where everybody puts, and in every ring for one of an only source.
-  std::size_t most_place_bytes(int source = kEverybody) const {
-    return rings_.window_bytes() / (source == kEverybody ? 2 : 1) / kLine * kLine;
-  }
   std::size_t most_call_bytes() const { return rings_.capacity(); }  // in one place
   std::byte* at(int index, Place place) const {
     if (place.line != 0) return board_.payload(index, place.line - 1);
@@ -54,10 +43,7 @@ class Flow {
     return rings_.at(ring < size_ ? ring : ring - size_, place.offset);
   }
 
-  // Whether a rank of such a call writes only where it was the last to read, so that the lines are in its own caches:
-  // two ranks, each of which takes what the other brings. What one folds it must put where it found the other's.
-  bool hands_over(const Plan& plan) const;
-  bool hands_over() const { return hands_over_; }  // the latest
+  bool hands_over() const { return course_.hands_over; }  // the latest: see Chooser
 
   // After Board::settle(), on all ranks: a place of at most most_call_bytes() for a call that is not run here. It may
   // be overwritten from the next call but one on.
@@ -100,10 +86,9 @@ class Flow {
   bool overwritable(std::size_t chunk);
   bool all_passed(Stage stage, std::uint64_t chunks, bool everybody = false);  // or all that take part
   void tell(Stage stage, std::uint64_t chunks);
+  void enter_line(std::uint64_t meeting);
   void enter_window();
   void enter_shared();
-  std::size_t ahead_bytes() const;
-  std::size_t window_bytes() const;
   bool earlier_was_read(std::size_t chunk);
   bool takes_part(Stage stage, int index) const;
   void wait();
@@ -113,16 +98,13 @@ class Flow {
 
   Board& board_;
   Segment segment_;
+  const Chooser& chooser_;
   Rings rings_;
-  std::size_t ahead_bytes_, warm_bytes_;
   int index_, size_;
   std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
   Plan plan_;
-  std::size_t chunks_ = 0, window_ = 1;
-  bool hands_over_ = false;                   // this call
+  RingCourse course_;                         // this call's
   int handed_ = 0;                            // which ring is whose: 1, rank 0 writes next to ring 1
-  bool turns_ = false;                        // in the rings' window
-  std::size_t rings_used_ = 1;                // by the places of one rank
   Place first_;                               // of the window; the others lie in these rings in turn
   std::size_t slot_ = 0;                      // of the first chunk
   Counts done_{}, todo_{};                    // by this rank

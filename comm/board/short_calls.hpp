@@ -13,6 +13,7 @@
 #include "comm/board/board.hpp"
 #include "comm/board/flow.hpp"
 #include "comm/board/store_choice.hpp"
+#include "comm/policy/chooser.hpp"
 #include "kernels/algorithms/ranges.hpp"
 #include "kernels/reduce.hpp"
 
@@ -20,7 +21,8 @@ namespace rondo::comm {
 
 class ShortCalls {
  public:
-  ShortCalls(Board& board, Flow& flow, StoreChoice& stores);
+  // All must outlive it.
+  ShortCalls(const Chooser& chooser, Board& board, Flow& flow, StoreChoice& stores);
 
   static constexpr std::string_view kName = "short_call";
 
@@ -52,10 +54,6 @@ class ShortCalls {
       return blocks.empty() ? kernels::Range{as_size(index) * block, block} : blocks[as_size(index)];
     }
   };
-  // Bytes that a rank may get from another. crowded: ranks outnumber their cores.
-  static std::size_t most_of_block(Collective collective, int ranks, bool crowded);
-  // Ranks agree on the answer. The ranks of the segment are the team's.
-  bool takes(const Call& call) const;
   Plan plan(const Call& call) const;
 
   // What this rank brings; then the call may look after itself; then what the others brought.
@@ -71,10 +69,8 @@ class ShortCalls {
  private:
   static constexpr std::size_t kFew = 256;  // bytes: taken before the clock could be read
 
-  bool goes_to_ring(const Call& call) const;
-  bool hands_over(const Call& call) const;
+  void choose(const Call& call, Plan& plan) const;
   void lay_out(std::span<const std::size_t> counts, bool has_parts, Plan& plan) const;
-  static bool lies_behind(const Plan& plan) { return plan.brought > Arrival::kPayload && !plan.in_ring; }
   // Of what a rank brings.
   std::byte* place(int index, Arrival& arrival, const Plan& plan) const {
     if (plan.brought <= Arrival::kPayload) return arrival.payload.data();
@@ -92,6 +88,7 @@ class ShortCalls {
 
   void write(const Plan& plan, std::byte* into, const std::byte* from, std::size_t bytes, double factor) const;
 
+  const Chooser& chooser_;
   Board& board_;
   Flow& flow_;
   StoreChoice& stores_;

@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "comm/blocks.hpp"
+#include "comm/policy/thresholds.hpp"
 
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kLeastBytes = 1 << 10;  // below, always through the caches
-constexpr std::uint32_t kFirstLooks = 16;     // one after the other
-constexpr std::uint32_t kRest = 16;           // chunks between later ones: a look takes as long as a few lines
+constexpr std::uint32_t kFirstLooks = 16;  // one after the other
+constexpr std::uint32_t kRest = 16;        // chunks between later ones: a look takes as long as a few lines
 constexpr int kFarWeight = 2, kNearWeight = 1, kMostWeight = 15;
 
 }  // namespace
@@ -42,7 +42,7 @@ StoreChoice::StoreChoice(Segment segment, int own_index, bool crowded)
 // One reader that is far from its peers is enough. What this rank found counts for the others: where it only writes, it
 // has not looked for long.
 kernels::Stores StoreChoice::stores(std::size_t bytes) const {
-  if (bytes < kLeastBytes) return kernels::Stores::plain;
+  if (bytes < threshold::kLeastWeighed) return kernels::Stores::plain;
   for (int r = 0; r < size_; ++r) {
     if (r != own_ && segment_.distance(r).far.load(std::memory_order_relaxed) != 0) return kernels::Stores::streaming;
   }

@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/board/short_calls.hpp"
 #include "comm/placement.hpp"
+#include "comm/policy/chooser.hpp"
+#include "comm/segment.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/few_cores.hpp"
 #include "tests/support/ranks.hpp"
@@ -104,7 +105,8 @@ TEST_CASE("calls of few bytes move the same as others at every length") {
   const std::size_t most_cores = GENERATE(std::size_t{1}, test::FewCores::kAll);
   const test::FewCores cores(most_cores);
   const bool crowded = world > comm::usable_cores();
-  const auto most_of = [&](Collective c) { return comm::ShortCalls::most_of_block(c, world, crowded) / 4; };
+  const comm::Chooser chooser({.ranks = world, .crowded = crowded}, {});
+  const auto most_of = [&](Collective c) { return chooser.most_of_short_block(c) / 4; };
   const Collective limit =
       GENERATE(Collective::all_reduce, Collective::all_gather, Collective::broadcast, Collective::gather,
                Collective::reduce, Collective::scatter, Collective::all_to_all);

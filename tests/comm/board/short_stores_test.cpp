@@ -59,10 +59,11 @@ class Rank {
  public:
   Rank(const Node& node, int rank)
       : team_(parts_of(node, rank)),
+        chooser_(facts_of(team_), Tuning{}),
         board_(team_, Config{}),
-        flow_(team_, board_, Tuning{}),
+        flow_(team_, board_, chooser_),
         stores_(node.segment, rank, false),
-        calls_(board_, flow_, stores_) {}
+        calls_(chooser_, board_, flow_, stores_) {}
 
   // `brings`: elements, of which the other rank gets all, or its own half.
   void publish(Collective collective, std::size_t brings) {
@@ -75,7 +76,7 @@ class Rank {
              .count = has_parts ? brings / 2 : brings,
              .dtype = DataType::i32,
              .root = row_of(collective).rooted ? 0 : -1};
-    if (!calls_.takes(call_)) throw std::logic_error("not a short call");
+    if (!chooser_.is_short(call_)) throw std::logic_error("not a short call");
     plan_ = calls_.plan(call_);
     Signature signature = signature_of(call_);
     signature.sequence = ++number_;
@@ -84,7 +85,7 @@ class Rank {
   }
   void collect() { calls_.collect(plan_, call_); }
   bool takes(Collective collective, std::size_t brings) const {
-    return calls_.takes({.collective = collective, .count = brings, .dtype = DataType::i32, .root = 0});
+    return chooser_.is_short({.collective = collective, .count = brings, .dtype = DataType::i32, .root = 0});
   }
   std::size_t fits_a_ring() const { return flow_.most_call_bytes() / sizeof(std::int32_t); }
   // Of the other rank's, as the result has it.
@@ -102,6 +103,7 @@ class Rank {
 
  private:
   Team team_;
+  Chooser chooser_;
   Board board_;
   Flow flow_;
   StoreChoice stores_;
