@@ -149,7 +149,7 @@ void train(rondo::Communicator& comm, const Settings& settings) {
     }
   }
 
-  rondo::trainer::DriftCheck(comm, 1).check(model.state());
+  rondo::trainer::DriftCheck(comm, 1).check(model.kept_equal());
   if (!settings.timeline.empty()) timeline.write(comm, settings.timeline);
   const double percent = accuracy(comm, net, all);
   if (comm.rank() == 0) std::printf("result: ranks %d, accuracy %.2f\n", comm.world_size(), percent);

@@ -32,6 +32,9 @@ struct DataParallelOptions {
   Stream stream = nullptr;  // of a GPU, on which the backward pass runs; null: the default stream
   bool broadcast_buffers_each_step = trainer::SynchronizerOptions{}.broadcast_buffers_each_step;
   std::shared_ptr<trainer::BucketHook> hook{};  // null: all_reduce
+  // Names of parameters and buffers that are neither made equal nor averaged: each rank's own, with gradients of its
+  // own. The same names on every rank, and all of a tensor's names or none.
+  std::vector<std::string> ignored{};
 
   trainer::SynchronizerOptions for_synchronizer() const {
     return {.first_bucket_bytes = first_bucket_bytes,
@@ -51,7 +54,8 @@ class DistributedDataParallel {
   // that is wrapped already; Error(mismatch) on every rank when modules differ.
   DistributedDataParallel(Communicator& communicator, std::shared_ptr<Module> module, DataParallelOptions options = {})
       : module_(std::move(module)),
-        gradients_(detail::AveragedGradients::attach(communicator, module_, options.for_synchronizer())) {}
+        gradients_(
+            detail::AveragedGradients::attach(communicator, module_, options.for_synchronizer(), options.ignored)) {}
   DistributedDataParallel(Communicator& communicator, torch::nn::ModuleHolder<Module> holder,
                           DataParallelOptions options = {})
       : DistributedDataParallel(communicator, holder.ptr(), std::move(options)) {}
@@ -81,10 +85,13 @@ class DistributedDataParallel {
   void begin_forward() { checked().begin_forward(); }
   void begin_backward() { checked().begin_backward(); }
 
-  // All that the module holds: trained and frozen parameters and buffers, under the module's names, a shared tensor
-  // once. For DriftCheck and checkpoints. Types that the library does not calculate with are bytes (u8). True until a
-  // tensor goes to other memory.
+  // All that the module holds: trained and frozen parameters, buffers and, last, what is ignored, under the module's
+  // names, a shared tensor once. For checkpoints. Types that the library does not calculate with are bytes (u8). True
+  // until a tensor goes to other memory. Error(invalid_argument) where an ignored tensor is on another device or not
+  // contiguous.
   std::vector<trainer::Parameter> state() const { return gradients_->state(); }
+  // The same without what is ignored: what has the same bits on every rank. For DriftCheck.
+  std::vector<trainer::Parameter> kept_equal() const { return gradients_->kept_equal(); }
   // The trained ones, with their gradients; a null gradient is one that the module does not have now (undefined). For
   // clip_gradients, LossScaler and ShardedOptimizer::step. Ask again after every step.
   std::vector<trainer::Parameter> parameters() const { return gradients_->parameters(); }

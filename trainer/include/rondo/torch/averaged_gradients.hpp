@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <rondo/torch/module_tensors.hpp>
+#include <rondo/trainer/gather.hpp>
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
 namespace rondo::detail {
@@ -24,8 +25,9 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
  public:
   static std::shared_ptr<AveragedGradients> attach(Communicator& communicator,
                                                    std::shared_ptr<torch::nn::Module> module,
-                                                   trainer::SynchronizerOptions options) {
-    std::shared_ptr<AveragedGradients> self(new AveragedGradients(communicator, std::move(module)));
+                                                   trainer::SynchronizerOptions options,
+                                                   const std::vector<std::string>& ignored) {
+    std::shared_ptr<AveragedGradients> self(new AveragedGradients(communicator, std::move(module), ignored));
     self->start(std::move(options));
     for (std::size_t i = 0; i < self->trained_.size(); ++i) self->take_over(i);
     for (const NamedTensor& tensor : self->tensors_.frozen()) self->watch(tensor.value, kFrozen);
@@ -90,6 +92,10 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     check();
     return tensors_.state();
   }
+  std::vector<trainer::Parameter> kept_equal() const {
+    check();
+    return tensors_.kept_equal();
+  }
   trainer::GradientSynchronizer& synchronizer() { return *synchronizer_; }
 
  private:
@@ -136,8 +142,9 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     std::size_t index_;
   };
 
-  AveragedGradients(Communicator& communicator, std::shared_ptr<torch::nn::Module> module)
-      : communicator_(communicator), tensors_(std::move(module), communicator) {}
+  AveragedGradients(Communicator& communicator, std::shared_ptr<torch::nn::Module> module,
+                    const std::vector<std::string>& ignored)
+      : communicator_(communicator), tensors_(std::move(module), communicator, ignored) {}
 
   void start(trainer::SynchronizerOptions options) {
     std::vector<trainer::Parameter> parameters;
@@ -152,12 +159,28 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     const Stream stream = options.stream;
     synchronizer_ =
         std::make_unique<trainer::GradientSynchronizer>(communicator_, std::move(parameters), std::move(options));
+    check_same();
     if (!equal) return;
     for (const NamedTensor& tensor : tensors_.frozen()) {
       const trainer::Parameter p = buffer_of(tensor);
       communicator_.broadcast(p.values, p.values, p.count, p.dtype, 0, stream);
     }
     communicator_.synchronize(stream);
+  }
+
+  // Collective. What the synchronizer does not compare: tensors that it does not know.
+  void check_same() {
+    const auto all = trainer::all_gather_value(communicator_, tensors_.description());
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      if (all[rank] == all[0]) continue;
+      std::size_t i = 0;
+      while (i < all[0].size() && i < all[rank].size() && all[0][i] == all[rank][i]) ++i;
+      const auto nth = [&](std::size_t r) { return i < all[r].size() ? all[r][i] : std::string("nothing more"); };
+      throw Error(ErrorCode::mismatch,
+                  "DistributedDataParallel: rank 0 has " + nth(0) + ", but rank " + std::to_string(rank) + " has " +
+                      nth(rank) + "; freeze and ignore the same tensors on every rank",
+                  static_cast<int>(rank));
+    }
   }
 
   // Two wrappers would each average, and copy from one another's buckets while those are on their way.

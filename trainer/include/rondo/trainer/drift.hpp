@@ -13,8 +13,8 @@ class RONDO_API DriftCheck {
   // `communicator` outlives it. every: steps from one check to the next.
   DriftCheck(Communicator& communicator, std::size_t every) : communicator_(communicator), every_(every) {}
 
-  // Collective; once per step, after the optimizer. Of libtorch's modules state(), of others all that the model holds:
-  // parameters, frozen ones, buffers. Hashes all values, on a device too, and exchanges 8 bytes.
+  // Collective; once per step, after the optimizer. Of libtorch's modules kept_equal(), of others all that the model
+  // holds: parameters, frozen ones, buffers. Hashes all values, on a device too, and exchanges 8 bytes.
   // Error(mismatch), on every rank, naming the first tensor that differs and the ranks that hold other bits than rank
   // 0.
   void after_step(std::span<const Parameter> parameters);
