@@ -57,7 +57,7 @@ void BucketReducer::allocate() {
   const std::vector<char> used(parameters_.size(), 1);
   all_used_ = DeviceMemory(device_, RollCall::kSteps * roll_.bytes());
   for (std::size_t step = 0; step < RollCall::kSteps; ++step) {
-    roll_.write(marks_here_, used, communicator_.rank(), step);
+    roll_.write(marks_here_, used, communicator_.rank(), step, false);
     all_used_.copy_from(marks_here_.data(), marks_here_.size(), step * roll_.bytes());
   }
 }
@@ -140,13 +140,13 @@ void BucketReducer::leave_out(std::size_t bucket, const Piece& piece) {
   is_left_out_[piece.parameter] = 1;
 }
 
-void BucketReducer::mark(std::span<const char> used, std::size_t step) {
-  if (on_host(device_)) return roll_.write(marks(), used, communicator_.rank(), step);
-  if (step != RollCall::kAbsent && std::find(used.begin(), used.end(), 0) == used.end()) {
+void BucketReducer::mark(std::span<const char> used, std::size_t step, bool strayed) {
+  if (on_host(device_)) return roll_.write(marks(), used, communicator_.rank(), step, strayed);
+  if (step != RollCall::kAbsent && !strayed && std::find(used.begin(), used.end(), 0) == used.end()) {
     const auto* const kept = static_cast<const std::byte*>(all_used_.data());
     return copy(marks().data(), kept + step % RollCall::kSteps * roll_.bytes(), roll_.bytes());
   }
-  roll_.write(marks_here_, used, communicator_.rank(), step);
+  roll_.write(marks_here_, used, communicator_.rank(), step, strayed);
   copy(marks().data(), marks_here_.data(), marks_here_.size());
 }
 

@@ -28,7 +28,8 @@ class BucketReducer {
   const std::vector<BucketPlan>& buckets() const { return buckets_; }
   void take(std::size_t bucket, const Piece& piece);        // its gradient is complete; any thread
   void leave_out(std::size_t bucket, const Piece& piece);   // counts as zeros
-  void mark(std::span<const char> used, std::size_t step);  // before the last bucket starts
+  // Before the last bucket starts. strayed: this rank left its static graph.
+  void mark(std::span<const char> used, std::size_t step, bool strayed);
   void start(std::size_t bucket);                           // every piece was taken or left out
   // Every bucket was started: until gradients that were taken hold their averages.
   RollCall::Answer wait();

@@ -98,7 +98,9 @@ class GradientSynchronizer::Impl {
   void leave_out_the_rest();
   RollCall::Answer run_step();
   void end_step();
-  void check_same_step(const RollCall::Answer& answer) const;
+  void check_same_step(const RollCall::Answer& answer);
+  void check_same_graph(const RollCall::Answer& answer);
+  std::vector<char> used_here() const;
   void note_usage(const RollCall::Answer& answer);
   void learn_order();
   void broadcast(const std::vector<Parameter>& tensors, int root);
@@ -116,8 +118,10 @@ class GradientSynchronizer::Impl {
   mutable std::mutex mutex_;
   bool paused_ = false;
   bool joined_ = false;
+  bool all_know_ = false;  // every rank throws the same: nobody waits for this one
   std::vector<State> states_;
   std::vector<char> used_before_;         // under no_sync() since the last step
+  std::vector<char> graph_;               // static: what this rank used in its first step; empty before it
   std::vector<std::size_t> missing_;      // by bucket: pieces not yet taken, this step
   std::vector<std::size_t> ready_order_;  // of this step
   std::size_t ready_count_ = 0;           // taken
@@ -143,7 +147,7 @@ GradientSynchronizer::Impl::Impl(Communicator& communicator, std::vector<Paramet
 }
 
 GradientSynchronizer::Impl::~Impl() {
-  if (!paused_ && !ready_order_.empty()) {
+  if (!paused_ && !ready_order_.empty() && !all_know_) {
     try {
       communicator_.abort();
     } catch (const std::exception&) {
@@ -218,12 +222,18 @@ void GradientSynchronizer::Impl::ready(std::size_t index) {
 void GradientSynchronizer::Impl::start_full_buckets() {
   for (; started_ < start_order_.size() && missing_[start_order_[started_]] == 0; ++started_) {
     if (started_ + 1 == start_order_.size()) {
-      std::vector<char> used(parameters_.size());
-      for (std::size_t i = 0; i < used.size(); ++i) used[i] = states_[i] == State::ready ? 1 : 0;
-      reducer_->mark(used, joined_ ? RollCall::kAbsent : number());
+      const std::vector<char> used = used_here();
+      const bool strayed = !joined_ && !graph_.empty() && used != graph_;
+      reducer_->mark(used, joined_ ? RollCall::kAbsent : number(), strayed);
     }
     reducer_->start(start_order_[started_]);
   }
+}
+
+std::vector<char> GradientSynchronizer::Impl::used_here() const {
+  std::vector<char> used(parameters_.size());
+  for (std::size_t i = 0; i < used.size(); ++i) used[i] = states_[i] == State::ready ? 1 : 0;
+  return used;
 }
 
 // What was used under no_sync() has a gradient, even if this backward pass did not add to it.
@@ -258,6 +268,8 @@ RollCall::Answer GradientSynchronizer::Impl::run_step() {
     RollCall::Answer answer = reducer_->wait();
     record_.buckets = reducer_->records();
     check_same_step(answer);
+    check_same_graph(answer);
+    if (options_.static_graph && !joined_ && graph_.empty()) graph_ = used_here();
     reducer_->end_step(answer.used);
     if (!answer.present.empty()) {
       note_usage(answer);
@@ -281,7 +293,7 @@ void GradientSynchronizer::Impl::explain(const Error& error) const {
 }
 
 // The marks are the same on all ranks, so all of them exchange their exact numbers, or none.
-void GradientSynchronizer::Impl::check_same_step(const RollCall::Answer& answer) const {
+void GradientSynchronizer::Impl::check_same_step(const RollCall::Answer& answer) {
   if (answer.same_step) return;
   const std::size_t mine = number();
   const auto all = communicator_.all_gather_bytes(std::as_bytes(std::span(&mine, 1)));
@@ -295,6 +307,7 @@ void GradientSynchronizer::Impl::check_same_step(const RollCall::Answer& answer)
   for (const auto& [step, ranks] : ranks_in)
     places += fmt::format("{}step {} of rank{} {}", places.empty() ? "" : ", ", step, ranks.size() == 1 ? "" : "s",
                           fmt::join(ranks, ", "));
+  all_know_ = true;
   const auto fewest = std::min_element(ranks_in.begin(), ranks_in.end(),
                                        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   throw Error(
@@ -302,6 +315,35 @@ void GradientSynchronizer::Impl::check_same_step(const RollCall::Answer& answer)
       fmt::format("rank {}: gradients of different steps have met: {}; no rank may skip a step that others make",
                   communicator_.rank(), places),
       fewest->second.front());
+}
+
+// As above: the mark is the same on all ranks. What changed, from every rank, as an index and whether it is used now.
+void GradientSynchronizer::Impl::check_same_graph(const RollCall::Answer& answer) {
+  if (!answer.strayed) return;
+  std::vector<std::uint64_t> changed;
+  const std::vector<char> used = used_here();
+  for (std::size_t i = 0; i < used.size() && !joined_ && !graph_.empty(); ++i) {
+    if (used[i] != graph_[i]) changed.push_back(2 * i + (used[i] != 0 ? 1 : 0));
+  }
+  const auto all = communicator_.all_gather_bytes(std::as_bytes(std::span(changed)));
+  std::string sentence;
+  int culprit = -1;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    changed.resize(all[rank].size() / sizeof(std::uint64_t));
+    if (changed.empty()) continue;
+    std::memcpy(changed.data(), all[rank].data(), all[rank].size());
+    std::vector<std::string> names;
+    for (const std::uint64_t one : changed)
+      names.push_back(fmt::format("'{}' ({})", parameters_[one / 2].name, one % 2 != 0 ? "now used" : "now unused"));
+    if (culprit < 0) culprit = static_cast<int>(rank);
+    sentence += fmt::format("{}rank {}: {}", sentence.empty() ? "" : "; ", rank, fmt::join(names, ", "));
+  }
+  all_know_ = true;
+  throw Error(ErrorCode::mismatch,
+              fmt::format("the graph is static, but other parameters are used than in the first step, on {}; make the "
+                          "synchronizer without static_graph",
+                          sentence),
+              culprit);
 }
 
 void GradientSynchronizer::Impl::note_usage(const RollCall::Answer& answer) {

@@ -36,13 +36,15 @@ std::vector<std::byte> one(DataType dtype) {
 RollCall::RollCall(std::size_t parameters, int world_size, DataType dtype)
     : parameters_(parameters), world_size_(static_cast<std::size_t>(world_size)), dtype_(dtype) {}
 
-void RollCall::write(std::span<std::byte> to, std::span<const char> used, int rank, std::size_t step) const {
+void RollCall::write(std::span<std::byte> to, std::span<const char> used, int rank, std::size_t step,
+                     bool strayed) const {
   const std::vector<std::byte> mark = one(dtype_);
   std::fill(to.begin(), to.end(), std::byte{0});
   const auto set = [&](std::size_t i) { std::copy(mark.begin(), mark.end(), to.data() + i * mark.size()); };
   for (std::size_t i = 0; i < parameters_; ++i) {
     if (used[i]) set(i);
   }
+  if (strayed) set(count() - 1);
   if (step == kAbsent) return;
   const std::size_t own = parameters_ + kMarksOfRank * static_cast<std::size_t>(rank);
   set(own);
@@ -67,6 +69,7 @@ RollCall::Answer RollCall::read(std::span<const std::byte> from) const {
     for (std::size_t digit = 1; digit < kMarksOfRank; ++digit)
       answer.same_step &= is_set(marks + digit) == is_set(first + digit);
   }
+  answer.strayed = is_set(count() - 1);
   return answer;
 }
 

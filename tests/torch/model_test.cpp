@@ -66,6 +66,8 @@ TEST_CASE("libtorch: an option that is set to its default changes nothing") {
       {.stream = nullptr},
       {.broadcast_buffers_each_step = true},
       {.hook = nullptr},
+      {.static_graph = false},
+      {.ignored = {}},
   };
   for (const DataParallelOptions& options : same) {
     std::vector<Tensor> means(kRanks);

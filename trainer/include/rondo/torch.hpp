@@ -32,6 +32,8 @@ struct DataParallelOptions {
   Stream stream = nullptr;  // of a GPU, on which the backward pass runs; null: the default stream
   bool broadcast_buffers_each_step = trainer::SynchronizerOptions{}.broadcast_buffers_each_step;
   std::shared_ptr<trainer::BucketHook> hook{};  // null: all_reduce
+  // Also: a backward pass may run others inside it (checkpointing), and add to a parameter several times.
+  bool static_graph = trainer::SynchronizerOptions{}.static_graph;
   // Names of parameters and buffers that are neither made equal nor averaged: each rank's own, with gradients of its
   // own. The same names on every rank, and all of a tensor's names or none.
   std::vector<std::string> ignored{};
@@ -42,7 +44,8 @@ struct DataParallelOptions {
             .broadcast_parameters = broadcast_parameters,
             .stream = stream,
             .broadcast_buffers_each_step = broadcast_buffers_each_step,
-            .hook = hook};
+            .hook = hook,
+            .static_graph = static_graph};
   }
 };
 

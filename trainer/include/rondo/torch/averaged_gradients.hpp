@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <rondo/torch/module_tensors.hpp>
+#include <rondo/torch/nested_passes.hpp>
 #include <rondo/trainer/gather.hpp>
 #include <rondo/trainer/gradient_synchronizer.hpp>
 
@@ -108,6 +109,8 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     Accumulator accumulator{};  // with a hook of ours; tensors hold it only weakly
     bool late = false;          // it accumulates in this pass, but without a hook
     bool ready = false;         // in this backward pass
+    int seen = 0;               // gradients of this pass
+    int expected = 0;           // of a static graph: those of the first step
     bool noted = false;         // under no_sync since the last step
 
     const torch::Tensor& value() const { return tensor->value; }
@@ -155,6 +158,8 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     }
     for (const NamedTensor& buffer : tensors_.buffers()) options.buffers.push_back(buffer_of(buffer));
     options.gradients_in_buckets = true;
+    static_graph_ = options.static_graph;
+    if (static_graph_) NestedPasses::watch();
     const bool equal = options.broadcast_parameters;
     const Stream stream = options.stream;
     synchronizer_ =
@@ -217,12 +222,24 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     t.accumulator->add_post_hook(std::make_unique<Hook>(weak_from_this(), index));
   }
 
-  // By every hook: a pass that failed takes its callbacks with it. The first one to run does the work.
+  // By every hook: a pass that failed takes its callbacks with it, and then the token. The first one to run does the
+  // work.
   void end_pass_later() {
-    torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
+    std::shared_ptr<char> token = pass_.lock();
+    if (!token) {
+      if (std::any_of(trained_.begin(), trained_.end(), [](const Trained& t) { return t.seen != 0; }))
+        refuse_leftovers();
+      pass_ = token = std::make_shared<char>();
+    }
+    torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), token] {
       if (const auto self = weak.lock()) self->on_backward_end();
     });
     in_pass_ = true;
+  }
+  [[noreturn]] static void refuse_leftovers() {
+    torch_refuse(
+        "the backward pass before this one ended with an exception; the ranks are no longer in step, so let the "
+        "exception end this rank");
   }
 
   void on_arrival(std::size_t index) {
@@ -243,11 +260,33 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     if (t.ready) {
       torch_refuse("parameter '" + t.tensor->name +
                    "' got a second gradient in one step: the backward pass before this one ended with an exception, "
-                   "or this one goes through a graph from before the parameter got other memory; the ranks are no "
-                   "longer in step, so let the exception end this rank");
+                   "or this one goes through a graph from before the parameter got other memory, or runs another one "
+                   "inside it, which a static graph may; the ranks are no longer in step, so let the exception end "
+                   "this rank");
     }
     end_pass_later();
-    hand_over(index);
+    if (!static_graph_) return hand_over(index);
+    ++t.seen;
+    if (is_deferred()) {
+      arrived_.push_back(index);
+    } else if (t.seen >= t.expected) {
+      hand_over(index);
+    }
+  }
+  // How often a gradient is added to in a pass is known from the first step.
+  bool is_deferred() const { return static_graph_ && (!graph_known_ || paused_ != 0); }
+  // In the order in which they became complete, which the synchronizer learns.
+  void hand_over_deferred() {
+    std::vector<std::size_t> last_first;
+    for (auto index = arrived_.rbegin(); index != arrived_.rend(); ++index) {
+      if (std::find(last_first.begin(), last_first.end(), *index) == last_first.end()) last_first.push_back(*index);
+    }
+    for (auto index = last_first.rbegin(); index != last_first.rend(); ++index) {
+      if (paused_ == 0) trained_[*index].expected = trained_[*index].seen;
+      hand_over(*index);
+    }
+    arrived_.clear();
+    graph_known_ |= paused_ == 0;
   }
   void hand_over(std::size_t index) {
     if (paused_ == 0) move_in(index);
@@ -275,8 +314,18 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
 
   void on_backward_end() {
     if (!std::exchange(in_pass_, false)) return;
+    if (static_graph_ && NestedPasses::is_nested()) {
+      NestedPasses::at_end_of_node([weak = weak_from_this(), token = pass_.lock()] {
+        if (const auto self = weak.lock()) self->end_pass_later();
+      });
+      return;
+    }
+    if (is_deferred()) hand_over_deferred();
     for (std::size_t i = 0; i < trained_.size(); ++i) {
-      if (std::exchange(trained_[i].late, false) && !trained_[i].ready) hand_over(i);
+      Trained& t = trained_[i];
+      if ((t.late || t.seen != 0) && !t.ready) hand_over(i);
+      t.late = false;
+      t.seen = 0;
     }
     // While the last buckets are on their way. What is wrong is said at the end of the step, to all who did the same.
     const std::optional<Error> wrong = what_is_wrong();
@@ -335,7 +384,10 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
   std::vector<std::pair<torch::Tensor, unsigned>> watched_;
   std::unique_ptr<trainer::GradientSynchronizer> synchronizer_;
   int paused_ = 0;
-  bool in_pass_ = false;  // a hook was called since the last end of a pass
+  bool in_pass_ = false;      // a hook was called since the last end of a pass
+  std::weak_ptr<char> pass_;  // kept by what will end the pass
+  bool static_graph_ = false, graph_known_ = false;
+  std::vector<std::size_t> arrived_;  // of a static graph not known yet: gradients of this pass
 };
 
 }  // namespace rondo::detail

@@ -27,6 +27,9 @@ struct SynchronizerOptions {
   std::vector<Parameter> buffers{};         // state that is not trained (running means): broadcast with the parameters
   bool broadcast_buffers_each_step = true;  // at the end of finish(), from the lowest rank that still has batches
   std::shared_ptr<BucketHook> hook{};       // null: all_reduce
+  // Each rank uses in every step the parameters that it used in its first one; Error(mismatch), on every rank, that
+  // names the others.
+  bool static_graph = false;
 };
 
 class RONDO_API GradientSynchronizer {
