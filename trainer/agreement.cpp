@@ -23,10 +23,10 @@ std::string describe(const std::vector<Parameter>& parameters, const Synchronize
   std::string text = fmt::format(
       "{} parameters, {} buffers, buckets of {} and {} bytes, broadcast {}, buffers at each step {}, gradients {} "
       "buckets, "
-      "{} hook, {} graph\n",
+      "{}, {} graph\n",
       parameters.size(), options.buffers.size(), options.first_bucket_bytes, options.bucket_bytes,
       options.broadcast_parameters ? "on" : "off", options.broadcast_buffers_each_step ? "on" : "off",
-      options.gradients_in_buckets ? "in" : "outside", options.hook ? "a" : "no",
+      options.gradients_in_buckets ? "in" : "outside", options.hook ? options.hook->description() : "no hook",
       options.static_graph ? "static" : "changing");
   for (const Parameter& p : parameters) text += describe(p) + "\n";
   for (const Parameter& p : options.buffers) text += "buffer " + describe(p) + "\n";

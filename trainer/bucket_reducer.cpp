@@ -23,11 +23,17 @@ BucketReducer::BucketReducer(Communicator& communicator, std::vector<Parameter>&
       packed_(on_host(device_) || options.gradients_in_buckets),
       roll_(parameters.size(), communicator.world_size(), buckets_.back().dtype),
       marks_here_(roll_.bytes()) {
-  begin_step();
+  begin_step(0);
+  if (options.hook && !packed_) {
+    throw Error(ErrorCode::unsupported,
+                "GradientSynchronizer: a hook on a device gets gradients that live in the buckets; set "
+                "gradients_in_buckets");
+  }
   if (!on_host(device_) && options_.stream != nullptr) clock_.emplace(device_, options_.stream);
   allocate();
   if (options_.gradients_in_buckets) place_gradients();
   if (options_.hook) {
+    describe_parts();
     std::vector<Bucket> all;
     for (std::size_t i = 0; i < buckets_.size(); ++i) all.push_back(view(i));
     options_.hook->prepare(communicator_, all);
@@ -37,6 +43,7 @@ BucketReducer::BucketReducer(Communicator& communicator, std::vector<Parameter>&
 BucketReducer::~BucketReducer() {
   try {
     for (Started& one : started_) one.work.wait();
+    for (Started& one : later_) one.work.wait();
     if (!on_host(device_) && !started_.empty()) communicator_.synchronize(options_.stream);
   } catch (const std::exception&) {
     // the communicator has failed; the owner hears of it at its next call
@@ -88,8 +95,25 @@ std::span<std::byte> BucketReducer::marks() const {
 Bucket BucketReducer::view(std::size_t index) const {
   const BucketPlan& plan = buckets_[index];
   const std::size_t riders = carries_marks(index) ? roll_.count() : 0;
-  return {index, memory_[static_cast<std::size_t>(plan.dtype)].data() + plan.start * size_of(plan.dtype),
-          plan.count + riders, plan.dtype, options_.stream};
+  return {.index = index,
+          .data = memory_[static_cast<std::size_t>(plan.dtype)].data() + plan.start * size_of(plan.dtype),
+          .count = plan.count + riders,
+          .dtype = plan.dtype,
+          .stream = options_.stream,
+          .parts = parts_.empty() ? std::span<const BucketPart>() : parts_[index],
+          .marks = riders,
+          .step = step_};
+}
+void BucketReducer::describe_parts() {
+  for (const BucketPlan& plan : buckets_) {
+    std::vector<BucketPart>& parts = parts_.emplace_back();
+    for (const Piece& piece : plan.pieces) {
+      const Parameter& p = parameters_[piece.parameter];
+      const std::span<const std::size_t> shape =
+          p.shape ? std::span<const std::size_t>(*p.shape) : std::span<const std::size_t>(&p.count, 1);
+      parts.push_back({piece.parameter, piece.first, piece.offset, piece.count, shape});
+    }
+  }
 }
 
 void BucketReducer::copy(void* to, const void* from, std::size_t count) const {
@@ -109,8 +133,10 @@ void BucketReducer::clear(void* to, std::size_t count) const {
   }
 }
 
-void BucketReducer::begin_step() {
+void BucketReducer::begin_step(std::size_t step) {
+  step_ = step;
   started_.clear();
+  later_.clear();
   if (clock_) clock_->begin_step();
   left_out_.clear();
   is_left_out_.assign(parameters_.size(), 0);
@@ -184,12 +210,22 @@ Work BucketReducer::reduce(std::size_t index) {
   return {};
 }
 
+void BucketReducer::go_on(Started one) {
+  one.work.wait();
+  if (!options_.hook) return;
+  const auto submitted = StepRecord::Clock::now();
+  std::optional<Work> next = options_.hook->proceed(communicator_, view(one.bucket));
+  if (next) later_.push_back({one.bucket, std::move(*next), submitted});
+}
+
 RollCall::Answer BucketReducer::wait() {
   if (clock_) clock_->mark();
   if (!on_host(device_)) communicator_.synchronize(options_.stream);
   if (clock_) clock_->passed();
+  // Buckets take turns, so that one's next collective runs while the hook calculates on another.
+  for (const Started& one : started_) go_on(one);
+  for (std::size_t i = 0; i < later_.size(); ++i) go_on(later_[i]);
   for (Started& one : started_) {
-    one.work.wait();
     if (options_.hook) options_.hook->finish(view(one.bucket));
     for (const Piece& piece : buckets_[one.bucket].pieces)
       if (!is_left_out_[piece.parameter]) copy(gradient(piece), place(one.bucket, piece), bytes(piece));
@@ -225,6 +261,10 @@ std::vector<BucketRecord> BucketReducer::records() const {
     const Work::Times times =
         clock_ ? Work::Times{clock_->at(2 * all.size()), clock_->at(2 * all.size() + 1)} : one.work.times();
     all.push_back({one.bucket, bucket.count * size_of(bucket.dtype), one.submitted, times.started, times.finished});
+  }
+  for (const Started& one : later_) {
+    const Work::Times times = one.work.times();
+    all.push_back({one.bucket, 0, one.submitted, times.started, times.finished});
   }
   return all;
 }

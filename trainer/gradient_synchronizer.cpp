@@ -183,7 +183,7 @@ void GradientSynchronizer::Impl::begin_step() {
   ready_count_ = 0;
   started_ = 0;
   backward_ = {};
-  reducer_->begin_step();
+  reducer_->begin_step(steps_);
   missing_.clear();
   for (const BucketPlan& bucket : reducer_->buckets()) missing_.push_back(bucket.pieces.size());
 }

@@ -4,7 +4,7 @@
 python_ddp.py FILE.json    needs a torch that Python can import; tools/torch-check runs it with a current one
 
 Models, inputs and options are those of the C++ side, made from formulas. FILE gets, by case: the losses of each rank
-and step, and rank 0's parameters and buffers after the last step.
+and step, and rank 0's parameters and buffers after the last step, or each rank's where they are meant to differ.
 """
 import json
 import os
@@ -16,6 +16,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.nn.parallel import DistributedDataParallel
 
 RANKS = 2
@@ -134,6 +137,11 @@ def branches(net, rank, step):
     return F.mse_loss(net(x, (rank + step) % 2 == 0), goal(x))
 
 
+def one_branch(net, rank, step):
+    x = batch(rank, step)
+    return F.mse_loss(net(x, True), goal(x))
+
+
 def words(net, rank, step):
     return net(torch.arange(5) * 3 % (7 + rank) + step % 2).pow(2).mean()
 
@@ -145,6 +153,18 @@ def images(net, rank, step):
 def shift(net):  # as a checkpoint that is loaded between two steps
     state = {name: value * 0.5 + 0.25 for name, value in net.state_dict().items()}
     net.load_state_dict(state)
+
+
+def wire():
+    return None, default_hooks.bf16_compress_hook
+
+
+def alone():  # each rank by itself from step 2 on
+    return PostLocalSGDState(None, dist.new_subgroups(group_size=1)[0], 2), post_localSGD_hook
+
+
+def low_rank(**options):
+    return lambda: (PowerSGDState(None, start_powerSGD_iter=2, **options), powerSGD_hook)
 
 
 # name: model, and what is not as in the first case
@@ -168,13 +188,26 @@ CASES = {
     "words": dict(model=Words, loss=words),
     "attention": dict(model=Attending),
     "scalar": dict(model=Scalar),
-    "16 bits on the wire": dict(model=mlp, dtype=torch.float32, hook=default_hooks.bf16_compress_hook),
+    "16 bits on the wire": dict(model=mlp, dtype=torch.float32, hook=wire),
     "uneven": dict(model=mlp, uneven=True),
+    "ignored": dict(model=mlp, ignored=("0.weight", "2.bias")),
+    "static graph": dict(model=Branches, loss=one_branch, options=dict(static_graph=True)),
+    "local steps": dict(model=mlp, hook=alone, averager=lambda: PeriodicModelAverager(period=2, warmup_steps=2)),
+    "rank 1": dict(model=mlp, hook=low_rank(min_compression_rate=1)),
+    "rank 1, f32": dict(model=mlp, dtype=torch.float32, hook=low_rank(min_compression_rate=1, random_seed=3)),
+    "rank 1, epsilon": dict(model=mlp, hook=low_rank(min_compression_rate=1, orthogonalization_epsilon=1e-3)),
+    "rank 2": dict(
+        model=convolutions, loss=images, hook=low_rank(matrix_approximation_rank=2, min_compression_rate=0.5)),
+    "rank 2, cold": dict(
+        model=mlp, hook=low_rank(matrix_approximation_rank=2, min_compression_rate=0.5, warm_start=False)),
+    "rank 3, no feedback": dict(
+        model=mlp, hook=low_rank(matrix_approximation_rank=3, min_compression_rate=0.3, use_error_feedback=False)),
 }
 
 
 def steps(case, net, wrapper, rank):
     optimizer = case.get("optimizer", sgd)(net)
+    averager = case["averager"]() if "averager" in case else None
     loss_of = case.get("loss", regression)
     losses = []
     count = STEPS - 2 * rank if case.get("uneven") else STEPS
@@ -191,6 +224,8 @@ def steps(case, net, wrapper, rank):
         if "clip" in case:
             nn.utils.clip_grad_norm_(net.parameters(), case["clip"])
         optimizer.step()
+        if averager:
+            averager.average_parameters(net.parameters())
         losses.append(loss.item())
     return losses
 
@@ -201,18 +236,20 @@ def run(case, rank):
     fill(net, rank)
     for name, parameter in net.named_parameters():
         parameter.requires_grad_(name not in case.get("frozen", ()))
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, case.get("ignored", ()))
     wrapper = DistributedDataParallel(net, **case.get("options", {}))
     if "hook" in case:
-        wrapper.register_comm_hook(None, case["hook"])
+        wrapper.register_comm_hook(*case["hook"]())
     if case.get("uneven"):
         with wrapper.join():
             losses = steps(case, net, wrapper, rank)
     else:
         losses = steps(case, net, wrapper, rank)
-    state = [value.double().reshape(-1) for value in [*net.parameters(), *net.buffers()]]
+    flat = [value.detach().double().reshape(-1) for value in [*net.parameters(), *net.buffers()]]
     everybody = [None] * RANKS
-    dist.all_gather_object(everybody, losses)
-    return {"losses": everybody, "state": torch.cat([value.detach() for value in state]).tolist()}
+    dist.all_gather_object(everybody, (losses, torch.cat(flat).tolist()))
+    all_losses, states = zip(*everybody)
+    return {"losses": all_losses, "state": states[0]} | ({"states": states} if case.keys() & {"ignored", "averager"} else {})
 
 
 def rank_main(rank, meeting, path):

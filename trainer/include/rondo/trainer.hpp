@@ -7,6 +7,8 @@
 #include <rondo/trainer/gather.hpp>
 #include <rondo/trainer/gradient_synchronizer.hpp>
 #include <rondo/trainer/gradients.hpp>
+#include <rondo/trainer/local_sgd.hpp>
+#include <rondo/trainer/power_sgd.hpp>
 #include <rondo/trainer/rank_zero_first.hpp>
 #include <rondo/trainer/sampler.hpp>
 #include <rondo/trainer/sharded_optimizer.hpp>

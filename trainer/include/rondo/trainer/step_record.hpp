@@ -7,6 +7,7 @@
 
 namespace rondo::trainer {
 
+// A hook that works in rounds makes one of each; bytes are those of the first.
 struct BucketRecord {
   std::size_t index = 0;
   std::size_t bytes = 0;
