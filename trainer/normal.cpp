@@ -8,16 +8,16 @@
 namespace rondo::trainer {
 namespace {
 
-constexpr std::size_t kBlock = 16;  // numbers that are made from one another
+constexpr std::size_t kTogether = 16;  // numbers that are made from one another
 
 // Box and Muller's, from uniform numbers of [0, 1).
 template <class T>
 void make_normal(T* block) {
-  for (std::size_t i = 0; i < kBlock / 2; ++i) {
+  for (std::size_t i = 0; i < kTogether / 2; ++i) {
     const T radius = std::sqrt(T(-2) * std::log(T(1) - block[i]));
-    const T angle = T(2) * std::numbers::pi_v<T> * block[i + kBlock / 2];
+    const T angle = T(2) * std::numbers::pi_v<T> * block[i + kTogether / 2];
     block[i] = radius * std::cos(angle);
-    block[i + kBlock / 2] = radius * std::sin(angle);
+    block[i + kTogether / 2] = radius * std::sin(angle);
   }
 }
 
@@ -47,14 +47,14 @@ double NormalNumbers::one() {
 
 template <class T>
 void NormalNumbers::fill_all(std::span<T> numbers) {
-  if (numbers.size() < kBlock) {
+  if (numbers.size() < kTogether) {
     for (T& number : numbers) number = static_cast<T>(one());
     return;
   }
   for (T& number : numbers) number = uniform<T>();
-  for (std::size_t at = 0; at + kBlock <= numbers.size(); at += kBlock) make_normal(numbers.data() + at);
-  if (numbers.size() % kBlock == 0) return;
-  const auto last = numbers.last(kBlock);
+  for (std::size_t at = 0; at + kTogether <= numbers.size(); at += kTogether) make_normal(numbers.data() + at);
+  if (numbers.size() % kTogether == 0) return;
+  const auto last = numbers.last(kTogether);
   for (T& number : last) number = uniform<T>();
   make_normal(last.data());
 }

@@ -29,12 +29,12 @@ struct Range {
 };
 
 // What of a bucket is compressed. Matrices of one shape follow one another, as PyTorch draws their first factors.
-struct Layout {
+struct BucketLayout {
   std::vector<Matrix> matrices{};
   std::vector<Range> rest{};
   std::size_t rest_count = 0, p_count = 0, q_count = 0, lost_count = 0;
 
-  Layout(const Bucket& bucket, const PowerSgdOptions& options) {
+  BucketLayout(const Bucket& bucket, const PowerSgdOptions& options) {
     for (const BucketPart& part : bucket.parts) add(part, options);
     keep({bucket.count - bucket.marks, bucket.marks});
     const std::vector<Matrix> found = std::exchange(matrices, {});
@@ -93,7 +93,7 @@ class Compressor {
 template <class T>
 class TypedCompressor : public Compressor {
  public:
-  TypedCompressor(Communicator& communicator, Layout layout, const PowerSgdOptions& options)
+  TypedCompressor(Communicator& communicator, BucketLayout layout, const PowerSgdOptions& options)
       : layout_(std::move(layout)),
         options_(options),
         world_size_(static_cast<T>(communicator.world_size())),
@@ -179,7 +179,7 @@ class TypedCompressor : public Compressor {
     return is_used;
   }
 
-  Layout layout_;
+  BucketLayout layout_;
   const PowerSgdOptions options_;
   const T world_size_;
   Window<T> message_;  // the factors P, and what is not compressed
@@ -229,7 +229,7 @@ class PowerSgd : public BucketHook {
   // Null where nothing is compressed.
   std::unique_ptr<Compressor> make(Communicator& communicator, const Bucket& bucket) const {
     if (bucket.dtype != DataType::f32 && bucket.dtype != DataType::f64) return nullptr;
-    Layout layout(bucket, options_);
+    BucketLayout layout(bucket, options_);
     if (layout.matrices.empty()) return nullptr;
     if (bucket.dtype == DataType::f32)
       return std::make_unique<TypedCompressor<float>>(communicator, std::move(layout), options_);
