@@ -77,6 +77,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       bootstrap_(std::move(bootstrap)),
       options_(std::move(options)),
       config_(std::move(config)),
+      named_(config_.algorithm.empty() ? "" : fmt::format("RONDO_ALGORITHM={}", config_.algorithm)),
       primitives_(*team_, config_),
       board_(*team_, config_, *windows_),
       two_level_(*team_, board_, primitives_, config_),
@@ -213,18 +214,44 @@ const PreparedCall& CommunicatorImpl::prepare(const Call& call, PreparedCall& pl
 }
 
 void CommunicatorImpl::choose_way(const Call& call, PreparedCall& prepared) const {
-  if (!board_.takes(call) || !comm::prefers_board(config_.algorithm)) {
-    const bool two_level = two_level_.takes(call, options_.determinism, config_.algorithm);
-    if (two_level) prepared.way = Way::two_level;
-    prepared.chosen = two_level ? comm::kTwoLevel : comm::choose_algorithm(call, *team_, options_.determinism, config_);
-    return;
-  }
+  if (!board_.takes(call) || !comm::prefers_board(config_.algorithm)) return choose_way_between(call, prepared);
+  const comm::Start start = board_.chooser().start(call, named_);
   prepared.chosen = comm::kBoard;
-  const comm::Start start = board_.chooser().start(call, !config_.algorithm.empty());
   prepared.way = start.way;
   prepared.asks = start.asks;
+  prepared.why = start.why;
   if (start.way == Way::counted) prepared.counted = comm::BoardCollectives::plan_counted(call);
   if (start.way == Way::short_call) prepared.plan = short_calls_.plan(call);
+}
+
+// Of ranks that do not all share memory, or shall not use it.
+void CommunicatorImpl::choose_way_between(const Call& call, PreparedCall& prepared) const {
+  const std::string_view flat = two_level_.why_not(call, options_.determinism, config_.algorithm);
+  if (flat.empty()) {
+    prepared.way = Way::two_level;
+    prepared.chosen = comm::kTwoLevel;
+    prepared.why = two_level_.why(call, named_);
+    return;
+  }
+  prepared.way = Way::links;
+  prepared.chosen = comm::choose_algorithm(call, *team_, options_.determinism, config_);
+  prepared.why = {.why = prepared.chosen.why, .not_board = named_};
+  if (!named_.empty()) return;
+  prepared.why.not_board = board_.spans_team() ? "too many ranks" : "not all ranks share memory";
+  if (!board_.spans_team()) prepared.why.not_two_level = flat;
+}
+
+void CommunicatorImpl::explain(const PreparedCall& prepared, const Call& call, bool direct) {
+  const bool is_short = prepared.way == Way::short_call;
+  const std::string_view way = direct     ? board_.direct_name()
+                               : is_short ? comm::ShortCalls::kName
+                                          : prepared.chosen.name;
+  const std::size_t bytes = comm::larger_count(call, world_size()) * size_of(call.dtype);
+  choices_.explain(call.collective, bytes, way, [&] {
+    comm::Reason why = direct ? board_.why_direct() : prepared.why;
+    if (!direct && prepared.way == Way::board && why.not_straight.empty()) why.not_straight = board_.why_not_direct();
+    return comm::in_words(why);
+  });
 }
 
 // A rank's history says what it is in before a peer can see that it has come; the flight record is for later, and is

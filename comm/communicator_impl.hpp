@@ -89,15 +89,13 @@ class CommunicatorImpl {
   }
   const comm::PreparedCall& prepare(const Call& call, comm::PreparedCall& place) const;
   void choose_way(const Call& call, comm::PreparedCall& prepared) const;
+  void choose_way_between(const Call& call, comm::PreparedCall& prepared) const;
   [[gnu::always_inline]] inline void run_collective(const comm::PreparedCall& prepared, const Call& call);
   [[gnu::always_inline]] inline void run_short(const comm::PreparedCall& prepared, const Call& call);
   void run_long(const comm::PreparedCall& prepared, const Call& call, bool tries_direct);
   // True: straight between the ranks' buffers.
   bool run_way(const comm::PreparedCall& prepared, const Call& call, std::uint64_t past);
-  // explain.cpp
   void explain(const comm::PreparedCall& prepared, const Call& call, bool direct);
-  std::string why(const comm::PreparedCall& prepared, const Call& call, bool direct) const;
-  std::string why_board(const Call& call) const;
   void run_messages(std::span<const Call> calls);
   template <class F>
   void guarded(F&& body);
@@ -108,6 +106,7 @@ class CommunicatorImpl {
   Bootstrap bootstrap_;
   Options options_;
   comm::Config config_;
+  const std::string named_;  // what configures the algorithm, in words; empty: nothing does
   comm::HostPrimitives primitives_;
   std::shared_ptr<comm::Windows> windows_ = std::make_shared<comm::Windows>();
   comm::BoardCollectives board_;

@@ -12,6 +12,7 @@
 #include "comm/algorithms.hpp"
 #include "comm/board/board_collectives.hpp"
 #include "comm/board/short_calls.hpp"
+#include "comm/policy/chooser.hpp"
 #include "comm/signature.hpp"
 
 namespace rondo::comm {
@@ -42,6 +43,7 @@ struct PreparedCall {
   Buffers buffers{};
   std::vector<std::size_t> counts{};  // of a _v form: those that it sends, then those that it receives
   bool prepared = false;              // something stands here
+  Reason why{};                       // the way is this one
 
   // A call of this shape, with buffers that need no further look.
   bool is_of(const Call& call) const {

@@ -60,6 +60,7 @@ class BoardCollectives {
   bool run_direct(const Call& call, std::chrono::milliseconds timeout);
   void went_another_way() { direct_.went_another_way(); }  // the call that run_direct() had said no to
   std::string_view direct_name() const { return direct_.name(); }
+  Reason why_direct() const { return direct_.why(); }
   std::string_view why_not_direct() const { return direct_.why_not(); }
 
  private:

@@ -40,8 +40,7 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
   if (!obstacle.empty()) return obstacle;
   std::uint8_t& skip = outlook(call.collective, larger_count(call, size_) * size_of(call.dtype)).skip;
   if (skip != 0) --skip;
-  if (skip == 0) return "";
-  return may_copy_ ? "one copy by the kernel was slower lately" : "such calls have not been within reach lately";
+  return chooser_.why_not_ask(call, reach_.possible(), may_copy_, skip != 0);
 }
 
 bool DirectCollectives::run(const Call& call) {
@@ -84,15 +83,14 @@ bool DirectCollectives::run(const Call& call) {
   } else {
     kind.missed();
   }
-  if (!moved && !copied_now_)
-    why_not_ = copies ? "one copy by the kernel is slower" : "not all of its buffers are within reach";
+  if (!moved && !copied_now_) why_not_ = chooser_.why_not_straight(copies, false);
   return moved || copied_now_;
 }
 
 // Where the others' buffers lie is not known then.
 bool DirectCollectives::run_with_root(Outlook& kind, bool may_copy) {
   root_alone_ = true;
-  way_ = {.goes = true, .pushes = row_of(call_.collective).recv_at_root, .shared = false};
+
   guarded([&] {
     await_root();
     const Line& line = lines_[as_size(call_.root)];
@@ -100,13 +98,14 @@ bool DirectCollectives::run_with_root(Outlook& kind, bool may_copy) {
     std::byte*& buffer = of_root(recv_, send_)[as_size(call_.root)];
     buffer = reach_.find(call_.root, spot, bytes_);
     kind.root_reached = buffer != nullptr;
+    way_ = chooser_.with_root(call_.collective, kind.root_reached);
     if (kind.root_reached) return move();
     copied_now_ = may_copy && spot.kind == Spot::Kind::process;
     if (copied_now_) copy_blocks(0);
   });
   if (kind.root_reached || copied_now_) return true;
   kind.missed();
-  why_not_ = "the root's buffer is not within reach";
+  why_not_ = chooser_.why_not_straight(may_copy, true);
   return false;
 }
 

@@ -49,6 +49,21 @@ std::string_view TwoLevel::why_not(const Call& call, Determinism determinism, st
   return collects && shape.bytes > tuning_.two_level_gather_bytes ? "more than two_level_gather_bytes" : "";
 }
 
+Reason TwoLevel::why(const Call& call, std::string_view named) const {
+  const std::string_view why = named.empty() ? "ranks share memory within their nodes" : named;
+  switch (shape_of(call, team_.size()).pattern) {
+    case Pattern::all_reduce:
+      return {why, "two_level_leader_bytes", tuning_.two_level_leader_bytes};
+    case Pattern::reduce:
+      return {why, "two_level_reduce_bytes", tuning_.two_level_reduce_bytes};
+    case Pattern::gather:
+    case Pattern::scatter:
+      return {why, "two_level_gather_bytes", tuning_.two_level_gather_bytes};
+    default:
+      return {why};
+  }
+}
+
 // With many nodes a chunk grows rather than that its messages become too short to be worth their headers.
 std::size_t TwoLevel::piece_of_chunk(std::size_t pieces) const {
   constexpr std::size_t kMost = 16;

@@ -16,6 +16,7 @@
 #include "comm/board/board_collectives.hpp"
 #include "comm/hierarchy/nodes.hpp"
 #include "comm/host_primitives.hpp"
+#include "comm/policy/reason.hpp"
 #include "kernels/algorithms/ranges.hpp"
 #include "kernels/algorithms/table.hpp"
 
@@ -28,9 +29,8 @@ class TwoLevel {
   // Why it does not take a call, for the log; empty: it does. By the same values on every rank. `wanted`: as
   // config.algorithm.
   std::string_view why_not(const Call& call, Determinism determinism, std::string_view wanted) const;
-  bool takes(const Call& call, Determinism determinism, std::string_view wanted) const {
-    return why_not(call, determinism, wanted).empty();
-  }
+  // And why it takes one. named: what configured this way by name; empty: nothing did.
+  Reason why(const Call& call, std::string_view named) const;
   void run(const Call& call, const Signature& signature, std::chrono::milliseconds timeout);
 
  private:

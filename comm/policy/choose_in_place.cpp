@@ -42,6 +42,15 @@ InPlace Chooser::in_place(Collective collective, const Reached& reached) const {
   return {};
 }
 
+InPlace Chooser::with_root(Collective collective, bool reached) const {
+  return {.goes = reached, .pushes = row_of(collective).recv_at_root, .shared = false};
+}
+
+std::string_view Chooser::why_not_straight(bool may_copy, bool root_alone) const {
+  if (root_alone) return "the root's buffer is not within reach";
+  return may_copy ? "one copy by the kernel is slower" : "not all of its buffers are within reach";
+}
+
 // What all but the root need is the root's, and what it needs is theirs to say that they are done. Not a sum.
 bool Chooser::copies_for_root_alone(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);

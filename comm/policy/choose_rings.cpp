@@ -39,13 +39,13 @@ std::size_t Chooser::chunk_bytes() const {
 
 RingSum Chooser::sum_of(const Call& call) const {
   const std::size_t bytes = call.count * size_of(call.dtype);
-  if (bytes <= whole_limit(call.collective).second) return RingSum::whole;
+  if (bytes <= whole_limit(call.collective).bytes) return RingSum::whole;
   const bool once = call.collective == Collective::all_reduce && shares_sums() && bytes <= most_at_once() &&
                     (facts_.ranks > kFewRanks || bytes <= kMostTogetherOfFew);
   return once ? RingSum::together : RingSum::parts;
 }
 
-std::pair<const char*, std::uint64_t> Chooser::whole_limit(Collective collective) const {
+Chooser::Limit Chooser::whole_limit(Collective collective) const {
   if (collective != Collective::all_reduce && collective != Collective::reduce) return {};
   if (pours_to_root(collective)) return {"half of cached_bytes", tuning_.cached_bytes / 2};
   if (facts_.ranks <= 2) return {"flat_bytes_of_two", tuning_.flat_bytes_of_two};

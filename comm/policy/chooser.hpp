@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <utility>
 
 #include <rondo/collective.hpp>
 
 #include "comm/policy/node_facts.hpp"
+#include "comm/policy/reason.hpp"
 #include "comm/tuning.hpp"
 #include "kernels/reduce.hpp"
 
@@ -24,6 +24,7 @@ enum class Way : std::uint8_t { short_call, board, counted, two_level, links };
 struct Start {
   Way way = Way::board;
   bool asks = false;  // each time whether it can go straight between buffers
+  Reason why{};
 };
 
 // Elements of the longest block, and that whoever brings most brings.
@@ -109,10 +110,10 @@ class Chooser {
   const NodeFacts& facts() const { return facts_; }
   const Tuning& tuning() const { return tuning_; }
 
-  // choose_way.cpp: before the meeting. obeys: the configuration names an algorithm, which is what it wants here.
-  Start start(const Call& call, bool obeys) const;
-  // Why such a call does not ask where buffers lie; empty: it does, unless that was in vain lately.
-  std::string_view why_not_ask(const Call& call, bool may_reach, bool may_copy) const;
+  // choose_way.cpp: before the meeting. named: what configured this way by name; empty: nothing did.
+  Start start(const Call& call, std::string_view named) const;
+  // Why such a call does not ask where buffers lie; empty: it does. in_vain: it was to, lately.
+  std::string_view why_not_ask(const Call& call, bool may_reach, bool may_copy, bool in_vain = false) const;
 
   // choose_short.cpp
   std::size_t most_of_short_block(Collective collective) const;  // bytes that a rank may get from another
@@ -123,8 +124,6 @@ class Chooser {
   // choose_rings.cpp
   bool fits_rings(int ranks) const;  // of a node
   RingSum sum_of(const Call& call) const;
-  // The threshold that it hangs on: its name and value; null: there is none.
-  std::pair<const char*, std::uint64_t> whole_limit(Collective collective) const;
   std::size_t piece_of_sum(std::size_t count, std::size_t element) const;  // elements, where it is made once for all
   RingPlan plan(const RingCall& call) const;
   RingCourse course(const RingPlan& plan) const;
@@ -142,6 +141,11 @@ class Chooser {
 
   // choose_in_place.cpp: after the meeting.
   InPlace in_place(Collective collective, const Reached& reached) const;
+  Reason why_in_place() const { return {"all that it needs is within reach", "direct_bytes", tuning_.direct_bytes}; }
+  // Who has waited for the root alone moves its own.
+  InPlace with_root(Collective collective, bool reached) const;
+  // may_copy: the kernel might have copied. root_alone: nobody has waited for anybody else.
+  std::string_view why_not_straight(bool may_copy, bool root_alone) const;
   bool asks_root_alone(const Call& call) const;  // where what it needs is the root's, and was within reach lately
   bool copies_for_root_alone(const Call& call) const;
   int shares(const Call& call, const InPlace& way) const;  // of the work
@@ -150,6 +154,9 @@ class Chooser {
   kernels::Stores stores_in_place(const Call& call) const;
 
   // choose_copies.cpp: by the kernel.
+  Reason why_copied() const {
+    return {"one copy by the kernel is tried, or was faster", "single_copy_bytes", tuning_.single_copy_bytes};
+  }
   bool may_copy(const Call& call) const;                       // and it is long enough to try
   bool copies_promise(const Call& call, bool in_place) const;  // more than the rings, before any such call was timed
   bool copies_blocks(std::size_t longest) const;               // both, of an all_to_all_v; bytes
@@ -165,6 +172,11 @@ class Chooser {
   std::size_t most_place_bytes(int source) const;
   std::size_t chunk_bytes() const;
   bool pours_to_root(Collective collective) const;
+  struct Limit {  // a threshold of the tuning; without a name there is none
+    std::string_view name{};
+    std::uint64_t bytes = 0;
+  };
+  Limit whole_limit(Collective collective) const;  // of sums that everybody makes
   bool shares_sums() const;
   std::size_t most_at_once() const;
   std::size_t crowds_chunk(std::size_t bytes) const;

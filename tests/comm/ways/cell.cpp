@@ -202,7 +202,7 @@ Answer answer_of(const Cell& cell, std::size_t bytes) {
   const Chooser chooser(facts_of(cell), tuning_of(cell));
   const OneCall one(cell, bytes);
   const Call& call = one.call;
-  const comm::Start start = chooser.start(call, false);
+  const comm::Start start = chooser.start(call, {});
   const bool may_reach = cell.memory == Memory::window, may_copy = chooser.may_copy(call);
   if (start.asks && chooser.why_not_ask(call, may_reach, may_copy).empty()) {
     const comm::InPlace way = chooser.in_place(
