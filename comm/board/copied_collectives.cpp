@@ -20,16 +20,13 @@ namespace {
 constexpr std::size_t kSliceBytes = 8 << 20;    // between two looks at the communicator's failure
 constexpr std::size_t kSweptBytes = 512 << 10;  // at once, where it goes backwards
 constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
-constexpr int kAll = Balance::kParts, kNone = 0, kQuarter = kAll / 4, kHalf = kAll / 2, kMost = kAll / 4 * 3;
+constexpr int kAll = Balance::kParts;
 
 }  // namespace
 
 CopiedCollectives::CopiedCollectives(const Team& team, const Chooser& chooser, Board& board, Claims& claims)
     : team_(team), board_(board), claims_(claims), chooser_(chooser), index_(board.index()), size_(board.size()) {}
 
-// Of two ranks with a core each both copy, at first: of a broadcast a half each, of blocks from or to a root, which has
-// one of its own to copy, the root a quarter, of short ones nothing, and of others each what it gets. Else whoever has
-// the block to itself, so that all cores have something to do.
 void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> blocks, Buffers buffers, int shift,
                             bool backwards) {
   backwards_ = backwards;
@@ -44,22 +41,21 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
   if (call.collective == Collective::all_reduce) return all_reduce_by_two();
   if (call.collective == Collective::reduce_scatter)
     return sum({block(index_).offset * element_, call.count * element_});
-  const auto parts = [&](std::size_t count, int of_both, int of_one) { return share(count) ? of_both : of_one; };
+  const auto parts = [&](std::size_t count) { return chooser_.copied_parts(call.collective, share(count)); };
   for (int step = 0; step < size_; ++step) {
     const int on = backwards_ ? size_ - 1 - step : step;
     const int other = index_ + on < size_ ? index_ + on : index_ + on - size_;
     switch (call.collective) {
       case Collective::broadcast:
-        move(call.root, other, {0, 0, call.count}, parts(call.count, kHalf, kAll));
+        move(call.root, other, {0, 0, call.count}, parts(call.count));
         break;
       case Collective::scatter:
       case Collective::scatter_v:
-        move(call.root, other, {block(other).offset, 0, block(other).count}, parts(block(other).count, kMost, kAll));
+        move(call.root, other, {block(other).offset, 0, block(other).count}, parts(block(other).count));
         break;
       case Collective::gather:
       case Collective::gather_v:
-        move(other, call.root, {0, block(other).offset, block(other).count},
-             parts(block(other).count, kQuarter, kNone));
+        move(other, call.root, {0, block(other).offset, block(other).count}, parts(block(other).count));
         break;
       case Collective::all_to_all:
         exchange(other, {block(index_).offset, block(other).offset, block(other).count},
@@ -81,14 +77,15 @@ bool CopiedCollectives::finish() {
 }
 
 int CopiedCollectives::shifted(int parts, int by) const {
-  return std::clamp(by == 0 ? parts + shift_ : parts - shift_, kNone, kAll);
+  return std::clamp(by == 0 ? parts + shift_ : parts - shift_, 0, kAll);
 }
 
 // Who is not the root brings it the sums, and so has fewer to do. Of a short one the root fetches all, and adds when it
 // has told the other so.
 void CopiedCollectives::reduce_by_two() {
   const bool at_root = index_ == call_.root;
-  const std::size_t bytes = call_.count * element_, of_root = part_of(bytes, shifted(kAll / 8 * 5, call_.root));
+  const int made_by_root = chooser_.copied_parts(call_.collective, true);
+  const std::size_t bytes = call_.count * element_, of_root = part_of(bytes, shifted(made_by_root, call_.root));
   if (!chooser_.root_adds_alone(bytes)) return at_root ? sum({0, of_root}) : sum({of_root, bytes - of_root});
   if (!at_root) return;
   std::byte* const into = call_.recv == call_.send ? strip() : static_cast<std::byte*>(call_.recv);
@@ -97,7 +94,8 @@ void CopiedCollectives::reduce_by_two() {
 }
 
 void CopiedCollectives::all_reduce_by_two() {
-  const std::size_t bytes = call_.count * element_, of_first = part_of(bytes, shifted(kHalf, 0));
+  const int made_by_first = chooser_.copied_parts(call_.collective, true);
+  const std::size_t bytes = call_.count * element_, of_first = part_of(bytes, shifted(made_by_first, 0));
   index_ == 0 ? sum({0, of_first}) : sum({of_first, bytes - of_first});
 }
 

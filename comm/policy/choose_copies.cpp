@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "comm/blocks.hpp"
+#include "comm/board/balance.hpp"
 #include "comm/policy/chooser.hpp"
 #include "comm/policy/thresholds.hpp"
 
@@ -70,6 +71,29 @@ bool Chooser::copies_blocks(std::size_t longest) const {
 bool Chooser::both_copy(std::size_t bytes) const { return both_copy() && bytes > kMostAlone; }
 
 bool Chooser::root_adds_alone(std::size_t bytes) const { return bytes <= kMostAddedAlone; }
+
+// Of two ranks with a core each both copy: of a broadcast a half each, of blocks from or to a root, which has one of
+// its own to copy, the root a quarter, and of others each what it gets. Who is not the root of a reduce brings it the
+// sums, and so makes fewer. Else whoever has the block to itself copies it, so that all cores have something to do.
+int Chooser::copied_parts(Collective collective, bool both) const {
+  constexpr int kAll = Balance::kParts, kNone = 0, kHalf = kAll / 2, kQuarter = kAll / 4;
+  switch (collective) {
+    case Collective::broadcast:
+      return both ? kHalf : kAll;
+    case Collective::scatter:
+    case Collective::scatter_v:
+      return both ? kAll - kQuarter : kAll;
+    case Collective::gather:
+    case Collective::gather_v:
+      return both ? kQuarter : kNone;
+    case Collective::reduce:
+      return kHalf + kHalf / 4;
+    case Collective::all_reduce:
+      return kHalf;
+    default:  // exchanges, and each rank's own sums
+      return kAll;
+  }
+}
 
 // Of blocks from or to a root, which has most of the buffers and so the most to copy: they fill the cache of its core
 // before the rule says.

@@ -163,7 +163,10 @@ class Chooser {
   bool both_copy() const { return facts_.ranks == 2 && !facts_.crowded; }  // of two ranks with a core each
   bool both_copy(std::size_t bytes) const;                                 // these, a block of so many
   bool root_adds_alone(std::size_t bytes) const;                           // of a reduce by two
-  kernels::Stores stores_beside_copies(const Call& call) const;            // of a rank's own block
+  // In parts of Balance::kParts, before these are shifted: how much of a block the rank that gets it fetches, where its
+  // owner brings the rest; of two ranks' sums, what the root makes, or the first rank. both: of them copy that block.
+  int copied_parts(Collective collective, bool both) const;
+  kernels::Stores stores_beside_copies(const Call& call) const;  // of a rank's own block
 
  private:
   bool copies_sums(const Call& call) const;
