@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <random>
+#include <string_view>
+#include <utility>
 
 namespace rondo::trainer {
 namespace {
@@ -20,14 +25,14 @@ namespace {
 }
 
 int opened(const std::string& path, int flags) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC);
   if (fd < 0) fail("open", path);
   return fd;
 }
 
 class File {
  public:
-  File(const std::string& path, int flags) : path_(path), fd_(opened(path, flags)) {}
+  File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() { ::close(fd_); }
@@ -43,22 +48,83 @@ class File {
   void sync() {
     if (::fsync(fd_) != 0) fail("sync", path_);
   }
+  // While it is held, nobody takes the file for what a crash has left.
+  bool lock() { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+  bool has_a_name() const {
+    struct stat about {};
+    return ::fstat(fd_, &about) == 0 && about.st_nlink > 0;
+  }
 
  private:
   std::string path_;
   int fd_;
 };
 
-// Removed on the way out, unless it became the file.
+constexpr std::string_view kTemporary = ".new";
+constexpr std::size_t kDigits = 16;
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
+// Of the file's own, as much as leaves room in a name of 255 bytes.
+std::string stem_of(const std::string& path) {
+  constexpr std::size_t kMost = 200;
+  return std::filesystem::path(path).filename().native().substr(0, kMost);
+}
+// Writers in several processes, and on several machines, have names of their own beside the file.
+std::string temporary_name(const std::string& path) {
+  std::random_device random;
+  return fmt::format("{}/{}.{:08x}{:08x}{}", folder_of(path), stem_of(path), random(), random(), kTemporary);
+}
+bool is_temporary(std::string_view name, std::string_view file) {
+  if (name.size() != file.size() + 1 + kDigits + kTemporary.size()) return false;
+  if (!name.starts_with(file) || name[file.size()] != '.' || !name.ends_with(kTemporary)) return false;
+  return name.substr(file.size() + 1, kDigits).find_first_not_of("0123456789abcdef") == name.npos;
+}
+
+// Whose writer is gone, and its lock with it. Nothing depends on it but the room that it takes.
+void remove_leftovers(const std::string& path) {
+  const std::string file = stem_of(path);
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder_of(path), error), end; !error && at != end; at.increment(error)) {
+    if (!is_temporary(at->path().filename().native(), file)) continue;
+    const int fd = ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(at->path().c_str());
+    ::close(fd);
+  }
+}
+
+// A new file beside `path`, removed on the way out unless it became the file.
 class Temporary {
  public:
-  explicit Temporary(std::string path) : path_(std::move(path)) {}
+  explicit Temporary(const std::string& path) {
+    constexpr int kTries = 100;
+    for (int i = 0; i < kTries; ++i) {
+      path_ = temporary_name(path);
+      const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (fd < 0 && errno == EEXIST) continue;
+      if (fd < 0) {
+        path_.clear();
+        fail("make a file beside", path);
+      }
+      file_.emplace(path_, fd);
+      // Another writer may have taken it for a leftover before it was locked.
+      if (file_->lock() && file_->has_a_name()) return;
+      file_.reset();
+      ::unlink(path_.c_str());
+    }
+    path_.clear();
+    throw Error(ErrorCode::system, fmt::format("cannot make a file beside {}: every name was taken", path));
+  }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
   ~Temporary() {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
-  const std::string& path() const { return path_; }
+  File& file() { return *file_; }
   void become(const std::string& path) {
     if (std::rename(path_.c_str(), path.c_str()) != 0) fail("rename to", path);
     path_.clear();
@@ -66,6 +132,7 @@ class Temporary {
 
  private:
   std::string path_;
+  std::optional<File> file_;
 };
 
 }  // namespace
@@ -78,10 +145,9 @@ void replace_file(const std::string& path, std::span<const std::span<const std::
   std::size_t half = 0;
   for (const auto part : parts) half += part.size();
   half /= 2;
-  // One name, not one per process: what a crash has left is overwritten by the next attempt.
-  const std::string name = path + ".new";
-  File file(name, O_WRONLY | O_CREAT | O_TRUNC);
-  Temporary temporary(name);
+  remove_leftovers(path);
+  Temporary temporary(path);
+  File& file = temporary.file();
   reached(FileStep::opened);
   for (const auto part : parts) {
     const std::size_t before = std::min(half, part.size());
@@ -94,8 +160,8 @@ void replace_file(const std::string& path, std::span<const std::span<const std::
   reached(FileStep::synced);
   temporary.become(path);
   reached(FileStep::renamed);
-  const std::string folder = std::filesystem::path(path).parent_path();
-  File(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY).sync();
+  const std::string folder = folder_of(path);
+  File(folder, opened(folder, O_RDONLY | O_DIRECTORY)).sync();
 }
 
 FileReader::FileReader(const std::string& path) : path_(path), fd_(opened(path, O_RDONLY)) {

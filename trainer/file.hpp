@@ -14,7 +14,8 @@ namespace rondo::trainer {
 enum class FileStep { opened, half_written, written, synced, renamed };
 
 // Writes the parts beside it, syncs, renames over it and syncs the folder: whoever opens `path` meanwhile, or after a
-// crash, finds the old or the new file. Error(system) with the reason; then nothing of the new one stays.
+// crash, finds the old or the new file; of several writers at one time, in any process, the last one's. Error(system)
+// with the reason; then nothing of the new one stays. What a crash has left goes with the next attempt.
 RONDO_API void replace_file(const std::string& path, std::span<const std::span<const std::byte>> parts,
                             const std::function<void(FileStep)>& at = {});
 inline void replace_file(const std::string& path, std::span<const std::byte> bytes,

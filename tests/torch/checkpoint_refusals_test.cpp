@@ -128,7 +128,7 @@ TEST_CASE("libtorch: what cannot be saved is said on every rank, and no file com
                  "the module's 'optimizer.weight' would lie among the tensors that begin with optimizer.");
   everybody_says(
       torch_ranks(kRanks, [&](Communicator& comm) { rondo::save(comm, "/nowhere/at/all", *torch::nn::Linear(2, 2)); }),
-      "cannot open /nowhere/at/all.new: No such file");
+      "cannot make a file beside /nowhere/at/all: No such file");
   everybody_says(torch_ranks(kRanks,
                              [&](Communicator& comm) {
                                torch::nn::Linear net(2, 2);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 #include <stdexcept>
 
 #include "tests/support/catch.hpp"
@@ -41,6 +42,12 @@ class Folder {
  private:
   fs::path path_;
 };
+
+std::set<std::string> names_in(const Folder& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.file(""))) names.insert(entry.path().filename());
+  return names;
+}
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -204,7 +211,7 @@ TEST_CASE("a file that rank 0 alone reaches, of many tensors and large ones, com
 
 TEST_CASE("a file that cannot be written or read is everybody's error") {
   for (const std::string& error : each_rank(3, [](Communicator& comm) { save_once(comm, "/nowhere/at/all", {}); }))
-    CHECK(has(error, "cannot open /nowhere/at/all.new: No such file"));
+    CHECK(has(error, "cannot make a file beside /nowhere/at/all: No such file"));
   for (const std::string& error : each_rank(2, [](Communicator& comm) { load(comm, "/nowhere/at/all"); }))
     CHECK(has(error, "cannot open /nowhere/at/all: No such file"));
   const Folder folder;
@@ -236,7 +243,7 @@ TEST_CASE("what cannot be written leaves the old file and nothing beside it") {
   fs::create_directory(folder.file("taken"));
   CHECK(has(sentence_of(thrown_by([&] { replace_file(folder.file("taken"), numbered(2, 10).serialize()); })),
             "cannot rename to"));
-  CHECK(!fs::exists(folder.file("taken.new")));
+  CHECK(names_in(folder) == std::set<std::string>{"net", "taken"});
 }
 
 TEST_CASE("killed at any point of a save, the old or the new file is there") {
@@ -260,8 +267,9 @@ TEST_CASE("killed at any point of a save, the old or the new file is there") {
     CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
     const int expected = point == FileStep::renamed ? now + 1 : now;
     CHECK(number_of(load(path), kCount) == expected);
-    replace_file(path, numbered(now = now + 1, kCount).serialize());  // over what the crash has left
+    replace_file(path, numbered(now = now + 1, kCount).serialize());  // what the crash has left goes
     CHECK(number_of(load(path), kCount) == now);
+    CHECK(names_in(folder) == std::set<std::string>{"net"});
   }
 }
 
@@ -290,4 +298,58 @@ TEST_CASE("killed at random moments while it saves again and again, a whole file
     ::close(ends[1]);
     CHECK(number_of(load(path), kCount) >= 0);
   }
+}
+
+TEST_CASE("of two that save to one path at the same time each writes a whole file, and the last one's stays") {
+  const Folder folder;
+  const std::string path = folder.file("net");
+  constexpr std::size_t kCount = 5000;
+  const auto inner = numbered(2, kCount).serialize();
+  for (const FileStep point : {FileStep::opened, FileStep::half_written, FileStep::written, FileStep::synced}) {
+    const auto outer = numbered(1, kCount).serialize();
+    replace_file(path, outer, [&](FileStep reached) {
+      if (reached != point) return;
+      replace_file(path, inner);
+      CHECK(number_of(load(path), kCount) == 2);
+    });
+    CHECK(number_of(load(path), kCount) == 1);
+    CHECK(names_in(folder) == std::set<std::string>{"net"});
+  }
+}
+
+TEST_CASE("jobs that save to one path again and again: whoever reads finds a whole file, and nothing else stays") {
+  const Folder folder;
+  const std::string path = folder.file("net");
+  constexpr std::size_t kCount = 20000;
+  constexpr int kJobs = 4, kSaves = 20;
+  replace_file(path, numbered(0, kCount).serialize());
+  std::vector<pid_t> children;
+  for (int job = 1; job <= kJobs; ++job) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    int code = 0;
+    for (int save = 0; save < kSaves && code == 0; ++save) {
+      try {
+        replace_file(path, numbered(job, kCount).serialize());
+        if (number_of(load(path), kCount) < 0) code = 2;
+      } catch (const std::exception&) {
+        code = 1;
+      }
+    }
+    ::_exit(code);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+  CHECK(number_of(load(path), kCount) >= 1);
+  CHECK(names_in(folder) == std::set<std::string>{"net"});
+}
+
+TEST_CASE("a name as long as names may be can be saved to") {
+  const Folder folder;
+  const std::string path = folder.file(std::string(255, 'n'));
+  replace_file(path, numbered(1, 10).serialize());
+  CHECK(number_of(load(path), 10) == 1);
 }
