@@ -25,8 +25,9 @@ inline std::uint16_t to_bf16(float value) {
 void narrow_bf16(const float* from, std::uint16_t* to, std::size_t count, float scale) {
   for (std::size_t i = 0; i < count; ++i) to[i] = to_bf16(from[i] * scale);
 }
-void widen_bf16(const std::uint16_t* from, float* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
+void widen_bf16(const std::uint16_t* from, float* to, std::size_t count, float divisor) {
+  for (std::size_t i = 0; i < count; ++i)
+    to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16) / divisor;
 }
 
 #if defined(__x86_64__)
@@ -39,13 +40,16 @@ void widen_bf16(const std::uint16_t* from, float* to, std::size_t count) {
   }
   for (; i < count; ++i) to[i] = float16(from[i] * scale).bits;
 }
-[[gnu::target("avx,f16c")]] void widen_f16c(const std::uint16_t* from, float* to, std::size_t count) {
+[[gnu::target("avx,f16c")]] void widen_f16c(const std::uint16_t* from, float* to, std::size_t count, float divisor) {
+  const __m256 by = _mm256_set1_ps(divisor);
   std::size_t i = 0;
-  for (; i + 8 <= count; i += 8)
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  for (; i + 8 <= count; i += 8) {
+    const __m256 wide = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+    _mm256_storeu_ps(to + i, _mm256_div_ps(wide, by));
+  }
   for (float16 one; i < count; ++i) {
     one.bits = from[i];
-    to[i] = static_cast<float>(one);
+    to[i] = static_cast<float>(one) / divisor;
   }
 }
 // No processor has AVX2 without F16C, whose name not every compiler knows.
@@ -56,19 +60,19 @@ bool has_f16c() {
 #else
 bool has_f16c() { return false; }
 void narrow_f16c(const float*, std::uint16_t*, std::size_t, float) {}
-void widen_f16c(const std::uint16_t*, float*, std::size_t) {}
+void widen_f16c(const std::uint16_t*, float*, std::size_t, float) {}
 #endif
 
 void narrow_f16(const float* from, std::uint16_t* to, std::size_t count, float scale) {
   if (has_f16c()) return narrow_f16c(from, to, count, scale);
   for (std::size_t i = 0; i < count; ++i) to[i] = float16(from[i] * scale).bits;
 }
-void widen_f16(const std::uint16_t* from, float* to, std::size_t count) {
-  if (has_f16c()) return widen_f16c(from, to, count);
+void widen_f16(const std::uint16_t* from, float* to, std::size_t count, float divisor) {
+  if (has_f16c()) return widen_f16c(from, to, count, divisor);
   for (std::size_t i = 0; i < count; ++i) {
     float16 one;
     one.bits = from[i];
-    to[i] = static_cast<float>(one);
+    to[i] = static_cast<float>(one) / divisor;
   }
 }
 
@@ -85,15 +89,15 @@ void narrow(const double* from, std::uint16_t* to, std::size_t count, double sca
     narrow(block, to + first, some, 1.0, wire);
   }
 }
-void widen(const std::uint16_t* from, float* to, std::size_t count, DataType wire) {
-  return (wire == DataType::f16 ? widen_f16 : widen_bf16)(from, to, count);
+void widen(const std::uint16_t* from, float* to, std::size_t count, double divisor, DataType wire) {
+  return (wire == DataType::f16 ? widen_f16 : widen_bf16)(from, to, count, static_cast<float>(divisor));
 }
-void widen(const std::uint16_t* from, double* to, std::size_t count, DataType wire) {
+void widen(const std::uint16_t* from, double* to, std::size_t count, double divisor, DataType wire) {
   float block[kBlock];
   for (std::size_t first = 0; first < count; first += kBlock) {
     const std::size_t some = std::min(kBlock, count - first);
-    widen(from + first, block, some, wire);
-    for (std::size_t i = 0; i < some; ++i) to[first + i] = static_cast<double>(block[i]);
+    widen(from + first, block, some, 1.0, wire);
+    for (std::size_t i = 0; i < some; ++i) to[first + i] = static_cast<double>(block[i]) / divisor;
   }
 }
 

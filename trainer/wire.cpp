@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <vector>
 
 #include "trainer/convert.hpp"
@@ -19,7 +20,9 @@ class Compression : public BucketHook {
       throw Error(ErrorCode::invalid_argument,
                   "compress_to: gradients are in device memory, which only a hook of your own could convert");
     }
-    scale_ = 1.0 / communicator.world_size();
+    const auto ranks = static_cast<unsigned>(communicator.world_size());
+    scale_ = 1.0 / std::bit_ceil(ranks);
+    divisor_ = ranks * scale_;
     memory_.clear();
     for (const Bucket& bucket : buckets)
       memory_.push_back(is_wide(bucket) ? communicator.allocate<std::uint16_t>(bucket.count) : Window<std::uint16_t>());
@@ -46,14 +49,17 @@ class Compression : public BucketHook {
   }
   void widen(const std::uint16_t* wire, const Bucket& bucket) const {
     if (bucket.dtype == DataType::f32) {
-      convert::widen(wire, reinterpret_cast<float*>(bucket.data), bucket.count, wire_);
+      convert::widen(wire, reinterpret_cast<float*>(bucket.data), bucket.count, divisor_, wire_);
     } else {
-      convert::widen(wire, reinterpret_cast<double*>(bucket.data), bucket.count, wire_);
+      convert::widen(wire, reinterpret_cast<double*>(bucket.data), bucket.count, divisor_, wire_);
     }
   }
 
   const DataType wire_;
+  // Of the sum, which is then divided by the rest: a power of two, which takes nothing from a value but the last bits
+  // of the smallest, and so small that no sum of some ranks' values, however it is rounded, is larger than the largest.
   double scale_ = 1;
+  double divisor_ = 1;
   std::vector<Window<std::uint16_t>> memory_;
 };
 

@@ -51,7 +51,7 @@ void check_conversions(DataType wire) {
   std::vector<std::uint16_t> narrow(values.size());
   rondo::trainer::convert::narrow(values.data(), narrow.data(), values.size(), 1.0, wire);
   std::vector<float> wide(values.size());
-  rondo::trainer::convert::widen(narrow.data(), wide.data(), wide.size(), wire);
+  rondo::trainer::convert::widen(narrow.data(), wide.data(), wide.size(), 1.0, wire);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const Small expected(values[i]);
@@ -120,6 +120,47 @@ TEST_CASE("a large sum does not overflow on the wire where the average does not;
     expect(!std::isfinite(gradient[1]), "infinity was lost");
   });
   CHECK(errors == no_errors(4));
+}
+
+// What 16 bits hold at most, on every rank and on some: sums of any of them stay finite, in whatever order.
+template <class Small>
+void check_edges(DataType wire, float most, int world) {
+  constexpr std::size_t kLong = 300'000;
+  const auto errors = each_rank(world, [&](Communicator& comm) {
+    const bool even = comm.rank() % 2 == 0;
+    std::vector<float> gradient(kLong, most);
+    gradient[0] = even ? most : -most;
+    gradient[1] = comm.rank() < comm.world_size() / 2 ? most : -most;
+    gradient[2] = comm.rank() == 0 ? most : 0.0F;
+    std::vector<double> wide(3, -static_cast<double>(most));
+    GradientSynchronizer synchronizer(
+        comm, {{"p", nullptr, gradient.data(), kLong}, {"wide", nullptr, wide.data(), 3, DataType::f64, {}}},
+        {.hook = rondo::trainer::compress_to(wire)});
+    synchronizer.ready(0);
+    synchronizer.ready(1);
+    synchronizer.finish();
+    const int ranks = comm.world_size();
+    const float odd_one = ranks % 2 == 0 ? 0.0F : most / static_cast<float>(ranks);
+    const auto about = [&](float got, float expected) {
+      expect(std::abs(got - expected) <= most / (std::is_same_v<Small, rondo::float16> ? 1024 : 128),
+             std::to_string(got) + ", not about " + std::to_string(expected));
+    };
+    about(gradient[0], odd_one);
+    about(gradient[1], ranks % 2 == 0 ? 0.0F : -odd_one);
+    about(gradient[2], most / static_cast<float>(ranks));
+    about(gradient[3], most);
+    about(gradient[kLong - 1], most);
+    about(static_cast<float>(wide[1]), -most);
+  });
+  CHECK(errors == no_errors(static_cast<std::size_t>(world)));
+}
+
+TEST_CASE("the largest gradients that 16 bits hold have averages, whatever the number of ranks") {
+  const int world = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 11);
+  CAPTURE(world);
+  check_edges<rondo::float16>(DataType::f16, 65504.0F, world);
+  check_edges<rondo::float16>(DataType::f16, 65519.0F, world);
+  check_edges<rondo::bfloat16>(DataType::bf16, 3.38953139e38F, world);
 }
 
 namespace {
