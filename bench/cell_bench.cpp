@@ -46,7 +46,8 @@ std::byte* CellBench::output(int set) const {
 
 void CellBench::call(int set, int times) {
   invoke(communicator_, cell_, input(set), output(set), times, site_.stream());
-  if (flags_.blocking) site_.drain();
+  if (flags_.blocking != Blocking::no) site_.drain();
+  if (flags_.blocking == Blocking::wait_and_meet) meet(communicator_);
 }
 
 Measurement CellBench::run() {

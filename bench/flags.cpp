@@ -13,9 +13,8 @@
 namespace rondo::bench {
 namespace {
 
-constexpr std::array<std::string_view, kDataTypeCount> kDtypeNames = {"int8",  "uint8",  "int32",    "uint32",
-                                                                      "int64", "uint64", "half",     "bfloat16",
-                                                                      "float", "double", "fp8_e4m3", "fp8_e5m2"};
+constexpr std::array<std::string_view, kDataTypeCount> kDtypeNames = {
+    "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double", "f8e4m3", "f8e5m2"};
 constexpr std::array<std::string_view, kReduceOpCount> kOpNames = {"sum",  "prod", "min",  "max",   "avg",
                                                                    "band", "bor",  "bxor", "mulsum"};
 
@@ -53,6 +52,31 @@ struct Words {  // flags that are more than a number
   int blocking = 0, windows = 0, null_stream = 0, parallel = 0, cpu_time = 0;
 };
 
+// What nccl-tests take beside these.
+struct Refused {
+  const char* flag;
+  const char* why;
+};
+constexpr Refused kRefused[] = {
+    {"-D,--device_implementation", "the library chooses the kernel, or --algorithm and --protocol do"},
+    {"-I,--per_iter_timing", "each batch is a sample; --json has all of them"},
+    {"-K,--per_iter_skip", "no sample is left out; see -w"},
+    {"-M,--memory", "RONDO_LOG=info says what a communicator takes"},
+    {"-S,--report_timestamps", "--json has the time of the run"},
+    {"-V,--device_cta_count", "RONDO_DEVICE_CHANNELS bounds the blocks of a kernel"},
+    {"-u,--unalign", "buffers are aligned"},
+    {"-x,--cta_policy", "the library chooses the number of blocks"},
+};
+
+void refuse_others(CLI::App& app) {
+  for (const Refused& other : kRefused) {
+    const auto refuse = [flag = std::string(other.flag).substr(0, 2), why = other.why](const std::string&) {
+      throw UsageError(fmt::format("{} is not served: {}", flag, why));
+    };
+    app.add_option_function<std::string>(other.flag, refuse)->group("");  // not listed
+  }
+}
+
 void add_options(CLI::App& app, Flags& f, Words& w) {
   const auto at_least = [](int low) { return CLI::Range(low, std::numeric_limits<int>::max()); };
   app.add_option("-t,--nthreads", f.threads, "ranks as threads of this process: -t times -g")->check(at_least(1));
@@ -61,11 +85,12 @@ void add_options(CLI::App& app, Flags& f, Words& w) {
   app.add_option("-b,--minbytes", w.min, "smallest size, with K, M or G; 32M");
   app.add_option("-e,--maxbytes", w.max, "largest size; 32M, or -b when that is larger");
   app.add_option("-i,--stepbytes", w.step, "step between sizes; 1M");
-  app.add_option("-f,--stepfactor", f.step_factor, "factor between sizes, instead of -i")->check(at_least(2));
+  app.add_option("-f,--stepfactor", f.step_factor, "factor between sizes, instead of -i; 1 is none")
+      ->check(at_least(1));
   app.add_option("-n,--iters", f.iterations, "calls in a timed batch; 20")->check(at_least(1));
   app.add_option("-w,--warmup_iters", f.warmups, "calls before the first batch; 1")->check(at_least(0));
   app.add_option("-N,--run_cycles", f.cycles, "times that all sizes are run, one after the other; 1")
-      ->check(at_least(1));
+      ->check(at_least(0));
   app.add_option("-m,--agg_iters", f.aggregate, "calls started together as a group; 1")->check(at_least(1));
   app.add_option("--batches", f.batches, "batches at most, 3 at least for sizes that take long; 11")
       ->check(at_least(1));
@@ -82,8 +107,9 @@ void add_options(CLI::App& app, Flags& f, Words& w) {
       ->check(CLI::Range(0, 2));
   app.add_option("-G,--cudagraph", f.replays, "on a device: a batch as a graph, launched so many times; 0")
       ->check(at_least(0));
-  app.add_option("-z,--blocking", w.blocking, "on a device: 1 the host waits after every call; 0")
-      ->check(CLI::Range(0, 1));
+  app.add_option("-z,--blocking", w.blocking,
+                 "on a device, after every call: 1 the host waits, and for all ranks, 2 it waits; 0")
+      ->check(CLI::Range(0, 3));
   app.add_option("-y,--stream_null", w.null_stream, "0; 1, the null stream, is refused on a device")
       ->check(CLI::Range(0, 1));
   app.add_option("-p,--parallel_init", w.parallel, "0 or 1: ranks are made at the same time in any case")
@@ -94,7 +120,7 @@ void add_options(CLI::App& app, Flags& f, Words& w) {
   app.add_option("--algorithm", f.algorithm, "ring, two_shot, ...; sets RONDO_ALGORITHM");
   app.add_option("--protocol", f.protocol, "on a device: simple, ll, ll128 or window; sets RONDO_PROTOCOL")
       ->check(CLI::IsMember({"simple", "ll", "ll128", "window"}));
-  app.add_option("-J,--json", f.json, "file to write with everything that comparing two runs needs");
+  app.add_option("-J,--json,--output_file", f.json, "file to write with everything that comparing two runs needs");
   app.add_flag("--csv", f.csv, "rows with commas instead of the table");
 }
 
@@ -122,13 +148,15 @@ void finish(Flags& f, const Words& w, const CLI::App& app) {
   if (f.min_bytes > f.max_bytes) throw UsageError(fmt::format("-b {} is more than -e {}", w.min, w.max));
   if (f.step_factor > 1 && app.count("--stepbytes") != 0) throw UsageError("-i and -f: choose one of them");
   if (f.step_factor > 1 && f.min_bytes == 0) throw UsageError("-b 0 never grows by a factor; use -i");
-  if (f.step_factor == 0 && f.step_bytes == 0) throw UsageError("-i 0 never reaches -e");
+  if (f.cycles == 0) throw UsageError("-N 0: cycles without an end are not run; say how many");
+  if (f.step_factor <= 1 && f.step_bytes == 0) throw UsageError("-i 0 never reaches -e");
   f.ops = parse_names<ReduceOp::Kind>(w.op, kReduceOpCount, "-o");
   f.dtypes = parse_names<DataType>(w.dtype, kDataTypeCount, "-d");
   f.all_roots = w.root == "all";
   if (!f.all_roots) f.root = parse_number<int>(w.root, "-r");
   f.windows = w.windows != 0;
-  f.blocking = w.blocking != 0;
+  if (w.blocking == 3) throw UsageError("-z 3: no wait between batches is timed here; choose 0, 1 or 2");
+  f.blocking = static_cast<Blocking>(w.blocking);
   f.cpu_time = w.cpu_time != 0;
   check_ranks(f);
   check_number_of_sizes(f, w);
@@ -138,14 +166,15 @@ void finish(Flags& f, const Words& w, const CLI::App& app) {
       throw UsageError("-y 1: not on the null stream, which waits for other ranks' kernels, as these wait for ours");
     }
     f.device = w.device == "sim" ? Device::sim() : Device::cuda();
-    if (f.replays > 0 && f.blocking) throw UsageError("-G and -z: the host cannot wait inside a graph; choose one");
+    if (f.replays > 0 && f.blocking != Blocking::no)
+      throw UsageError("-G and -z: the host cannot wait inside a graph; choose one");
     return;
   }
   remark(f, f.replays != 0, "-G has no effect: there are no CUDA graphs on a CPU");
   remark(f, w.null_stream != 0, "-y has no effect: there are no streams on a CPU");
   remark(f, f.cpu_time, "-C has no effect: on a CPU a call takes the host's time alone");
   f.cpu_time = false;
-  remark(f, f.blocking, "-z has no effect: on a CPU every call blocks until its result is there");
+  remark(f, f.blocking != Blocking::no, "-z has no effect: on a CPU every call blocks until its result is there");
   remark(f, !f.protocol.empty(), "--protocol has no effect: links between CPUs have one");
 }
 
@@ -201,6 +230,7 @@ std::variant<Flags, int> parse_flags(const std::string& program, int argc, const
   Words words;
   CLI::App app(fmt::format("{}: time and bandwidth of a collective, its results checked.", program), program);
   add_options(app, flags, words);
+  refuse_others(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

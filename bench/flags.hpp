@@ -11,6 +11,9 @@
 
 namespace rondo::bench {
 
+// On a device, after every call: the host waits for it, and then, or not, for all ranks.
+enum class Blocking { no, wait_and_meet, wait };
+
 struct Flags {
   std::size_t min_bytes = std::size_t{32} << 20, max_bytes = std::size_t{32} << 20;
   std::size_t step_bytes = std::size_t{1} << 20;
@@ -28,9 +31,9 @@ struct Flags {
   int average = 3;    // of the ranks' times: 0 rank 0's, 1 mean, 2 shortest, 3 longest
   int timeout_s = 0;  // of one call; 0: the library's
   int threads = 1, ranks_per_thread = 1;
-  bool windows = false;   // buffers from Communicator::allocate
-  int replays = 0;        // on a device: a batch is captured into a graph that is launched so many times; 0: none
-  bool blocking = false;  // on a device: the host waits after every call
+  bool windows = false;  // buffers from Communicator::allocate
+  int replays = 0;       // on a device: a batch is captured into a graph that is launched so many times; 0: none
+  Blocking blocking = Blocking::no;
   bool cpu_time = false;  // on a device: times are the host's, until its calls have returned
   int sets = 0;           // buffers used in turn; 0: as many as the caches of the device ask for
   Device device = Device::cpu();

@@ -5,6 +5,7 @@
 
 namespace {
 
+using rondo::bench::Blocking;
 using rondo::bench::Flags;
 using rondo::bench::UsageError;
 
@@ -72,7 +73,9 @@ TEST_CASE("flags for devices are told to have no effect on a CPU, and have one o
     CHECK(flags.replays == 2);
     CHECK(flags.protocol == "window");
     CHECK(flags.algorithm == "ring");
-    CHECK(parse({"--device", device, "-z", "1"}).blocking);
+    CHECK(parse({"--device", device}).blocking == Blocking::no);
+    CHECK(parse({"--device", device, "-z", "1"}).blocking == Blocking::wait_and_meet);
+    CHECK(parse({"--device", device, "-z", "2"}).blocking == Blocking::wait);
   }
 }
 
@@ -96,6 +99,10 @@ TEST_CASE("more of nccl-tests' flags: served, or said to have no effect") {
   CHECK(sim.cpu_time);
   CHECK(sim.remarks.size() == 1);
   CHECK(parse({"-p", "0", "-y", "0", "-C", "0"}).remarks.empty());
+  CHECK(parse({"--output_file", "out.json"}).json == "out.json");
+  CHECK(parse({"-d", "f8e5m2"}).dtypes == std::vector{rondo::DataType::f8e5m2});
+  CHECK(rondo::bench::table_name(rondo::DataType::f8e4m3) == "f8e4m3");
+  CHECK(parse({"-b", "1M", "-e", "3M", "-f", "1"}).sizes().size() == 3);
 }
 
 TEST_CASE("results of a simulated device bear a label of their own") {
@@ -113,7 +120,7 @@ TEST_CASE("wrong flags get one sentence that names them") {
       {{"-a", "4"}, "--average"},
       {{"-b", "1M", "-e", "1K"}, "-b 1M is more than -e 1K"},
       {{"-b", "12X"}, "'12X' is not a size"},
-      {{"-f", "1"}, "--stepfactor"},
+      {{"-f", "0"}, "--stepfactor"},
       {{"-f", "2", "-i", "8"}, "-i and -f"},
       {{"-b", "0", "-f", "2"}, "-b 0"},
       {{"-i", "0"}, "-i 0"},
@@ -124,7 +131,18 @@ TEST_CASE("wrong flags get one sentence that names them") {
       {{"--device", "sim", "-G", "1", "-z", "1"}, "-G and -z"},
       {{"--protocol", "ll256"}, "--protocol"},
       {{"--sets", "0"}, "--sets"},
-      {{"-N", "0"}, "--run_cycles"},
+      {{"-N", "0"}, "-N 0"},
+      {{"-N", "-1"}, "--run_cycles"},
+      {{"-z", "3"}, "-z 3"},
+      {{"-z", "4"}, "--blocking"},
+      {{"-D", "1"}, "-D is not served: the library chooses the kernel"},
+      {{"-I", "1"}, "-I is not served: each batch is a sample"},
+      {{"--per_iter_skip", "1"}, "-K is not served"},
+      {{"-M", "1"}, "-M is not served"},
+      {{"-S", "1"}, "-S is not served"},
+      {{"-V", "8"}, "-V is not served"},
+      {{"-u", "1"}, "-u is not served"},
+      {{"-x", "1"}, "-x is not served"},
       {{"-C", "2"}, "--report_cputime"},
       {{"-p", "2"}, "--parallel_init"},
       {{"--device", "sim", "-y", "1"}, "-y 1"},
