@@ -13,6 +13,8 @@
 
 namespace rondo {
 
+inline constexpr int kMostRanks = 1 << 20;  // of one world
+
 struct Bootstrap {
   int rank = 0;
   int world_size = 1;

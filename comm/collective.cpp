@@ -39,6 +39,11 @@ constexpr std::array<CollectiveRow, kCollectiveCount> kTable{{
 
 const std::array<CollectiveRow, kCollectiveCount>& collective_table() { return kTable; }
 
+void detail::throw_no_collective(Collective c) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("collective {} is none of ours: they are 0 to {}",
+                                                       static_cast<int>(c), kCollectiveCount - 1));
+}
+
 void detail::throw_wrong_size(Collective collective, std::string_view buffer, std::size_t expected, std::size_t got) {
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: {} has {} elements, expected {}", name_of(collective), buffer, got, expected));

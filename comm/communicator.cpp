@@ -68,10 +68,13 @@ Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
 int Group::rank() const { return impl_->rank(); }
 int Group::world_size() const { return impl_->world_size(); }
-void Group::submit(const Call& call) { recorded_->calls.emplace_back(call); }
+Group::Recorded& Group::recorded() {
+  if (recorded_) return *recorded_;
+  throw Error(ErrorCode::invalid_argument, "this group was moved elsewhere: use the one that it went to");
+}
+void Group::submit(const Call& call) { recorded().calls.emplace_back(call); }
 void Group::end() {
-  const auto calls = std::move(recorded_->calls);
-  recorded_->calls.clear();
+  const auto calls = std::exchange(recorded().calls, {});
   impl_->run_group(calls);
 }
 

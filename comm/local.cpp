@@ -33,8 +33,9 @@ struct LocalGroup {
 };
 
 std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& options) {
-  if (world_size < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("a world of {} ranks: it takes one or more", world_size));
+  if (world_size < 1 || world_size > kMostRanks) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a world of {} ranks: it takes 1 to {}", world_size, kMostRanks));
   }
   auto group = std::make_shared<LocalGroup>();
   group->world_size = world_size;

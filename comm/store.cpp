@@ -12,11 +12,21 @@
 #include "comm/base/duration.hpp"
 
 namespace rondo {
+namespace {
+
+void check_index(std::string_view call, std::string_view name, int index, int participants) {
+  if (index >= 0 && index < participants) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} {}: index {} is not one of {} participants", call, name, index, participants));
+}
+
+}  // namespace
 
 Store::~Store() = default;
 
 std::vector<Store::Bytes> Store::exchange(std::string_view name, int index, int participants,
                                           std::span<const std::byte> value, Deadline deadline) {
+  check_index("exchange", name, index, participants);
   const auto key = [&](int i) { return fmt::format("exchange/{}/{}", name, i); };
   set(key(index), value);
   std::vector<Bytes> values;
@@ -40,6 +50,7 @@ std::vector<Store::Bytes> Store::exchange(std::string_view name, int index, int 
 
 // Whoever first knows an answer writes it; everybody takes what was written.
 std::vector<int> Store::survivors(std::string_view name, int index, std::span<const int> members, Deadline deadline) {
+  check_index("survivors", name, index, static_cast<int>(members.size()));
   deadline = at_most_for_ever(deadline);
   const auto asked = [&](int i) { return fmt::format("survivors/{}/{}", name, i); };
   const std::string answer = fmt::format("survivors/{}", name);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <rondo/dtype.hpp>
 
+#include <stdexcept>
+#include <string>
+
 #include "kernels/convert.hpp"
 
 namespace rondo {
@@ -27,7 +30,13 @@ static_assert(in_order());
 
 }  // namespace
 
-std::size_t size_of(DataType dtype) { return kRows[static_cast<int>(dtype)].bytes; }
+std::size_t size_of(DataType dtype) {
+  const int value = static_cast<int>(dtype);
+  if (value < kDataTypeCount) [[likely]]
+    return kRows[value].bytes;
+  throw std::invalid_argument("size_of: dtype " + std::to_string(value) + " is none of ours: they are 0 to " +
+                              std::to_string(kDataTypeCount - 1));
+}
 std::string_view name_of(DataType dtype) {
   return static_cast<int>(dtype) < kDataTypeCount ? kRows[static_cast<int>(dtype)].name : "unknown dtype";
 }

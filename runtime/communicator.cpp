@@ -34,6 +34,10 @@ Communicator world_of_one(const Options& options) {
 }
 
 void check_place(const Rendezvous& given) {
+  if (given.world_size > kMostRanks) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a world of {} ranks: it takes {} at most", given.world_size, kMostRanks));
+  }
   if (given.world_size >= 1 && given.rank < given.world_size && given.rank >= -1) return;
   throw Error(ErrorCode::invalid_argument, fmt::format("rank {} of a world of {} cannot be: create() needs a world "
                                                        "size of at least 1 and a rank below it",

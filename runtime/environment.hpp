@@ -5,11 +5,10 @@
 #include <optional>
 #include <string>
 
+#include "comm/bootstrap.hpp"
 #include "runtime/variables.hpp"
 
 namespace rondo::runtime {
-
-inline constexpr long kMostRanks = 1 << 20;
 
 struct Launch {
   std::string launcher;  // the row's name

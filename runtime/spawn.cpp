@@ -233,6 +233,11 @@ void Spawned::signal(int signal) const {
 int spawn(int world_size, Body body) {
   if (world_size < 1)
     throw Error(ErrorCode::invalid_argument, fmt::format("spawn needs at least one rank, not {}", world_size));
+  if (world_size > kMostRanks) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("spawn of {} ranks: it takes {} at most", world_size, kMostRanks));
+  }
+  if (!body) throw Error(ErrorCode::invalid_argument, "spawn: there is no function for the ranks to run");
   if (const int others = process::count_other_threads(); others > 0) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("spawn forks its ranks, which would lack {} other thread{} of this process and wait for "

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "trainer/arguments.hpp"
 #include "trainer/file.hpp"
 #include "trainer/host_memory.hpp"
 #include "trainer/safetensors.hpp"
@@ -22,17 +23,7 @@ constexpr std::string_view kModule = "module.";
 
 std::size_t bytes_of(const Parameter& p) { return p.count * size_of(p.dtype); }
 
-std::vector<std::size_t> shape_of(const Parameter& p) {
-  if (!p.shape) return {p.count};
-  std::size_t count = 1;
-  bool fits = true;
-  for (const std::size_t extent : *p.shape) fits = !__builtin_mul_overflow(count, extent, &count) && fits;
-  if (!fits || count != p.count) {
-    no_tensor(fmt::format("parameter {} has {} elements, not those of shape [{}]", quoted(p.name), p.count,
-                          fmt::join(*p.shape, ", ")));
-  }
-  return *p.shape;
-}
+std::vector<std::size_t> shape_of(const Parameter& p) { return p.shape ? *p.shape : std::vector<std::size_t>{p.count}; }
 
 void check_memory(const Parameter& p) {
   if (p.count == 0 || host_can_reach(p.values, bytes_of(p))) return;
@@ -135,6 +126,7 @@ void Checkpoint::put(const std::string& key, StoredTensor tensor) {
 }
 
 void Checkpoint::put(const Parameter& p, const std::string& prefix) {
+  check_parameter("Checkpoint::put", p);
   StoredTensor tensor{stored_dtype(p.dtype), shape_of(p), {}};
   check_memory(p);
   const auto* const values = static_cast<const std::byte*>(p.values);
@@ -157,6 +149,7 @@ const StoredTensor* Checkpoint::find(const std::string& key) const {
 }
 
 void Checkpoint::get(std::span<const Parameter> parameters, const std::string& prefix) const {
+  check_parameters("Checkpoint::get", parameters);
   std::vector<const StoredTensor*> found;
   for (const Parameter& p : parameters) {
     const std::string key = prefix + p.name;
@@ -182,6 +175,7 @@ Checkpoint Checkpoint::parse(std::span<const std::byte> bytes) {
 
 void save_once(Communicator& communicator, const std::string& path, const Checkpoint& checkpoint) {
   on_rank_zero(communicator, [&] {
+    check_path("save_once", path);
     const Layout layout = lay_out(checkpoint);
     std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(layout.head))};
     parts.insert(parts.end(), layout.data.begin(), layout.data.end());
@@ -190,6 +184,7 @@ void save_once(Communicator& communicator, const std::string& path, const Checkp
 }
 
 Checkpoint load(const std::string& path) {
+  check_path("load", path);
   FileReader file(path);
   try {
     return read_checkpoint(file.bytes(), [&](std::span<std::byte> to) { file.read(to); });

@@ -10,6 +10,7 @@
 
 #include <rondo/device.hpp>
 
+#include "trainer/arguments.hpp"
 #include "trainer/host_memory.hpp"
 
 namespace rondo::trainer {
@@ -49,6 +50,7 @@ std::vector<std::uint64_t> to_words(const std::vector<std::byte>& bytes) {
 }  // namespace
 
 std::uint64_t hash_values(const Parameter& parameter, Device device) {
+  check_parameter("hash_values", parameter);
   const std::size_t bytes = parameter.count * size_of(parameter.dtype);
   if (parameter.values == nullptr) return 0;
   if (device.kind == Device::Kind::cpu && !host_can_reach(parameter.values, bytes)) {
@@ -64,11 +66,16 @@ std::uint64_t hash_values(const Parameter& parameter, Device device) {
   return hash_bytes(host);
 }
 
+DriftCheck::DriftCheck(Communicator& communicator, std::size_t every) : communicator_(communicator), every_(every) {
+  if (every == 0) refuse_argument("DriftCheck", "every 0 steps is never; check every step, or every so many");
+}
+
 void DriftCheck::after_step(std::span<const Parameter> parameters) {
   if (++steps_ % every_ == 0) check(parameters);
 }
 
 void DriftCheck::check(std::span<const Parameter> parameters) {
+  check_parameters("DriftCheck", parameters);
   communicator_.synchronize();
   std::vector<std::uint64_t> hashes;
   std::uint64_t all = 0;

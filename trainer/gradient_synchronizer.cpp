@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "trainer/agreement.hpp"
+#include "trainer/arguments.hpp"
 #include "trainer/bucket_reducer.hpp"
 
 namespace rondo::trainer {
@@ -48,6 +49,8 @@ void check(const std::vector<Parameter>& parameters, const SynchronizerOptions& 
     throw Error(ErrorCode::invalid_argument, "GradientSynchronizer: " + why);
   };
   if (parameters.empty()) refuse("there are no parameters to train");
+  check_parameters("GradientSynchronizer", parameters);
+  check_parameters("GradientSynchronizer", options.buffers);
   for (const Parameter& p : parameters) {
     if (!is_supported(p.dtype, ReduceOp::average) || is_supported(p.dtype, ReduceOp::bit_and)) {
       refuse(fmt::format("parameter '{}' is {}; gradients have a floating type", p.name, name_of(p.dtype)));
@@ -449,7 +452,11 @@ bool GradientSynchronizer::join_step() { return impl_->join_step(); }
 bool GradientSynchronizer::pause(bool on) { return impl_->pause(on); }
 const std::vector<Parameter>& GradientSynchronizer::parameters() const { return impl_->parameters_; }
 void* GradientSynchronizer::typed(std::size_t index, DataType dtype) const {
-  const Parameter& p = impl_->parameters_.at(index);
+  if (index >= impl_->parameters_.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("there is no parameter {}; {} are registered", index, impl_->parameters_.size()));
+  }
+  const Parameter& p = impl_->parameters_[index];
   if (p.dtype == dtype) return p.gradient;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("the gradient of parameter '{}' is {}, not {}", p.name, name_of(p.dtype), name_of(dtype)));

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "trainer/arguments.hpp"
 #include "trainer/host_memory.hpp"
 
 namespace rondo::trainer {
@@ -40,6 +41,7 @@ void for_gradient(const Parameter& p, Visit&& visit) {
 
 // All of them first, so that none is changed where one cannot be.
 void check(std::span<const Parameter> parameters) {
+  check_parameters("gradients", parameters);
   for (const Parameter& p : parameters) {
     for_gradient(p, [&]<class T>(std::span<T> gradient) {
       if (host_can_reach(gradient.data(), gradient.size_bytes())) return;
@@ -97,12 +99,25 @@ double gradient_norm(std::span<const Parameter> parameters) {
 }
 
 double clip_gradients(std::span<const Parameter> parameters, double maximum) {
+  if (!(maximum >= 0)) refuse_argument("clip_gradients", fmt::format("a norm of at most {} cannot be", maximum));
   const double norm = gradient_norm(parameters);
   if (std::isfinite(norm) && norm > maximum) scale_all(parameters, maximum / norm);
   return norm;
 }
 
-LossScaler::LossScaler(ScalerOptions options) : options_(options), scale_(options.scale) {}
+LossScaler::LossScaler(ScalerOptions options) : options_(options), scale_(options.scale) {
+  const auto need = [](bool good, const char* field, double value, const char* what) {
+    if (!good) refuse_argument("LossScaler", fmt::format("ScalerOptions::{} is {}: {}", field, value, what));
+  };
+  const auto positive = [](double value) { return std::isfinite(value) && value > 0; };
+  need(positive(options.scale), "scale", options.scale, "it is a positive number");
+  need(std::isfinite(options.growth) && options.growth >= 1, "growth", options.growth, "it is a number of at least 1");
+  need(options.backoff > 0 && options.backoff <= 1, "backoff", options.backoff, "it is above 0 and at most 1");
+  need(options.interval > 0, "interval", 0, "it is at least one step");
+  need(positive(options.minimum), "minimum", options.minimum, "it is a positive number");
+  need(std::isfinite(options.maximum) && options.maximum >= options.minimum, "maximum", options.maximum,
+       "it is a number not below the minimum");
+}
 
 void LossScaler::restore(double scale, std::size_t good_steps) {
   if (!std::isfinite(scale) || scale <= 0) {

@@ -34,6 +34,19 @@ void check_rank(int rank, int world_size) {
                           rank, world_size));
 }
 
+// One that was negative became larger than any memory.
+void check_count(std::size_t count) {
+  if (count <= static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(std::size_t)) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("DistributedSampler: {} samples are beyond all memory; is the number negative?", count));
+}
+
+void check_tail(Tail tail) {
+  if (tail <= Tail::exact) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("DistributedSampler: the tail is {}: it is pad, drop or exact", static_cast<int>(tail)));
+}
+
 std::size_t share(std::size_t samples, std::size_t rank, std::size_t world_size, Tail tail) {
   const std::size_t whole = samples / world_size;
   const std::size_t rest = samples % world_size;
@@ -51,6 +64,7 @@ std::size_t share(std::size_t samples, std::size_t rank, std::size_t world_size,
 }  // namespace
 
 std::vector<std::size_t> random_permutation(std::size_t count, std::uint64_t seed) {
+  check_count(count);
   std::mt19937 engine(static_cast<std::uint32_t>(seed));
   if (count >= std::numeric_limits<std::uint32_t>::max() / 20) return huge_permutation(count, engine);
   std::vector<std::size_t> order(count);
@@ -62,6 +76,8 @@ std::vector<std::size_t> random_permutation(std::size_t count, std::uint64_t see
 DistributedSampler::DistributedSampler(std::size_t sample_count, int rank, int world_size, SamplerOptions options)
     : sample_count_(sample_count), options_(options) {
   check_rank(rank, world_size);
+  check_count(sample_count);
+  check_tail(options.tail);
   rank_ = static_cast<std::size_t>(rank);
   world_size_ = static_cast<std::size_t>(world_size);
 }
@@ -86,6 +102,7 @@ std::vector<std::size_t> DistributedSampler::next_epoch() {
 
 std::vector<std::size_t> deal(std::span<const std::size_t> order, int rank, int world_size, Tail tail) {
   check_rank(rank, world_size);
+  check_tail(tail);
   const auto first = static_cast<std::size_t>(rank), stride = static_cast<std::size_t>(world_size);
   std::vector<std::size_t> mine(share(order.size(), first, stride, tail));
   for (std::size_t i = 0; i < mine.size(); ++i)

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "trainer/arguments.hpp"
 #include "trainer/host_memory.hpp"
 
 namespace rondo::trainer {
@@ -43,7 +44,7 @@ std::vector<Stretch> cut(const std::vector<Parameter>& parameters, DataType dtyp
 }
 
 void check_reach(const Parameter& p, const void* array, const char* what) {
-  if (array == nullptr || host_can_reach(array, p.count * size_of(p.dtype))) return;
+  if (host_can_reach(array, p.count * size_of(p.dtype))) return;
   refuse(fmt::format("the {} of '{}' are not in the memory of the CPU", what, p.name));
 }
 
@@ -60,7 +61,11 @@ class ShardedOptimizer::Impl {
   Impl(Communicator& communicator, std::vector<Parameter> parameters, std::size_t states)
       : communicator_(communicator), parameters_(std::move(parameters)), states_(states) {
     if (communicator_.device().kind != Device::Kind::cpu) refuse("parameters have to be in the memory of the CPU");
+    check_parameters("ShardedOptimizer", parameters_);
     for (const Parameter& p : parameters_) check_reach(p, p.values, "values");
+    constexpr std::size_t kMostStates = 1024;  // far more than any optimizer has; a negative number is larger
+    if (states_ > kMostStates)
+      refuse(fmt::format("{} states of each element: 0 to {} are possible", states_, kMostStates));
     for (int type = 0; type < kDataTypeCount; ++type) add(static_cast<DataType>(type));
     make_shards();
   }
@@ -73,6 +78,7 @@ class ShardedOptimizer::Impl {
     step(update, std::vector<Parameter>(parameters_));
   }
   void step(const std::function<void(const Shard&)>& update, std::span<const Parameter> now) {
+    if (!update) refuse("step: there is no function that updates a shard");
     follow(now);
     for (Shard& shard : shards_) {
       const Parameter& p = parameters_[shard.parameter];
@@ -103,6 +109,7 @@ class ShardedOptimizer::Impl {
   }
 
   std::vector<std::vector<std::byte>> gather_states(std::size_t index) {
+    check_state(index);
     std::vector<std::vector<std::byte>> full;
     for (const Parameter& p : parameters_) full.emplace_back(p.count * size_of(p.dtype));
     for (const Shard& s : shards_) std::memcpy(place(full, s), s.states.at(index), s.count * size_of(s.dtype));
@@ -110,6 +117,7 @@ class ShardedOptimizer::Impl {
     return full;
   }
   void scatter_states(std::size_t index, const std::vector<std::vector<std::byte>>& full) {
+    check_state(index);
     for (std::size_t p = 0; p < parameters_.size(); ++p) {
       if (p >= full.size() || full[p].size() != parameters_[p].count * size_of(parameters_[p].dtype)) {
         throw Error(
@@ -124,6 +132,9 @@ class ShardedOptimizer::Impl {
   std::vector<std::vector<std::byte>> memory_;  // of the states
 
  private:
+  void check_state(std::size_t index) const {  // on every rank, also on one that has no shard
+    if (index >= states_) refuse(fmt::format("there is no state {}: each element has {}", index, states_));
+  }
   std::size_t me() const { return static_cast<std::size_t>(communicator_.rank()); }
 
   void add(DataType dtype) {
@@ -145,7 +156,7 @@ class ShardedOptimizer::Impl {
         refuse(fmt::format("parameter {} was '{}' and is '{}', or has another size or type", i, parameters_[i].name,
                            p.name));
       check_reach(p, p.values, "values");
-      check_reach(p, p.gradient, "gradients");
+      if (p.gradient != nullptr) check_reach(p, p.gradient, "gradients");
     }
     parameters_.assign(now.begin(), now.end());
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "trainer/arguments.hpp"
 #include "trainer/file.hpp"
 
 namespace rondo::trainer {
@@ -57,6 +58,7 @@ std::string Timeline::events(int rank, Clock::time_point zero) const {
 }
 
 std::string Timeline::json(int rank) const {
+  if (rank < 0) refuse_argument("Timeline::json", fmt::format("there is no rank {}", rank));
   return document(events(rank, records_.empty() ? Clock::time_point{} : records_.front().forward));
 }
 
@@ -81,6 +83,7 @@ void Timeline::write(Communicator& communicator, const std::string& path) const 
   for (const auto& bytes : communicator.all_gather_bytes(std::as_bytes(std::span(mine_alone))))
     all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   on_rank_zero(communicator, [&] {
+    check_path("Timeline::write", path);
     const std::string text = document(std::move(all));
     replace_file(path, std::as_bytes(std::span(text)));
   });

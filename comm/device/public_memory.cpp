@@ -24,6 +24,21 @@ Device chosen(Device device) {
   return {.kind = device.kind, .index = comm::device::choose_device(table_of(device.kind), device.index, 0)};
 }
 
+void check_memory(std::string_view call, std::string_view what, const void* memory, std::size_t bytes) {
+  if (memory != nullptr || bytes == 0) return;
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} of {} bytes is null", call, what, bytes));
+}
+std::size_t product(std::size_t count, std::size_t element_bytes) {
+  std::size_t bytes = 0;
+  if (!__builtin_mul_overflow(count, element_bytes, &bytes)) return bytes;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} elements of {} bytes are beyond all memory", count, element_bytes));
+}
+void check_made(std::string_view call, const void* handle) {
+  if (handle != nullptr) return;
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: it was made without a device, or moved elsewhere", call));
+}
+
 }  // namespace
 
 int device_count(Device::Kind kind) {
@@ -41,6 +56,8 @@ DeviceMemory::DeviceMemory(Device device, std::size_t bytes) : device_(chosen(de
   fill(0);
   memory.release();  // NOLINT(bugprone-unused-return-value): ours now
 }
+DeviceMemory::DeviceMemory(Device device, std::size_t count, std::size_t element_bytes)
+    : DeviceMemory(device, product(count, element_bytes)) {}
 DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
     : device_(other.device_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
@@ -57,6 +74,7 @@ DeviceMemory::~DeviceMemory() {
 
 void DeviceMemory::copy_from(const void* host, std::size_t bytes, std::size_t offset) {
   if (bytes == 0) return;
+  check_memory("copy_from", "host", host, bytes);
   if (offset > bytes_ || bytes > bytes_ - offset) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} bytes at {} do not fit into {} bytes of device memory", bytes, offset, bytes_));
@@ -70,6 +88,7 @@ void DeviceMemory::copy_from(const void* host, std::size_t bytes, std::size_t of
 }
 void DeviceMemory::copy_to(void* host, std::size_t bytes, std::size_t offset) const {
   if (bytes == 0) return;
+  check_memory("copy_to", "host", host, bytes);
   if (offset > bytes_ || bytes > bytes_ - offset) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} bytes at {} are not in {} bytes of device memory", bytes, offset, bytes_));
@@ -89,6 +108,8 @@ void DeviceMemory::fill(unsigned char byte) {
 
 void copy_on(Device device, Stream stream, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
+  check_memory("copy_on", "to", to, bytes);
+  check_memory("copy_on", "from", from, bytes);
   const Device on = chosen(device);
   const cuda::Api& api = comm::device::api_of(on.kind);
   const DeviceScope scope(api, on.index);
@@ -97,6 +118,7 @@ void copy_on(Device device, Stream stream, void* to, const void* from, std::size
 }
 void fill_on(Device device, Stream stream, void* to, unsigned char byte, std::size_t bytes) {
   if (bytes == 0) return;
+  check_memory("fill_on", "to", to, bytes);
   const Device on = chosen(device);
   const cuda::Api& api = comm::device::api_of(on.kind);
   const DeviceScope scope(api, on.index);
@@ -121,6 +143,7 @@ DeviceStream::~DeviceStream() {
                                    static_cast<cudaStream_t>(stream_));
 }
 void DeviceStream::synchronize() const {
+  check_made("DeviceStream::synchronize", stream_);
   const cuda::Api& api = comm::device::api_of(device_.kind);
   const DeviceScope scope(api, device_.index);
   check(api, api.StreamSynchronize(static_cast<cudaStream_t>(stream_)), device_.index, "waiting for a stream");
@@ -142,12 +165,15 @@ DeviceEvent::~DeviceEvent() {
   const comm::device::Event owner(comm::device::api_of(device_.kind), device_.index, static_cast<cudaEvent_t>(event_));
 }
 void DeviceEvent::record(Stream stream) {
+  check_made("DeviceEvent::record", event_);
   const cuda::Api& api = comm::device::api_of(device_.kind);
   const DeviceScope scope(api, device_.index);
   check(api, api.EventRecord(static_cast<cudaEvent_t>(event_), static_cast<cudaStream_t>(stream)), device_.index,
         "recording an event");
 }
 double DeviceEvent::seconds_since(const DeviceEvent& earlier) const {
+  check_made("DeviceEvent::seconds_since", event_);
+  check_made("DeviceEvent::seconds_since: the earlier one", earlier.event_);
   const cuda::Api& api = comm::device::api_of(device_.kind);
   const DeviceScope scope(api, device_.index);
   float ms = 0;

@@ -48,8 +48,18 @@ struct CollectiveRow {
 };
 
 RONDO_API const std::array<CollectiveRow, kCollectiveCount>& collective_table();
-inline const CollectiveRow& row_of(Collective c) { return collective_table()[static_cast<std::size_t>(c)]; }
-inline std::string_view name_of(Collective c) { return row_of(c).name; }
+namespace detail {
+[[noreturn]] RONDO_API void throw_no_collective(Collective c);
+}
+// Error(invalid_argument) for a value that is none of them.
+inline const CollectiveRow& row_of(Collective c) {
+  if (static_cast<int>(c) >= kCollectiveCount) [[unlikely]]
+    detail::throw_no_collective(c);
+  return collective_table()[static_cast<std::size_t>(c)];
+}
+inline std::string_view name_of(Collective c) {  // "all_reduce"
+  return static_cast<int>(c) < kCollectiveCount ? row_of(c).name : "unknown collective";
+}
 
 // Buffers are the caller's and stay untouched by others until the call returns (async: until wait() returns;
 // group: until end() returns; device memory: until the stream has passed it).

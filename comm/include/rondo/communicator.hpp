@@ -79,7 +79,7 @@ class RONDO_API Work {
 };
 
 // The same verbs, started on the communicator's engine thread in the order of the calls.
-class RONDO_API Async : public Verbs<Async, Work> {
+class RONDO_API Async : public Verbs<Async, Work, true> {
  public:
   explicit Async(detail::CommunicatorImpl& impl) : impl_(&impl) {}
   int rank() const;
@@ -91,7 +91,7 @@ class RONDO_API Async : public Verbs<Async, Work> {
 };
 
 // Verbs recorded until end(), which starts them together: sends and receives among them cannot block one another.
-class RONDO_API Group : public Verbs<Group, void> {
+class RONDO_API Group : public Verbs<Group, void, true> {
  public:
   explicit Group(detail::CommunicatorImpl& impl);
   Group(Group&&) noexcept;
@@ -105,6 +105,7 @@ class RONDO_API Group : public Verbs<Group, void> {
  private:
   detail::CommunicatorImpl* impl_;
   struct Recorded;
+  Recorded& recorded();  // Error(invalid_argument) where it was moved elsewhere
   std::unique_ptr<Recorded> recorded_;
 };
 

@@ -21,6 +21,7 @@ class RONDO_API DeviceMemory {
  public:
   DeviceMemory() = default;
   DeviceMemory(Device device, std::size_t bytes);
+  DeviceMemory(Device device, std::size_t count, std::size_t element_bytes);
   DeviceMemory(DeviceMemory&& other) noexcept;
   DeviceMemory& operator=(DeviceMemory&& other) noexcept;
   ~DeviceMemory();
@@ -42,7 +43,7 @@ template <class T>
 class DeviceArray {
  public:
   DeviceArray() = default;
-  DeviceArray(Device device, std::size_t count) : memory_(device, count * sizeof(T)), count_(count) {}
+  DeviceArray(Device device, std::size_t count) : memory_(device, count, sizeof(T)), count_(count) {}
   DeviceArray(Device device, std::span<const T> values) : DeviceArray(device, values.size()) { copy_from(values); }
   DeviceArray(Device device, const std::vector<T>& values) : DeviceArray(device, std::span<const T>(values)) {}
 
@@ -64,6 +65,7 @@ class DeviceArray {
 
 // Enqueued on `stream` (null: the default one) of `device`, for memory of any making: the caller's own, a Window's.
 // `to` and `from` may each be memory of the host, which must stay as it is until the stream has passed the copy.
+// Error(invalid_argument): null, unless there are no bytes.
 RONDO_API void copy_on(Device device, Stream stream, void* to, const void* from, std::size_t bytes);
 RONDO_API void fill_on(Device device, Stream stream, void* to, unsigned char byte, std::size_t bytes);
 

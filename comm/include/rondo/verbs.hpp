@@ -4,6 +4,8 @@
 // In place: all_reduce, reduce, broadcast always; all_gather when send is recv's own block; reduce_scatter when recv
 // is send's own block; gather and scatter at the root likewise; the _v forms as these. all_to_all needs two buffers.
 // Buffers that overlap in another way are refused.
+// Where a verb only starts or records the call, a container that goes before the buffers are used does not compile:
+// group.send(std::array{1}, 0). Views do, of memory that lasts.
 #pragma once
 #include <concepts>
 #include <ranges>
@@ -19,6 +21,10 @@ concept ReadableRange = std::ranges::contiguous_range<R> && std::ranges::sized_r
 template <class R>
 concept WritableRange =
     ReadableRange<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+
+// Of a verb that returns before it is through (`kept`): the range's memory is there afterwards.
+template <class R, bool kept>
+concept LastingRange = !kept || std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R>;
 
 namespace detail {
 template <class R>
@@ -44,8 +50,11 @@ inline std::size_t total(std::span<const std::size_t> counts) {
 }
 }  // namespace detail
 
-template <class Derived, class Result>
+template <class Derived, class Result, bool kKeepsBuffers = false>
 class Verbs {
+  template <class R>
+  static constexpr bool lasts = LastingRange<R, kKeepsBuffers>;
+
  public:
   // Every rank gets op over all ranks' data, element by element.
   template <class T>
@@ -287,47 +296,47 @@ class Verbs {
 
   // Any contiguous ranges: vectors, arrays, spans of non-const elements.
   template <WritableRange R>
-  Result all_reduce(R&& data, ReduceOp op, Stream stream = {}) {
+  requires lasts<R> Result all_reduce(R&& data, ReduceOp op, Stream stream = {}) {
     return all_reduce(detail::writable(data), op, stream);
   }
   template <ReadableRange S, WritableRange R>
-  Result all_reduce(const S& from, R&& to, ReduceOp op, Stream stream = {}) {
+  requires(lasts<S>&& lasts<R>) Result all_reduce(S&& from, R&& to, ReduceOp op, Stream stream = {}) {
     return all_reduce(detail::readable(from), detail::writable(to), op, stream);
   }
   template <ReadableRange S, WritableRange R>
-  Result reduce(const S& from, R&& to, ReduceOp op, int root, Stream stream = {}) {
+  requires(lasts<S>&& lasts<R>) Result reduce(S&& from, R&& to, ReduceOp op, int root, Stream stream = {}) {
     return reduce(detail::readable(from), detail::writable(to), op, root, stream);
   }
   template <WritableRange R>
-  Result broadcast(R&& data, int root, Stream stream = {}) {
+  requires lasts<R> Result broadcast(R&& data, int root, Stream stream = {}) {
     return broadcast(detail::writable(data), root, stream);
   }
   template <ReadableRange S, WritableRange R>
-  Result all_gather(const S& from, R&& to, Stream stream = {}) {
+  requires(lasts<S>&& lasts<R>) Result all_gather(S&& from, R&& to, Stream stream = {}) {
     return all_gather(detail::readable(from), detail::writable(to), stream);
   }
   template <ReadableRange S, WritableRange R>
-  Result reduce_scatter(const S& from, R&& to, ReduceOp op, Stream stream = {}) {
+  requires(lasts<S>&& lasts<R>) Result reduce_scatter(S&& from, R&& to, ReduceOp op, Stream stream = {}) {
     return reduce_scatter(detail::readable(from), detail::writable(to), op, stream);
   }
   template <ReadableRange S, WritableRange R>
-  Result all_to_all(const S& from, R&& to, Stream stream = {}) {
+  requires(lasts<S>&& lasts<R>) Result all_to_all(S&& from, R&& to, Stream stream = {}) {
     return all_to_all(detail::readable(from), detail::writable(to), stream);
   }
   template <ReadableRange S, WritableRange R>
-  Result gather(const S& from, R&& to, int root, Stream stream = {}) {
+  requires(lasts<S>&& lasts<R>) Result gather(S&& from, R&& to, int root, Stream stream = {}) {
     return gather(detail::readable(from), detail::writable(to), root, stream);
   }
   template <ReadableRange S, WritableRange R>
-  Result scatter(const S& from, R&& to, int root, Stream stream = {}) {
+  requires(lasts<S>&& lasts<R>) Result scatter(S&& from, R&& to, int root, Stream stream = {}) {
     return scatter(detail::readable(from), detail::writable(to), root, stream);
   }
   template <ReadableRange S>
-  Result send(const S& data, int peer, Stream stream = {}) {
+  requires lasts<S> Result send(S&& data, int peer, Stream stream = {}) {
     return send(detail::readable(data), peer, stream);
   }
   template <WritableRange R>
-  Result recv(R&& data, int peer, Stream stream = {}) {
+  requires lasts<R> Result recv(R&& data, int peer, Stream stream = {}) {
     return recv(detail::writable(data), peer, stream);
   }
 

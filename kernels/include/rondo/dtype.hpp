@@ -42,8 +42,9 @@ struct float8_e5m2 {
   friend bool operator==(float8_e5m2, float8_e5m2) = default;
 };
 
-RONDO_API std::size_t size_of(DataType dtype);       // bytes of one element
-RONDO_API std::string_view name_of(DataType dtype);  // "f32"
+// Bytes of one element. std::invalid_argument for a value that is none of the types.
+RONDO_API std::size_t size_of(DataType dtype);
+RONDO_API std::string_view name_of(DataType dtype);  // "f32"; "unknown dtype" for a value that is none of them
 
 template <class T>
 struct DataTypeOf;  // specialised for the types below; any other T does not compile

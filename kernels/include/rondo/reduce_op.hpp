@@ -28,7 +28,7 @@ class ReduceOp {
 };
 inline constexpr int kReduceOpCount = 9;
 
-RONDO_API std::string_view name_of(ReduceOp::Kind op);  // "sum"
+RONDO_API std::string_view name_of(ReduceOp::Kind op);  // "sum"; "unknown reduce_op" for a value that is none of them
 // Bitwise operators are for integers; average and premul_sum for floating types and, as sums divided or scaled with
 // truncation toward zero, for integers too.
 RONDO_API bool is_supported(DataType dtype, ReduceOp::Kind op);

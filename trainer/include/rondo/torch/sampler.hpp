@@ -47,7 +47,11 @@ class TorchSampler : public torch::data::samplers::Sampler<> {
   // Nothing when the epoch is over; the last batch may be smaller.
   OptionalBatch next(std::size_t batch_size) override {
     if (!begun_) reset();
-    if (at_ == indices_.size() || batch_size == 0) return {};
+    if (batch_size == 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  "TorchSampler: batches of 0 samples never end; give the loader a batch size of at least 1");
+    }
+    if (at_ == indices_.size()) return {};
     const auto begin = indices_.begin() + static_cast<std::ptrdiff_t>(at_);
     const std::size_t count = std::min(batch_size, indices_.size() - at_);
     at_ += count;

@@ -10,8 +10,8 @@ namespace rondo::trainer {
 
 class RONDO_API DriftCheck {
  public:
-  // `communicator` outlives it. every: steps from one check to the next.
-  DriftCheck(Communicator& communicator, std::size_t every) : communicator_(communicator), every_(every) {}
+  // `communicator` outlives it. every: steps from one check to the next, at least 1, or Error(invalid_argument).
+  DriftCheck(Communicator& communicator, std::size_t every);
 
   // Collective; once per step, after the optimizer. Of libtorch's modules kept_equal(), of others all that the model
   // holds: parameters, frozen ones, buffers. Hashes all values, on a device too, and exchanges 8 bytes.

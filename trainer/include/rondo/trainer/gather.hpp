@@ -53,6 +53,10 @@ enum class GatherOrder : std::uint8_t { by_rank, dealt };
 template <class T>
 std::vector<T> gather_all(Communicator& communicator, const std::vector<T>& mine,
                           GatherOrder order = GatherOrder::by_rank) {
+  if (order > GatherOrder::dealt) {
+    throw Error(ErrorCode::invalid_argument,
+                "gather_all: the order is " + std::to_string(static_cast<int>(order)) + ": it is by_rank or dealt");
+  }
   const auto lists = all_gather_value(communicator, mine);
   std::vector<T> all;
   if (order == GatherOrder::by_rank) {

@@ -16,7 +16,7 @@ namespace rondo::trainer {
 RONDO_API double gradient_norm(std::span<const Parameter> parameters);
 
 // Scales all gradients so that their norm is at most `maximum`; returns the norm they had. Norms that are not finite
-// leave them alone.
+// leave them alone. Error(invalid_argument) where `maximum` is negative or not a number.
 RONDO_API double clip_gradients(std::span<const Parameter> parameters, double maximum);
 
 struct ScalerOptions {
@@ -30,6 +30,8 @@ struct ScalerOptions {
 // loss * scaler.scale() is differentiated; after finish(): if (scaler.unscale(parameters)) optimizer.step();
 class RONDO_API LossScaler {
  public:
+  // Error(invalid_argument) naming the field: a scale or bound that is not positive, growth below 1, backoff not in
+  // (0, 1], an interval of 0, a maximum below the minimum.
   explicit LossScaler(ScalerOptions options = {});
   double scale() const { return scale_; }
   // Divides all gradients by the scale and says whether all were finite; chooses the next scale. An infinity or a NaN

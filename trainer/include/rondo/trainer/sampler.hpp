@@ -26,7 +26,7 @@ struct SamplerOptions {
 
 class RONDO_API DistributedSampler {
  public:
-  // Error(invalid_argument) unless 0 <= rank < world_size.
+  // Error(invalid_argument) unless 0 <= rank < world_size, for a tail that is none, and more samples than memory holds.
   DistributedSampler(std::size_t sample_count, int rank, int world_size, SamplerOptions options = {});
 
   void set_epoch(std::uint64_t epoch) { epoch_ = epoch; }
