@@ -48,8 +48,7 @@ Fd try_connect(const std::string& host, std::uint16_t port, Deadline deadline, s
     // An address that swallows packets must not eat the time of the next one.
     const auto now = std::chrono::steady_clock::now();
     const Deadline own = address->ai_next == nullptr ? deadline : std::min(deadline, now + (deadline - now) / 4);
-    Fd fd(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (fd) fd.close_in_children();
+    Fd fd = make_socket(address->ai_family);
     const int failed = fd ? connect_within(fd.get(), *address, own) : errno;
     if (failed == 0) {
       set_tcp_options(fd.get());

@@ -57,7 +57,7 @@ in_port_t& port_of(sockaddr_storage& address) {
 // errno is set when the descriptor is not there.
 Fd listen_at(Address address, std::uint16_t port) {
   port_of(address.storage) = htons(port);
-  Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd fd = make_socket(address.storage.ss_family);
   if (!fd) return fd;
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

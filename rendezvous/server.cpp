@@ -18,11 +18,13 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <rondo/error.hpp>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/fork_pause.hpp"
 #include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/standard_streams.hpp"
@@ -69,6 +71,7 @@ class Server::Impl final : private Output {
     Listening listening = listen_on(options.bind, options.port);
     port_ = listening.port;
     for (std::size_t i = 0; i < listening.sockets.size(); ++i) {
+      const ForkPause pause;  // from one owner's mark to the other's
       acceptors_.emplace_back(io_);
       acceptors_.back().assign(listening.families[i] == AF_INET6 ? tcp::v6() : tcp::v4(),
                                listening.sockets[i].release());
@@ -85,6 +88,9 @@ class Server::Impl final : private Output {
   ~Impl() override {
     asio::co_spawn(io_, drain(), asio::detached);
     thread_.join();
+    const ForkPause pause;  // between the marks' end and the descriptors'
+    listening_.clear();
+    acceptors_.clear();
   }
   std::uint16_t port() const { return port_; }
 
@@ -151,9 +157,11 @@ class Server::Impl final : private Output {
   bool accept_one(tcp::acceptor& acceptor) {
     sockaddr_storage address{};
     socklen_t length = sizeof address;
+    std::optional<ForkPause> pause(std::in_place);
     Fd fd(::accept4(acceptor.native_handle(), reinterpret_cast<sockaddr*>(&address), &length,
                     SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
+      pause.reset();
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return shed(acceptor);
       return errno == EINTR || errno == ECONNABORTED;
     }
@@ -161,6 +169,7 @@ class Server::Impl final : private Output {
     auto connection = std::make_shared<Connection>(Connection{++last_id_, tcp::socket(io_)});
     connection->socket.assign(v6 ? tcp::v6() : tcp::v4(), fd.release());
     connection->here = std::make_unique<ClosedInChildren>(connection->socket.native_handle());
+    pause.reset();
     connections_.emplace(connection->id, connection);
     core_.connected(connection->id, address_text(address), now());
     asio::co_spawn(io_, serve(connection), asio::detached);
@@ -286,8 +295,11 @@ class Server::Impl final : private Output {
   }
   void end(Connection& connection) {
     error_code ignored;
-    connection.here.reset();
-    connection.socket.close(ignored);
+    {
+      const ForkPause pause;
+      connection.here.reset();
+      connection.socket.close(ignored);
+    }
     connections_.erase(connection.id);
   }
 

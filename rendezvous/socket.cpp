@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 
+#include "comm/base/fork_pause.hpp"
+
 namespace rondo::rendezvous {
 
 std::string address_text(const sockaddr_storage& address) {
@@ -21,6 +23,13 @@ std::string address_text(const sockaddr_storage& address) {
 
 std::string endpoint_text(const std::string& host, std::uint16_t port) {
   return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+}
+
+Fd make_socket(int family) {
+  const ForkPause pause;
+  Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd) fd.close_in_children();
+  return fd;
 }
 
 void set_tcp_options(int fd) {

@@ -19,6 +19,7 @@
 #include "rendezvous/socket.hpp"
 #include "runtime/meeting_file.hpp"
 #include "runtime/neighbours.hpp"
+#include "runtime/port_holder.hpp"
 
 namespace rondo::runtime {
 namespace {
@@ -132,6 +133,10 @@ class TcpPoint final : public MeetingPoint {
   }
   std::optional<Endpoint> find(std::string&, Store::Deadline) override { return endpoint_; }
   bool may_be_stale() const override { return false; }
+  std::string holder() const override {
+    const std::string who = is_local(place_.host) ? holder_of_port(place_.port) : "";
+    return who.empty() ? "" : fmt::format("; {} listens there: end it, or choose another port", who);
+  }
   std::string describe() const override { return rendezvous::endpoint_text(place_.host, place_.port); }
 
  private:

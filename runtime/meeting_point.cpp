@@ -57,7 +57,7 @@ class Meeting {
       auto hosting = request_.rank == 0 ? host_here(point_, request_.world_size) : nullptr;
       const auto endpoint = hosting ? std::optional(hosting->endpoint) : point_.find(reason_, deadline_);
       if (!endpoint) return std::nullopt;
-      auto client = connect(*endpoint);
+      auto client = connect(*endpoint, hosting != nullptr);
       if (!client) return std::nullopt;
       const auto membership = client->join(request_, deadline_);
       return Met{std::move(hosting), std::move(client), *endpoint, membership};
@@ -72,8 +72,11 @@ class Meeting {
     return std::nullopt;
   }
 
-  std::shared_ptr<rendezvous::Client> connect(const rendezvous::Endpoint& endpoint) {
-    if (!point_.may_be_stale()) return rendezvous::Client::connect(endpoint, deadline_);
+  // Rank 0 that joins whoever has its place looks again whether it is free: the other may end, or be nobody that
+  // serves.
+  std::shared_ptr<rendezvous::Client> connect(const rendezvous::Endpoint& endpoint, bool is_ours) {
+    const bool may_become_free = request_.rank == 0 && !is_ours;
+    if (!point_.may_be_stale() && !may_become_free) return rendezvous::Client::connect(endpoint, deadline_);
     const std::string place = fmt::format("{}:{}", endpoint.host, endpoint.port);
     if (place != tried_) attempt_ = kFirstAttempt;
     tried_ = place;
@@ -83,7 +86,8 @@ class Meeting {
       return rendezvous::Client::connect(endpoint, until);
     } catch (const Error& error) {
       if (error.error_code() == ErrorCode::system) throw;  // this process's own lack, which no other server mends
-      reason_ = error.what();
+      if (!point_.may_be_stale() && error.error_code() != ErrorCode::timeout) throw;
+      reason_ = error.what() + point_.holder();
     }
     return nullptr;
   }

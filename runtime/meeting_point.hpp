@@ -29,6 +29,8 @@ class MeetingPoint {
   virtual std::optional<rendezvous::Endpoint> find(std::string& reason, Store::Deadline deadline) = 0;
   // Whether what find() says may be of a run that is dead: then a failure to connect is not the last word.
   virtual bool may_be_stale() const = 0;
+  // Who has the place and does not serve, for the end of a sentence; empty: not known.
+  virtual std::string holder() const { return {}; }
   virtual std::string describe() const = 0;  // "the file /tmp/x"
 };
 

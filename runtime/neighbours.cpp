@@ -16,6 +16,7 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/fork_pause.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/system_error.hpp"
 #include "kernels/thread.hpp"
@@ -52,9 +53,12 @@ Name name_of(const std::string& meeting, int turn) {
   return name;
 }
 
+// Its name is taken as long as anybody has it open.
 Fd unix_socket() {
+  const ForkPause pause;
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) throw_errno("cannot create a Unix socket");
+  fd.close_in_children();
   return fd;
 }
 
@@ -105,7 +109,6 @@ class Host {
         stop_(::eventfd(0, EFD_CLOEXEC)),
         socket_(std::move(named)) {
     if (!stop_) throw_errno("cannot create an eventfd");
-    socket_.close_in_children();  // the name is taken as long as anybody has it open
     if (::listen(socket_.get(), SOMAXCONN) != 0) throw_errno("cannot listen on a Unix socket");
     thread_ = start_thread("rondo-neighbour", [this] { serve(); });
   }

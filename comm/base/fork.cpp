@@ -3,12 +3,16 @@
 
 #include <pthread.h>
 #include <unistd.h>
+#include <ctime>
 
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <mutex>
+#include <utility>
 #include <vector>
+
+#include "comm/base/fork_pause.hpp"
 
 namespace rondo {
 namespace {
@@ -23,7 +27,30 @@ bool has_place(int fd) { return fd >= 0 && static_cast<std::size_t>(fd) < kMost;
 std::size_t word_of(int fd) { return static_cast<std::size_t>(fd) / kBits; }
 std::uint64_t bit_of(int fd) { return std::uint64_t{1} << (static_cast<std::size_t>(fd) % kBits); }
 
+// Held by who makes a descriptor until it is marked, and by a fork. A handler of a signal that forks in between would
+// wait for its own thread: it goes on after a while.
+pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+thread_local bool holds = false;  // this thread, while it forks
+
+void before_fork() {
+  constexpr int kTries = 1000;
+  constexpr timespec kPause{0, 100'000};
+  const int before = errno;
+  for (int i = 0; i < kTries && !holds; ++i) {
+    holds = ::pthread_mutex_trylock(&making) == 0;
+    if (!holds) ::nanosleep(&kPause, nullptr);
+  }
+  errno = before;
+}
+void after_fork() {
+  if (std::exchange(holds, false)) ::pthread_mutex_unlock(&making);
+}
+
 void in_child() {
+  if (!std::exchange(holds, false))
+    making = PTHREAD_MUTEX_INITIALIZER;  // its holder is not here
+  else
+    ::pthread_mutex_unlock(&making);
   forks::count.fetch_add(1, std::memory_order_relaxed);
   const int before = errno;
   for (std::size_t word = 0; word < words_used.load(std::memory_order_relaxed); ++word) {
@@ -33,7 +60,7 @@ void in_child() {
   errno = before;
 }
 
-[[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, &in_child);
+[[maybe_unused]] const int registered = ::pthread_atfork(&before_fork, &after_fork, &in_child);
 
 }  // namespace
 
@@ -50,6 +77,9 @@ void forget(void* object) {
 }
 
 }  // namespace forks
+
+ForkPause::ForkPause() { ::pthread_mutex_lock(&making); }
+ForkPause::~ForkPause() { ::pthread_mutex_unlock(&making); }
 
 void mark_for_children(int fd) {
   if (!has_place(fd)) return;

@@ -10,7 +10,10 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
+#include <optional>
 #include <span>
+
+#include "comm/base/fork_pause.hpp"
 
 namespace rondo {
 
@@ -80,7 +83,11 @@ void run_until(asio::io_context& io, Store::Deadline deadline, const Lookout& lo
 }
 
 Awaitable<void> accept_all(asio::io_context& io, Fd listener, AcceptHandler& handler) {
-  asio::posix::stream_descriptor door(io, listener.release());
+  asio::posix::stream_descriptor door(io);
+  std::optional<ForkPause> no_forks(std::in_place);
+  door.assign(listener.release());
+  const ClosedInChildren here(door.native_handle());  // a child would have the port
+  no_forks.reset();
   while (true) {
     co_await door.async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
     Fd socket(::accept4(door.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <utility>
 
+#include "comm/base/fork_pause.hpp"
 #include "comm/base/system_error.hpp"
 
 namespace rondo {
@@ -101,8 +102,10 @@ bool stays_on_host(const Fd& socket) {
 }
 
 Fd make_socket(int family) {
+  const ForkPause pause;
   Fd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) throw_errno(fmt::format("cannot create {} socket", family == AF_UNIX ? "a Unix" : "an IP"));
+  fd.close_in_children();
   return fd;
 }
 

@@ -233,3 +233,18 @@ TEST_CASE("a place to meet is free again when rank 0 was killed, though a child 
   CHECK_FALSE(child.watched.all_gone_within(0s));
   std::filesystem::remove(secret);
 }
+
+TEST_CASE(
+    "a process may fork while a thread of it makes communicators: no child holds the place or uses what is not its "
+    "own") {
+  const std::string secret = path_of("secret");
+  rondo::rendezvous::Secret::generate().to_file(secret);
+  Running process({tool("racing_forker"), "tcp://127.0.0.1:" + port_here(), "60"},
+                  Running::How{.environment = {"RONDO_SECRET_FILE=" + secret, "ASAN_OPTIONS=detect_leaks=0",
+                                               "TSAN_OPTIONS=die_after_fork=0"}});
+  const auto ended = process.wait();
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK(std::atoi(ended.out.c_str()) > 10);
+  std::filesystem::remove(secret);
+}

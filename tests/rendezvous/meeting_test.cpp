@@ -3,13 +3,18 @@
 // file. What is checked is the Bootstrap that a communicator would begin with.
 #include "runtime/meeting.hpp"
 
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <thread>
 
 #include "rendezvous/listen.hpp"
 #include "tests/rendezvous/jobs.hpp"
@@ -109,6 +114,27 @@ TEST_CASE("whoever serves already is joined") {
   const Trust trust{Secret::generate()};
   const rendezvous::Server server({.bind = {"localhost"}, .secret = trust.secret, .job = "tcp"});
   const Place place{.host = "localhost", .port = server.port(), .job = "tcp"};
+  check_meeting(2,
+                [&](int rank) { return meet_at(place, trust, {.rank = rank, .world_size = 2}, {}, in(seconds(20))); });
+}
+
+TEST_CASE("who has rank 0's port and does not serve there is named, and when it has gone rank 0 serves") {
+  rendezvous::Listening deaf = rendezvous::listen_on({"127.0.0.1"}, 0);
+  const Trust trust{Secret::generate()};
+  const Place place{.host = "127.0.0.1", .port = deaf.port, .job = "tcp"};
+  const std::string error =
+      error_of([&] { meet_at(place, trust, {.rank = 0, .world_size = 2}, {}, in(milliseconds(700))); });
+  INFO(error);
+  CHECK(contains(error, "says nothing"));
+  CHECK(contains(error, fmt::format("process {} (runtime_test) listens there: end it, or choose another", ::getpid())));
+  std::jthread leaves([&] {  // once it has been tried
+    for (int tried = 0; tried < 4; ++tried) {
+      pollfd knocks{deaf.sockets.front().get(), POLLIN, 0};
+      ::poll(&knocks, 1, 10'000);
+      const Fd taken(::accept(deaf.sockets.front().get(), nullptr, nullptr));
+    }
+    deaf.sockets.clear();
+  });
   check_meeting(2,
                 [&](int rank) { return meet_at(place, trust, {.rank = rank, .world_size = 2}, {}, in(seconds(20))); });
 }

@@ -64,7 +64,7 @@ TEST_CASE("libtorch: a sampler without a loader, of a chosen epoch, and of anoth
   CHECK(rest(sampler) == epoch_of(1, 2, 9));
   sampler.reset(10);
   CHECK(rest(sampler).size() == 5);
-  CHECK_FALSE(sampler.next(0));
+  CHECK_THROWS_AS(sampler.next(0), rondo::Error);
 }
 
 TEST_CASE("libtorch: a sampler goes on where it was saved, and refuses a place that it does not have") {
