@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "trainer/arguments.hpp"
+
 namespace rondo::trainer {
 namespace {
 
@@ -72,6 +74,7 @@ ModelAverager::ModelAverager(Communicator& communicator, AveragerOptions options
 }
 
 bool ModelAverager::after_step(std::span<const Parameter> parameters) {
+  check_parameters("ModelAverager", parameters);
   for (const Parameter& p : parameters) {
     if (is_supported(p.dtype, ReduceOp::average) && !is_supported(p.dtype, ReduceOp::bit_and)) continue;
     throw Error(

@@ -58,6 +58,8 @@ const std::vector<Entry>& entries() {
       {"ShardedOptimizer", [](Fixture& f, std::vector<Parameter> p) { ShardedOptimizer(f.comm, std::move(p), 1); }},
       {"DriftCheck::check", [](Fixture& f, const std::vector<Parameter>& p) { DriftCheck(f.comm, 1).check(p); }},
       {"hash_values", [](Fixture&, const std::vector<Parameter>& p) { hash_values(p.front()); }},
+      {"ModelAverager::after_step",
+       [](Fixture& f, const std::vector<Parameter>& p) { ModelAverager(f.comm, {}).after_step(p); }},
       {"gradient_norm", [](Fixture&, const std::vector<Parameter>& p) { gradient_norm(p); }},
       {"clip_gradients", [](Fixture&, const std::vector<Parameter>& p) { clip_gradients(p, 1); }},
       {"LossScaler::unscale", [](Fixture&, const std::vector<Parameter>& p) { LossScaler().unscale(p); }},
@@ -121,6 +123,13 @@ const std::vector<Row>& rows() {
        [](Fixture& f) { ShardedOptimizer(f.comm, {f.good()}, 1).scatter_states(0, {}); }},
       // drift.hpp
       {"a check every 0 steps", "every 0 steps is never", [](Fixture& f) { DriftCheck(f.comm, 0); }},
+      // local_sgd.hpp, power_sgd.hpp
+      {"an average every 0 steps", "the period is 0 steps", [](Fixture& f) { ModelAverager(f.comm, {.period = 0}); }},
+      {"factors of nothing", "matrix_approximation_rank is 0",
+       [](Fixture&) { power_sgd({.matrix_approximation_rank = 0}); }},
+      {"a rate of NaN", "min_compression_rate is nan", [](Fixture&) { power_sgd({.min_compression_rate = kNaN}); }},
+      {"an epsilon below", "orthogonalization_epsilon is -1",
+       [](Fixture&) { power_sgd({.orthogonalization_epsilon = -1}); }},
       // sampler.hpp
       {"a rank of another world", "rank 2 is outside a world of 2", [](Fixture&) { DistributedSampler(10, 2, 2); }},
       {"a negative rank", "rank -1", [](Fixture&) { DistributedSampler(10, -1, 2); }},
