@@ -24,7 +24,7 @@ endfunction()
 
 function(rondo_configure target)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -ffp-contract=off)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Wswitch-enum -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC 12 at -O3 sees fmt 9's fmt::join of integers write into a buffer of no bytes.
     target_compile_options(${target} PRIVATE -Wno-stringop-overflow)

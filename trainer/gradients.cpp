@@ -34,9 +34,17 @@ void for_gradient(const Parameter& p, Visit&& visit) {
       return as(static_cast<float16*>(p.gradient));
     case DataType::bf16:
       return as(static_cast<bfloat16*>(p.gradient));
-    default:
-      no_scaling(p);
+    case DataType::i8:
+    case DataType::u8:
+    case DataType::i32:
+    case DataType::u32:
+    case DataType::i64:
+    case DataType::u64:
+    case DataType::f8e4m3:
+    case DataType::f8e5m2:
+      break;
   }
+  no_scaling(p);
 }
 
 // All of them first, so that none is changed where one cannot be.

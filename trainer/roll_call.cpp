@@ -26,9 +26,15 @@ std::vector<std::byte> one(DataType dtype) {
       return bytes_of(float8_e4m3(1.0F));
     case DataType::f8e5m2:
       return bytes_of(float8_e5m2(1.0F));
-    default:
-      throw Error(ErrorCode::invalid_argument, "marks ride with gradients, which have a floating type");
+    case DataType::i8:
+    case DataType::u8:
+    case DataType::i32:
+    case DataType::u32:
+    case DataType::i64:
+    case DataType::u64:
+      break;
   }
+  throw Error(ErrorCode::invalid_argument, "marks ride with gradients, which have a floating type");
 }
 
 }  // namespace

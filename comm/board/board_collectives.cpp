@@ -53,7 +53,10 @@ void BoardCollectives::run(const Call& call, std::span<const Range> blocks) {
       return scatter_blocks();
     case Collective::all_to_all:
       return exchange(0);
-    default:
+    case Collective::barrier:
+    case Collective::all_to_all_v:  // BoardCounted's
+    case Collective::send:          // links'
+    case Collective::recv:
       return board_.meet();
   }
 }

@@ -44,8 +44,13 @@ void DirectCollectives::do_share(int whose) {
     case Collective::scatter:
     case Collective::scatter_v:
       return copy_with_root(whose);
-    default:
+    case Collective::all_to_all:
       return all_to_all(whose);
+    case Collective::all_to_all_v:  // BoardCounted's
+    case Collective::send:          // links'
+    case Collective::recv:
+    case Collective::barrier:  // has no buffers
+      return;
   }
 }
 

@@ -93,9 +93,10 @@ class WayTimes {
                (copies ? is_slower(kLost, kKept) : is_slower(kRingsLost, kLeastRings));
       case Phase::again:
         return calls_ >= (copies ? kTriedCopies : kTriedRings);
-      default:
-        return calls_ >= (copies ? kCopies : kRings) || is_slower(kWorse, kKept);
+      case Phase::chosen:
+        break;
     }
+    return calls_ >= (copies ? kCopies : kRings) || is_slower(kWorse, kKept);
   }
   void turn() {
     calls_ = 0;

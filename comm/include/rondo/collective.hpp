@@ -14,6 +14,7 @@ namespace rondo {
 
 using Stream = void*;  // a cudaStream_t; null: the device's default; ignored on the CPU
 
+// The collectives; _v: with blocks of different lengths. `recv` and `send` are messages between two ranks.
 enum class Collective : std::uint8_t {
   all_reduce,
   reduce,
@@ -31,22 +32,26 @@ enum class Collective : std::uint8_t {
   recv,
   barrier
 };
-inline constexpr int kCollectiveCount = 15;
+inline constexpr int kCollectiveCount = 15;  // of Collective
 
 // Sizes of one rank's buffers, as multiples of the call's count: 1, world_size, or the sum of the call's counts.
 enum class Extent : std::uint8_t { none, one, world, counts };
 
+// What a collective is.
 struct CollectiveRow {
-  Collective collective;
-  std::string_view name;
-  Extent send, recv;  // at ranks where the buffer is used
-  bool send_at_root;  // the send buffer is used at the root alone
-  bool recv_at_root;  // the receive buffer is used at the root alone
-  bool rooted, reduces;
+  Collective collective;  // the row's index
+  std::string_view name;  // "all_reduce"
+  Extent send;            // size of the input, at ranks where it is used
+  Extent recv;            // size of the output, likewise
+  bool send_at_root;      // the send buffer is used at the root alone
+  bool recv_at_root;      // the receive buffer is used at the root alone
+  bool rooted;            // Call::root counts
+  bool reduces;           // Call::op counts
   // busbw = algbw * factor(n); algbw counts the larger buffer of a rank.
   double (*busbw_factor)(int world_size);
 };
 
+// All rows, by Collective.
 RONDO_API const std::array<CollectiveRow, kCollectiveCount>& collective_table();
 namespace detail {
 [[noreturn]] RONDO_API void throw_no_collective(Collective c);
@@ -64,16 +69,16 @@ inline std::string_view name_of(Collective c) {  // "all_reduce"
 // Buffers are the caller's and stay untouched by others until the call returns (async: until wait() returns;
 // group: until end() returns; device memory: until the stream has passed it).
 struct Call {
-  Collective collective{};
-  const void* send = nullptr;
-  void* recv = nullptr;
-  std::size_t count = 0;  // elements; see Extent. The _v forms: this rank's own part, from the counts
-  DataType dtype = DataType::u8;
-  ReduceOp op = ReduceOp::sum;
-  int root = -1;                               // rooted collectives; the peer for send and recv
+  Collective collective{};        // what to do
+  const void* send = nullptr;     // this rank's input; null where the row says that it is not used
+  void* recv = nullptr;           // this rank's output; likewise
+  std::size_t count = 0;          // elements; see Extent. The _v forms: this rank's own part, from the counts
+  DataType dtype = DataType::u8;  // of the elements, the same on every rank
+  ReduceOp op = ReduceOp::sum;    // collectives that reduce
+  int root = -1;                  // rooted collectives; the peer for send and recv
   std::span<const std::size_t> send_counts{};  // scatter_v at root, all_to_all_v
   std::span<const std::size_t> recv_counts{};  // all_gather_v, gather_v at root, all_to_all_v
-  Stream stream = nullptr;
+  Stream stream = nullptr;                     // devices: where the call is enqueued
 };
 
 }  // namespace rondo

@@ -13,15 +13,21 @@
 
 namespace rondo {
 
+// Where a rank's buffers lie and its reductions run: the CPU, a GPU, or a simulated device on the CPU.
 struct RONDO_API Device {
+  // sim: the CUDA kernels, run by the CPU.
   enum class Kind : std::uint8_t { cpu, cuda, sim };
-  Kind kind = Kind::cpu;
-  int index = -1;  // -1: local_rank modulo the visible devices
-  static Device cpu() { return {}; }
+  Kind kind = Kind::cpu;              // the same on every rank of a communicator
+  int index = -1;                     // -1: local_rank modulo the visible devices
+  static Device cpu() { return {}; }  // host memory
+  // The CUDA device of that index, as this process sees devices. One that is not there is Error(unsupported) when a
+  // communicator is made, never another device.
   static Device cuda(int index = -1) { return {Kind::cuda, index}; }
+  // A simulated device. Nothing that it says about speed is meant.
   static Device sim(int index = -1) { return {Kind::sim, index}; }
 };
 
+// What a result may depend on.
 enum class Determinism : std::uint8_t {
   deterministic,  // all ranks get the same bits; the same program, placement and tuning gives them again
   reproducible,   // the bits depend on values and ranks alone, not on algorithm, size, chunking or transport
@@ -31,10 +37,10 @@ enum class Determinism : std::uint8_t {
 // Times are of at least a millisecond; milliseconds::max() waits for ever. Other values are refused by a sentence that
 // names the field.
 struct Options {
-  Device device{};
-  std::chrono::milliseconds timeout{600'000};       // of one collective
-  std::chrono::milliseconds join_timeout{300'000};  // of meeting the other ranks
-  Determinism determinism = Determinism::deterministic;
+  Device device{};                                       // where this rank's buffers lie
+  std::chrono::milliseconds timeout{600'000};            // of one collective
+  std::chrono::milliseconds join_timeout{300'000};       // of meeting the other ranks
+  Determinism determinism = Determinism::deterministic;  // rank 0's counts for all
   std::string node{};  // ranks with equal, non-empty names share memory; empty: found out
   std::string interface {
   };  // network interface or address for peer connections; empty: the one that reaches the server
@@ -42,10 +48,10 @@ struct Options {
 
 // How to meet: a url and, unless it is "env://", who we are; or a Store of the caller's, alive until create returns.
 struct Rendezvous {
-  int rank = -1;  // -1: assigned by the server
-  int world_size = -1;
+  int rank = -1;               // -1: assigned by the server
+  int world_size = -1;         // ranks in all; -1: as the server or the variables say
   std::string url = "env://";  // "env://", "tcp://host:port", "file:///path"
-  Store* store = nullptr;
+  Store* store = nullptr;      // instead of a url
 };
 
 class Communicator;
@@ -70,9 +76,10 @@ class RONDO_API Work {
 
   // When the engine thread ran it; equal before it is done, and on a device, where nobody knows.
   struct Times {
-    std::chrono::steady_clock::time_point started{}, finished{};
+    std::chrono::steady_clock::time_point started{};   // its turn had come
+    std::chrono::steady_clock::time_point finished{};  // its buffers are the caller's again
   };
-  Times times() const;
+  Times times() const;  // see Times
 
  private:
   std::shared_ptr<detail::WorkState> state_;
@@ -82,9 +89,9 @@ class RONDO_API Work {
 class RONDO_API Async : public Verbs<Async, Work, true> {
  public:
   explicit Async(detail::CommunicatorImpl& impl) : impl_(&impl) {}
-  int rank() const;
-  int world_size() const;
-  Work submit(const Call& call);
+  int rank() const;               // the communicator's
+  int world_size() const;         // the communicator's
+  Work submit(const Call& call);  // what the verbs call
 
  private:
   detail::CommunicatorImpl* impl_;
@@ -96,10 +103,11 @@ class RONDO_API Group : public Verbs<Group, void, true> {
   explicit Group(detail::CommunicatorImpl& impl);
   Group(Group&&) noexcept;
   Group& operator=(Group&&) noexcept;
-  ~Group();  // a group that was not ended has done nothing
-  int rank() const;
-  int world_size() const;
-  void submit(const Call& call);
+  ~Group();                       // a group that was not ended has done nothing
+  int rank() const;               // the communicator's
+  int world_size() const;         // the communicator's
+  void submit(const Call& call);  // what the verbs call; throws invalid_argument for a call that is wrong by itself
+  // Runs what was recorded, and returns when all of it is done. Throws its first error. A group is ended once.
   void end();
 
  private:
@@ -120,9 +128,9 @@ class Window {
   Window() = default;
   Window(std::shared_ptr<detail::WindowState> state, T* data, std::size_t count)
       : state_(std::move(state)), data_(data), count_(count) {}
-  std::span<T> span() const { return {data_, count_}; }
-  T* data() const { return data_; }
-  std::size_t size() const { return count_; }
+  std::span<T> span() const { return {data_, count_}; }  // all elements; valid while this object lives
+  T* data() const { return data_; }                      // null where nothing was allocated
+  std::size_t size() const { return count_; }            // elements
 
  private:
   std::shared_ptr<detail::WindowState> state_;
@@ -171,22 +179,24 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   // Variables of rondorun or torchrun, or RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. With no launcher's variable at
   // all: a world of one. With another launcher's or half of them: an error that names the variable.
   static Communicator from_environment(Options options = {});
+  // Meets the other ranks as `rendezvous` says. timeout: not all came within options.join_timeout; the message names
+  // those that are missing. mismatch: ranks differ in what must be equal. invalid_argument: an option or url is wrong.
   static Communicator create(const Rendezvous& rendezvous, Options options = {});
   // Ranks as threads of this process: give each Communicator to a thread of its own.
   static std::vector<Communicator> local(int world_size, Options options = {});
 
-  explicit operator bool() const { return impl_ != nullptr; }
-  int rank() const;
-  int world_size() const;
-  int local_rank() const;  // among the ranks of this node
-  int local_size() const;
-  int node() const;  // index of this node, from 0
+  explicit operator bool() const { return impl_ != nullptr; }  // false: empty
+  int rank() const;                                            // from 0
+  int world_size() const;                                      // ranks in all
+  int local_rank() const;                                      // among the ranks of this node, from 0
+  int local_size() const;                                      // ranks of this node
+  int node() const;                                            // index of this node, from 0
 
   // Collective: a variable-sized value from every rank, in rank order.
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
 
-  Async async();
-  Group group();
+  Async async();  // the same verbs, which return at once with a Work
+  Group group();  // the same verbs, which are recorded until end()
   // Devices: until everything on `stream` so far is done, within options.timeout. Throws the communicator's failure; on
   // the CPU that is all it does.
   void synchronize(Stream stream = {});
@@ -224,7 +234,7 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   // JSON of the last calls on this rank: collective, count, dtype, sequence number, started, finished.
   std::string flight_record() const;
 
-  void submit(const Call& call);
+  void submit(const Call& call);  // what the verbs call: one collective as data
 
  private:
   friend detail::CommunicatorImpl& detail::impl_of(Communicator& communicator);

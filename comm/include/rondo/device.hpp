@@ -20,17 +20,19 @@ RONDO_API int device_count(Device::Kind kind);
 class RONDO_API DeviceMemory {
  public:
   DeviceMemory() = default;
+  // Error(cuda): there is no memory for it.
   DeviceMemory(Device device, std::size_t bytes);
   DeviceMemory(Device device, std::size_t count, std::size_t element_bytes);
   DeviceMemory(DeviceMemory&& other) noexcept;
   DeviceMemory& operator=(DeviceMemory&& other) noexcept;
   ~DeviceMemory();
 
-  void* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
+  void* data() const { return data_; }          // an address of the device; null where there are no bytes
+  std::size_t bytes() const { return bytes_; }  // as they were asked for
+  // From and to host memory, at `offset` bytes into this. invalid_argument: past the end.
   void copy_from(const void* host, std::size_t bytes, std::size_t offset = 0);
   void copy_to(void* host, std::size_t bytes, std::size_t offset = 0) const;
-  void fill(unsigned char byte);
+  void fill(unsigned char byte);  // all of it
 
  private:
   Device device_{};
@@ -43,20 +45,23 @@ template <class T>
 class DeviceArray {
  public:
   DeviceArray() = default;
+  // `count` zeros, or a copy of `values`.
   DeviceArray(Device device, std::size_t count) : memory_(device, count, sizeof(T)), count_(count) {}
   DeviceArray(Device device, std::span<const T> values) : DeviceArray(device, values.size()) { copy_from(values); }
   DeviceArray(Device device, const std::vector<T>& values) : DeviceArray(device, std::span<const T>(values)) {}
 
-  T* data() const { return static_cast<T*>(memory_.data()); }
-  std::size_t size() const { return count_; }
-  std::span<T> span() const { return {data(), count_}; }
+  T* data() const { return static_cast<T*>(memory_.data()); }  // an address of the device
+  std::size_t size() const { return count_; }                  // elements
+  std::span<T> span() const { return {data(), count_}; }       // for the verbs; the host may not read it
+  // To the first elements; invalid_argument: more than there are.
   void copy_from(std::span<const T> values) { memory_.copy_from(values.data(), values.size_bytes()); }
+  // A copy of all elements.
   std::vector<T> to_host() const {
     std::vector<T> values(count_);
     memory_.copy_to(values.data(), count_ * sizeof(T));
     return values;
   }
-  void fill(unsigned char byte) { memory_.fill(byte); }
+  void fill(unsigned char byte) { memory_.fill(byte); }  // every byte of it
 
  private:
   DeviceMemory memory_;
@@ -73,13 +78,13 @@ RONDO_API void fill_on(Device device, Stream stream, void* to, unsigned char byt
 class RONDO_API DeviceStream {
  public:
   DeviceStream() = default;
-  explicit DeviceStream(Device device);
+  explicit DeviceStream(Device device);  // Error(unsupported): there is no such device
   DeviceStream(DeviceStream&& other) noexcept;
   DeviceStream& operator=(DeviceStream&& other) noexcept;
   ~DeviceStream();
 
-  Stream get() const { return stream_; }
-  void synchronize() const;  // without a bound; Communicator::synchronize has one
+  Stream get() const { return stream_; }  // valid while this object lives
+  void synchronize() const;               // without a bound; Communicator::synchronize has one
 
  private:
   Device device_{};
@@ -90,7 +95,7 @@ class RONDO_API DeviceStream {
 class RONDO_API DeviceEvent {
  public:
   DeviceEvent() = default;
-  explicit DeviceEvent(Device device);
+  explicit DeviceEvent(Device device);  // Error(unsupported): there is no such device
   DeviceEvent(DeviceEvent&& other) noexcept;
   DeviceEvent& operator=(DeviceEvent&& other) noexcept;
   ~DeviceEvent();

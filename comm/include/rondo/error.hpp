@@ -9,6 +9,7 @@
 
 namespace rondo {
 
+// What the caller can do about an Error.
 enum class ErrorCode {
   invalid_argument = 1,  // this call is wrong on this rank alone; the communicator goes on
   mismatch,              // ranks called different things; the communicator has failed
@@ -21,17 +22,19 @@ enum class ErrorCode {
   corrupt_message,       // bytes that no peer of ours would have sent
 };
 
+// For std::error_code.
 RONDO_API const std::error_category& error_category();
 inline std::error_code make_error_code(ErrorCode code) { return {static_cast<int>(code), error_category()}; }
 
+// What every function of this library throws, but std::bad_alloc.
 class RONDO_API Error : public std::system_error {
  public:
   // `culprit`: the rank the message blames, -1 when there is none.
   Error(ErrorCode code, const std::string& sentence, int culprit = -1);
   ~Error() override;
-  ErrorCode error_code() const { return static_cast<ErrorCode>(code().value()); }
-  int culprit() const { return culprit_; }
-  const char* what() const noexcept override;
+  ErrorCode error_code() const { return static_cast<ErrorCode>(code().value()); }  // what the caller can do about it
+  int culprit() const { return culprit_; }                                         // a rank; -1: nobody's fault
+  const char* what() const noexcept override;                                      // the sentence alone
 
  private:
   std::string sentence_;

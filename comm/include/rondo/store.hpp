@@ -15,21 +15,25 @@
 
 namespace rondo {
 
+// See above. The rendezvous server takes keys of 1 to 256 bytes and values of at most 64 KiB.
 class RONDO_API Store {
  public:
-  using Bytes = std::vector<std::byte>;
-  using Deadline = std::chrono::steady_clock::time_point;
+  using Bytes = std::vector<std::byte>;                    // a value
+  using Deadline = std::chrono::steady_clock::time_point;  // time_point::max(): for ever
 
   virtual ~Store();
+  // Writes, over what is there.
   virtual void set(std::string_view key, std::span<const std::byte> value) = 0;
   // Waits for the key. timeout error at the deadline.
   virtual Bytes get(std::string_view key, Deadline deadline) = 0;
+  // Does not wait; nullopt: no such key.
   virtual std::optional<Bytes> try_get(std::string_view key) = 0;
   // Adds to a decimal counter that starts at 0; returns the sum.
   virtual std::int64_t add(std::string_view key, std::int64_t amount) = 0;
   // Writes `desired` if the key holds `expected` (nullopt: is absent); returns whether it did.
   virtual bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
                                std::span<const std::byte> desired) = 0;
+  // Whether the key was there.
   virtual bool erase(std::string_view key) = 0;
 
   // Everybody contributes one value and gets all of them, in order of index: one call per participant and name.

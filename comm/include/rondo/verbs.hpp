@@ -50,6 +50,9 @@ inline std::size_t total(std::span<const std::size_t> counts) {
 }
 }  // namespace detail
 
+// The verbs. Counts and sizes are of elements; every buffer must stay as it is until the call is done (see Call). On
+// the CPU a call returns when it is done, on a device when it is enqueued on `stream`. invalid_argument: sizes that do
+// not fit, a rank that is none, buffers that overlap. What else can go wrong is said at Communicator.
 template <class Derived, class Result, bool kKeepsBuffers = false>
 class Verbs {
   template <class R>

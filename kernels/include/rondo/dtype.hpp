@@ -9,36 +9,40 @@
 
 namespace rondo {
 
+// Integers, IEEE floats, bfloat16, and the two 8-bit floats of the OCP specification.
 enum class DataType : std::uint8_t { i8, u8, i32, u32, i64, u64, f16, bf16, f32, f64, f8e4m3, f8e5m2 };
-inline constexpr int kDataTypeCount = 12;
+inline constexpr int kDataTypeCount = 12;  // of DataType
 
-// Storage types: convert to float, compute, convert back. Conversions round to nearest even.
+// IEEE half precision. Storage types: convert to float, compute, convert back. Conversions round to nearest even.
 struct float16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  // as they lie in memory
   float16() = default;
-  RONDO_API explicit float16(float value);
-  RONDO_API explicit operator float() const;
+  RONDO_API explicit float16(float value);    // the nearest
+  RONDO_API explicit operator float() const;  // exact
   friend bool operator==(float16, float16) = default;
 };
+// The upper half of a float.
 struct bfloat16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  // as they lie in memory
   bfloat16() = default;
-  RONDO_API explicit bfloat16(float value);
-  RONDO_API explicit operator float() const;
+  RONDO_API explicit bfloat16(float value);   // the nearest
+  RONDO_API explicit operator float() const;  // exact
   friend bool operator==(bfloat16, bfloat16) = default;
 };
+// 4 bits of exponent, 3 of mantissa; no infinity.
 struct float8_e4m3 {
-  std::uint8_t bits = 0;
+  std::uint8_t bits = 0;  // as they lie in memory
   float8_e4m3() = default;
-  RONDO_API explicit float8_e4m3(float value);
-  RONDO_API explicit operator float() const;
+  RONDO_API explicit float8_e4m3(float value);  // the nearest
+  RONDO_API explicit operator float() const;    // exact
   friend bool operator==(float8_e4m3, float8_e4m3) = default;
 };
+// 5 bits of exponent, 2 of mantissa.
 struct float8_e5m2 {
-  std::uint8_t bits = 0;
+  std::uint8_t bits = 0;  // as they lie in memory
   float8_e5m2() = default;
-  RONDO_API explicit float8_e5m2(float value);
-  RONDO_API explicit operator float() const;
+  RONDO_API explicit float8_e5m2(float value);  // the nearest
+  RONDO_API explicit operator float() const;    // exact
   friend bool operator==(float8_e5m2, float8_e5m2) = default;
 };
 
@@ -113,6 +117,7 @@ struct DataTypeOf<char> {
   static constexpr DataType value = DataType::i8;
 };
 
+// The DataType of elements of type T.
 template <class T>
 inline constexpr DataType data_type_of = DataTypeOf<T>::value;
 

@@ -9,24 +9,26 @@
 
 namespace rondo {
 
+// How inputs become one: a Kind, and for premul_sum this rank's factor.
 class ReduceOp {
  public:
+  // premultiplied_sum is made by premul_sum().
   enum Kind : std::uint8_t { sum, product, min, max, average, bit_and, bit_or, bit_xor, premultiplied_sum };
 
   constexpr ReduceOp(Kind kind) : kind_(kind) {}  // NOLINT(google-explicit-constructor): ReduceOp::sum is a ReduceOp
   // Sum of factor * x over the ranks; the factor is this rank's own and may differ between ranks.
   static constexpr ReduceOp premul_sum(double factor) { return ReduceOp(premultiplied_sum, factor); }
 
-  constexpr operator Kind() const { return kind_; }  // NOLINT(google-explicit-constructor): for switch
-  constexpr Kind kind() const { return kind_; }
-  constexpr double factor() const { return factor_; }
+  constexpr operator Kind() const { return kind_; }    // NOLINT(google-explicit-constructor): for switch
+  constexpr Kind kind() const { return kind_; }        // must be the same on every rank
+  constexpr double factor() const { return factor_; }  // of premul_sum, else 1
 
  private:
   constexpr ReduceOp(Kind kind, double factor) : kind_(kind), factor_(factor) {}
   Kind kind_;
   double factor_ = 1.0;
 };
-inline constexpr int kReduceOpCount = 9;
+inline constexpr int kReduceOpCount = 9;  // of ReduceOp::Kind
 
 RONDO_API std::string_view name_of(ReduceOp::Kind op);  // "sum"; "unknown reduce_op" for a value that is none of them
 // Bitwise operators are for integers; average and premul_sum for floating types and, as sums divided or scaled with

@@ -26,10 +26,12 @@ namespace rondo {
 
 // trainer::SynchronizerOptions, as far as they are not the wrapper's own business, with the same defaults.
 struct DataParallelOptions {
+  // See SynchronizerOptions.
   std::size_t first_bucket_bytes = trainer::SynchronizerOptions{}.first_bucket_bytes;
   std::size_t bucket_bytes = trainer::SynchronizerOptions{}.bucket_bytes;
   bool broadcast_parameters = trainer::SynchronizerOptions{}.broadcast_parameters;
   Stream stream = nullptr;  // of a GPU, on which the backward pass runs; null: the default stream
+  // Rank 0's running statistics for all, at the end of each step.
   bool broadcast_buffers_each_step = trainer::SynchronizerOptions{}.broadcast_buffers_each_step;
   std::shared_ptr<trainer::BucketHook> hook{};  // null: all_reduce
   // Also: a backward pass may run others inside it (checkpointing), and add to a parameter several times.
@@ -38,6 +40,7 @@ struct DataParallelOptions {
   // own. The same names on every rank, and all of a tensor's names or none.
   std::vector<std::string> ignored{};
 
+  // What of this the synchronizer is told.
   trainer::SynchronizerOptions for_synchronizer() const {
     return {.first_bucket_bytes = first_bucket_bytes,
             .bucket_bytes = bucket_bytes,
@@ -49,6 +52,8 @@ struct DataParallelOptions {
   }
 };
 
+// Averages the gradients of a module over all ranks while its backward pass runs. One thread at a time; any thread of
+// libtorch's may run the backward pass.
 template <class Module>
 class DistributedDataParallel {
  public:

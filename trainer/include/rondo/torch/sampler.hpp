@@ -17,6 +17,7 @@
 
 namespace rondo {
 
+// A DistributedSampler for torch::data's loaders. One thread at a time.
 class TorchSampler : public torch::data::samplers::Sampler<> {
  public:
   // Error(invalid_argument) unless 0 <= rank < world_size.
@@ -32,6 +33,7 @@ class TorchSampler : public torch::data::samplers::Sampler<> {
   std::uint64_t epoch() const { return begun_ ? next_epoch_ - 1 : next_epoch_; }
   std::size_t size() const { return sampler_.size(); }  // samples of this rank per epoch
 
+  // As libtorch names them.
   using OptionalSize = torch::optional<std::size_t>;
   using OptionalBatch = torch::optional<BatchRequestType>;
 

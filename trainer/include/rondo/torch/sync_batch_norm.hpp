@@ -100,6 +100,7 @@ struct NormalizeJoined : torch::autograd::Function<NormalizeJoined> {
 
 }  // namespace detail
 
+// See above; torch::nn::BatchNorm's interface. One thread at a time.
 class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {
  public:
   // `between`: a communicator on the CPU that nobody else uses during forward and backward passes, so not the one of
@@ -115,6 +116,7 @@ class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {
     reset();
   }
 
+  // Parameters and buffers as they are at first.
   void reset() override {
     const std::int64_t n = options_.num_features();
     weight = register_parameter("weight", options_.affine() ? torch::ones({n}) : torch::Tensor(), options_.affine());
@@ -151,7 +153,11 @@ class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {
     stream << "rondo::SyncBatchNorm(" << options_.num_features() << ", ranks=" << communicator_->world_size() << ")";
   }
 
-  torch::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+  torch::Tensor weight;               // undefined unless affine
+  torch::Tensor bias;                 // likewise
+  torch::Tensor running_mean;         // undefined unless running statistics are tracked
+  torch::Tensor running_var;          // likewise
+  torch::Tensor num_batches_tracked;  // likewise
 
  private:
   detail::JoinedMoments moments_of(const torch::Tensor& x) {
@@ -176,6 +182,7 @@ class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {
   std::shared_ptr<Communicator> communicator_;
 };
 
+// SyncBatchNorm, the holder of a SyncBatchNormImpl.
 TORCH_MODULE(SyncBatchNorm);
 
 }  // namespace rondo

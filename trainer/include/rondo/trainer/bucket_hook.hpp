@@ -13,27 +13,28 @@ namespace rondo::trainer {
 
 // A gradient in a bucket, or the part of it that lies there.
 struct BucketPart {
-  std::size_t parameter = 0;  // its index
-  std::size_t first = 0;      // element of the gradient
-  std::size_t offset = 0;     // element of the bucket
-  std::size_t count = 0;
+  std::size_t parameter = 0;             // its index
+  std::size_t first = 0;                 // element of the gradient
+  std::size_t offset = 0;                // element of the bucket
+  std::size_t count = 0;                 // elements
   std::span<const std::size_t> shape{};  // of the whole parameter
 };
 
 // Gradients side by side, a few elements of padding that nobody reads, and in the last bucket the marks by which
 // ranks find unused parameters and one another's steps.
 struct Bucket {
-  std::size_t index = 0;
-  std::byte* data = nullptr;  // the communicator's own memory (allocate), on its device
-  std::size_t count = 0;
-  DataType dtype = DataType::f32;
-  Stream stream = nullptr;
-  std::span<const BucketPart> parts{};
-  std::size_t marks = 0;  // elements at the end, of `count`: ones and zeros
-  std::size_t step = 0;   // of the synchronizer, from 0; the same on every rank
+  std::size_t index = 0;                // in the order in which buckets start
+  std::byte* data = nullptr;            // the communicator's own memory (allocate), on its device
+  std::size_t count = 0;                // elements
+  DataType dtype = DataType::f32;       // of all its gradients
+  Stream stream = nullptr;              // on a device: where everything is enqueued
+  std::span<const BucketPart> parts{};  // in the order in which they lie there; valid until the buckets change
+  std::size_t marks = 0;                // elements at the end, of `count`: ones and zeros
+  std::size_t step = 0;                 // of the synchronizer, from 0; the same on every rank
 };
 
-// Of one synchronizer. Its calls come from one thread at a time, in the same order on every rank.
+// What a synchronizer does with its buckets. A hook is of one synchronizer. Its calls come from one thread at a time,
+// in the same order on every rank.
 class BucketHook {
  public:
   virtual ~BucketHook() = default;

@@ -15,7 +15,7 @@ namespace rondo::trainer {
 struct StoredTensor {
   std::string dtype = "F32";         // the format's name: F32, BOOL, C64
   std::vector<std::size_t> shape{};  // empty: one element, without a dimension
-  std::vector<std::byte> bytes{};
+  std::vector<std::byte> bytes{};    // elements in row-major order, little-endian
   friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
 };
 
@@ -24,8 +24,8 @@ RONDO_API const char* stored_dtype(DataType dtype);  // the format's name
 // What a file holds, under the file's own keys. One thread at a time.
 class RONDO_API Checkpoint {
  public:
-  std::map<std::string, StoredTensor> tensors{};
-  std::map<std::string, std::string> texts{};  // the format's __metadata__
+  std::map<std::string, StoredTensor> tensors{};  // by key
+  std::map<std::string, std::string> texts{};     // the format's __metadata__
 
   // Copies its values; key: prefix + name. Error(invalid_argument) naming the tensor when the key is taken or is not
   // UTF-8, when the shape is of another count, and when the CPU cannot read the values, as those of a GPU.

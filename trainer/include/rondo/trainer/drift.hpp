@@ -8,6 +8,7 @@
 
 namespace rondo::trainer {
 
+// Looks whether all ranks hold the same bits. One thread at a time.
 class RONDO_API DriftCheck {
  public:
   // `communicator` outlives it. every: steps from one check to the next, at least 1, or Error(invalid_argument).

@@ -17,10 +17,11 @@
 
 namespace rondo::trainer {
 
+// Of a GradientSynchronizer; the same on every rank, but for addresses and the stream.
 struct SynchronizerOptions {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;  // small, so that communication starts early
   std::size_t bucket_bytes = std::size_t{25} << 20;       // a parameter larger than a bucket is split
-  bool broadcast_parameters = true;
+  bool broadcast_parameters = true;                       // rank 0's values, at the construction
   Stream stream = nullptr;  // of a device, where everything is enqueued; null: its default
   // No gradient arrays of the caller: gradient() gives each its place in a bucket, where it is averaged without a copy.
   bool gradients_in_buckets = false;
@@ -32,6 +33,7 @@ struct SynchronizerOptions {
   bool static_graph = false;
 };
 
+// One rank's part. One thread at a time, but for ready() and progress().
 class RONDO_API GradientSynchronizer {
  public:
   // Collective, on `communicator`, which must outlive this and be used by nobody else between the first ready() and
@@ -67,6 +69,7 @@ class RONDO_API GradientSynchronizer {
   // first finish() without.
   class [[nodiscard]] NoSync {
    public:
+    // As no_sync().
     explicit NoSync(GradientSynchronizer& synchronizer)
         : synchronizer_(synchronizer), before_(synchronizer.pause(true)) {}
     NoSync(const NoSync&) = delete;
@@ -77,9 +80,11 @@ class RONDO_API GradientSynchronizer {
     GradientSynchronizer& synchronizer_;
     bool before_;
   };
+  // Until what it returns goes, which must be before this; they may be nested.
   NoSync no_sync() { return NoSync(*this); }
 
   const std::vector<Parameter>& parameters() const;  // with the places of gradients that live in buckets
+  // Where it lives, for T of the parameter's dtype; valid until the buckets change. Error(invalid_argument): another T.
   template <class T>
   std::span<T> gradient(std::size_t index) const {
     return {static_cast<T*>(typed(index, data_type_of<T>)), parameters()[index].count};
@@ -106,9 +111,13 @@ class RONDO_API GradientSynchronizer {
   const StepRecord& last_step() const;
   const Statistics& statistics() const;
 
+  // How far this step is.
   struct Progress {
-    std::size_t ready = 0, parameters = 0;              // gradients of this step
-    std::size_t started = 0, reduced = 0, buckets = 0;  // of this step; on a device finish() alone knows of `reduced`
+    std::size_t ready = 0;       // gradients
+    std::size_t parameters = 0;  // so many gradients there will be
+    std::size_t started = 0;     // buckets
+    std::size_t reduced = 0;     // buckets; on a device finish() alone knows
+    std::size_t buckets = 0;     // in all
   };
   Progress progress() const;  // any thread
 

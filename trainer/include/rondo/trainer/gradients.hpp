@@ -19,26 +19,28 @@ RONDO_API double gradient_norm(std::span<const Parameter> parameters);
 // leave them alone. Error(invalid_argument) where `maximum` is negative or not a number.
 RONDO_API double clip_gradients(std::span<const Parameter> parameters, double maximum);
 
+// Of a LossScaler; as torch.cuda.amp.GradScaler has them, with bounds.
 struct ScalerOptions {
-  double scale = 65536;
-  double growth = 2;     // after `interval` good steps in a row
-  double backoff = 0.5;  // after a step with an infinity or a NaN
-  std::size_t interval = 2000;
-  double minimum = 1, maximum = 16777216;
+  double scale = 65536;         // the first
+  double growth = 2;            // after `interval` good steps in a row
+  double backoff = 0.5;         // after a step with an infinity or a NaN
+  std::size_t interval = 2000;  // steps
+  double minimum = 1;           // of the scale
+  double maximum = 16777216;    // of the scale
 };
 
 // loss * scaler.scale() is differentiated; after finish(): if (scaler.unscale(parameters)) optimizer.step();
 class RONDO_API LossScaler {
  public:
-  // Error(invalid_argument) naming the field: a scale or bound that is not positive, growth below 1, backoff not in
-  // (0, 1], an interval of 0, a maximum below the minimum.
+  // The same options on every rank. Error(invalid_argument) naming the field: a scale or bound that is not positive,
+  // growth below 1, backoff not in (0, 1], an interval of 0, a maximum below the minimum.
   explicit LossScaler(ScalerOptions options = {});
-  double scale() const { return scale_; }
+  double scale() const { return scale_; }  // of the step that begins now
   // Divides all gradients by the scale and says whether all were finite; chooses the next scale. An infinity or a NaN
   // of one rank is in everybody's average, so that all ranks skip the same steps. With a communicator it is collective:
   // true when gradients of all ranks were finite.
   bool unscale(std::span<const Parameter> parameters, Communicator* communicator = nullptr);
-  std::size_t skipped() const { return skipped_; }
+  std::size_t skipped() const { return skipped_; }  // steps that were not finite, so far
   // For checkpoints. Error(invalid_argument) for a scale that is not a positive number.
   std::size_t good_steps() const { return good_steps_; }
   void restore(double scale, std::size_t good_steps);

@@ -16,6 +16,7 @@
 
 namespace rondo::trainer {
 
+// Of post_local_sgd(); the same on every rank, but for the group.
 struct PostLocalSgdOptions {
   std::size_t start_step = 0;  // of the synchronizer; before it gradients are averaged over all ranks
   // Over whom they are averaged from then on: null, the ranks of this rank's node; else a communicator of the caller's
@@ -29,6 +30,7 @@ struct PostLocalSgdOptions {
 // ranks that have joined are seen as before, and buffers are broadcast by the synchronizer's options.
 RONDO_API std::shared_ptr<BucketHook> post_local_sgd(PostLocalSgdOptions options);
 
+// Of a ModelAverager; the same on every rank.
 struct AveragerOptions {
   std::size_t period = 1;      // steps from one averaging to the next
   std::size_t start_step = 0;  // the first one; as the hook's

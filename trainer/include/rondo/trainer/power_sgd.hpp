@@ -10,6 +10,7 @@
 
 namespace rondo::trainer {
 
+// Of power_sgd(); names and meaning are PyTorch's. The same on every rank.
 struct PowerSgdOptions {
   std::size_t matrix_approximation_rank = 1;  // r; the larger, the nearer to the average
   std::size_t start_step = 1000;              // of the synchronizer, at least 1; plain averages before it

@@ -13,6 +13,7 @@ namespace rondo::trainer {
 // communicator of the node: split(node(), rank()).
 class RankZeroFirst {
  public:
+  // Collective. The communicator outlives it.
   explicit RankZeroFirst(Communicator& communicator)
       : communicator_(communicator), exceptions_(std::uncaught_exceptions()) {
     if (communicator_.rank() != 0) meet(true);

@@ -12,27 +12,30 @@
 
 namespace rondo::trainer {
 
+// What happens to samples that do not divide by the number of ranks.
 enum class Tail : std::uint8_t {
   pad,    // ranks get equally many; the first samples of the permutation are repeated to fill up
   drop,   // ranks get equally many; what does not divide is left out this epoch
   exact,  // every sample exactly once: the first ranks may get one more. For evaluation
 };
 
+// Of a DistributedSampler; the same on every rank.
 struct SamplerOptions {
-  bool shuffle = true;
-  std::uint64_t seed = 0;  // the same on every rank
-  Tail tail = Tail::pad;
+  bool shuffle = true;     // else in order
+  std::uint64_t seed = 0;  // of the permutation, with the epoch
+  Tail tail = Tail::pad;   // see there
 };
 
+// One rank's samples. Talks to nobody. One thread at a time.
 class RONDO_API DistributedSampler {
  public:
   // Error(invalid_argument) unless 0 <= rank < world_size, for a tail that is none, and more samples than memory holds.
   DistributedSampler(std::size_t sample_count, int rank, int world_size, SamplerOptions options = {});
 
-  void set_epoch(std::uint64_t epoch) { epoch_ = epoch; }
-  std::size_t size() const;                  // samples of this rank per epoch
-  std::vector<std::size_t> indices() const;  // of this rank in this epoch; the same until set_epoch()
-  std::vector<std::size_t> next_epoch();     // indices(), and the next call gives the next epoch's: nothing to forget
+  void set_epoch(std::uint64_t epoch) { epoch_ = epoch; }  // from 0; another one is another permutation
+  std::size_t size() const;                                // samples of this rank per epoch
+  std::vector<std::size_t> indices() const;                // of this rank in this epoch; the same until set_epoch()
+  std::vector<std::size_t> next_epoch();  // indices(), and the next call gives the next epoch's: nothing to forget
 
  private:
   std::size_t sample_count_;

@@ -100,6 +100,7 @@ concept SerialBlock = SerialContainer<T> && SerialCopied<typename T::value_type>
 // A struct by its members, in this order. It has a default constructor.
 template <auto... members>
 struct SerialFields {
+  // The struct, and what Serial asks for.
   using T = typename detail::SerialMember<std::tuple_element_t<0, std::tuple<decltype(members)...>>>::Of;
   static void write(std::vector<std::byte>& to, const T& value) {
     (Serial<typename detail::SerialMember<decltype(members)>::Type>::write(to, value.*members), ...);
@@ -111,13 +112,16 @@ struct SerialFields {
   }
 };
 
+// A copy of its bytes.
 template <class T>
 struct Serial {
   static_assert(detail::SerialCopied<T>,
                 "rondo::trainer::Serial has to be specialised for this type: it is a view, or not trivially copyable");
+  // Appends the value.
   static void write(std::vector<std::byte>& to, const T& value) {
     detail::write_bytes(to, std::as_bytes(std::span(&value, 1)));
   }
+  // Takes its bytes from the front. Error(corrupt_message) when there are too few.
   static T read(std::span<const std::byte>& from) {
     T value;
     std::memcpy(static_cast<void*>(&value), detail::read_bytes(from, sizeof value).data(), sizeof value);

@@ -14,13 +14,15 @@ namespace rondo::trainer {
 // Elements [first, first + count) of a parameter, and their state: `states` arrays of `count` elements of the
 // parameter's dtype, zero at first, this rank's alone.
 struct Shard {
-  std::size_t parameter = 0;
-  std::size_t first = 0, count = 0;
-  DataType dtype = DataType::f32;
-  void* values = nullptr;
-  const void* gradient = nullptr;  // null: none in this step
-  std::vector<std::byte*> states{};
+  std::size_t parameter = 0;         // its index
+  std::size_t first = 0;             // element of the parameter
+  std::size_t count = 0;             // elements
+  DataType dtype = DataType::f32;    // the parameter's
+  void* values = nullptr;            // of the first element
+  const void* gradient = nullptr;    // of the first element; null: none in this step
+  std::vector<std::byte*> states{};  // each of `count` elements
 
+  // The same as spans; T is the dtype's C++ type.
   template <class T>
   std::span<T> value_span() const {
     return {static_cast<T*>(values), count};
@@ -35,6 +37,7 @@ struct Shard {
   }
 };
 
+// One rank's part of the optimizer. One thread at a time; the communicator outlives it.
 class RONDO_API ShardedOptimizer {
  public:
   // Collective. Every rank gets elements of nearly equal number of each dtype, whatever the sizes of the parameters.

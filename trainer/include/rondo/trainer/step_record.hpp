@@ -7,24 +7,27 @@
 
 namespace rondo::trainer {
 
-// A hook that works in rounds makes one of each; bytes are those of the first.
+// One bucket of a step. A hook that works in rounds makes one of each; bytes are those of the first.
 struct BucketRecord {
-  std::size_t index = 0;
-  std::size_t bytes = 0;
-  std::chrono::steady_clock::time_point submitted{};
+  std::size_t index = 0;                              // of the bucket
+  std::size_t bytes = 0;                              // of its gradients
+  std::chrono::steady_clock::time_point submitted{};  // when its last gradient was ready
   // On the engine thread, or on the stream of a device; equal where that is its default stream: not known.
-  std::chrono::steady_clock::time_point started{}, finished{};
+  std::chrono::steady_clock::time_point started{};
+  std::chrono::steady_clock::time_point finished{};
 };
 
+// One step of a GradientSynchronizer.
 struct StepRecord {
-  using Clock = std::chrono::steady_clock;
-  std::size_t step = 0;
-  Clock::time_point forward{};   // begin_forward(), else the end of the step before
-  Clock::time_point backward{};  // begin_backward(), else the first ready()
-  Clock::time_point finish{};    // the call of finish(): until its end communication was exposed
-  Clock::time_point end{};
-  std::vector<BucketRecord> buckets{};
+  using Clock = std::chrono::steady_clock;  // of all times here
+  std::size_t step = 0;                     // its number, from 0
+  Clock::time_point forward{};              // begin_forward(), else the end of the step before
+  Clock::time_point backward{};             // begin_backward(), else the first ready()
+  Clock::time_point finish{};               // the call of finish(): until its end communication was exposed
+  Clock::time_point end{};                  // gradients are averages
+  std::vector<BucketRecord> buckets{};      // in the order of their start
 
+  // A duration in seconds, and those of the parts of the step.
   static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
   double forward_seconds() const { return seconds(backward - forward); }
   double backward_seconds() const { return seconds(finish - backward); }
@@ -34,6 +37,7 @@ struct StepRecord {
     for (const BucketRecord& bucket : buckets) sum += seconds(bucket.finished - bucket.started);
     return sum;
   }
+  // Of all buckets.
   std::size_t bytes() const {
     std::size_t sum = 0;
     for (const BucketRecord& bucket : buckets) sum += bucket.bytes;
@@ -41,12 +45,17 @@ struct StepRecord {
   }
 };
 
-struct Statistics {  // sums over `steps`, which steps under no_sync() are not among
-  std::size_t steps = 0;
-  double forward_seconds = 0, backward_seconds = 0, communication_seconds = 0, exposed_seconds = 0;
-  std::size_t buckets = 0;
-  std::size_t bytes = 0;
+// Sums over `steps`, which steps under no_sync() are not among.
+struct Statistics {
+  std::size_t steps = 0;             // that were added
+  double forward_seconds = 0;        // until the backward pass
+  double backward_seconds = 0;       // until finish()
+  double communication_seconds = 0;  // while a bucket was being reduced
+  double exposed_seconds = 0;        // in finish()
+  std::size_t buckets = 0;           // that were reduced
+  std::size_t bytes = 0;             // of gradients
 
+  // One step more.
   void add(const StepRecord& record) {
     ++steps;
     forward_seconds += record.forward_seconds();

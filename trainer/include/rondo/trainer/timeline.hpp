@@ -10,6 +10,7 @@
 
 namespace rondo::trainer {
 
+// This rank's steps. One thread at a time.
 class RONDO_API Timeline {
  public:
   void add(const StepRecord& record) { records_.push_back(record); }  // after finish()
