@@ -183,9 +183,11 @@ Answer of_copies(const Cell& cell, const Chooser& chooser, const Call& call) {
   const std::size_t bytes = comm::larger_count(call, cell.ranks) * kElement;
   const bool begins = chooser.copies_promise(call, cell.in_place);
   std::string text = begins ? "single_copy first" : "single_copy tried";
-  if (call.collective == Collective::reduce && chooser.root_adds_alone(bytes)) text += ", the root alone";
+  const bool alone = call.collective == Collective::reduce && chooser.root_adds_alone(bytes);
+  if (alone) text += ", the root alone";
   const bool both = chooser.both_copy(call.count * kElement);
   if (!row.reduces && chooser.both_copy()) text += both ? ", both copy" : ", one copies";
+  if (!alone) text += fmt::format(", {} of 64", chooser.copied_parts(call.collective, both));
   if (chooser.copies_for_root_alone(call)) text += ", later the root alone";
   if (chooser.sweeps(bytes)) text += ", to and fro";
   return {text, 0, 0, in_words(chooser.stores_beside_copies(call))};
