@@ -25,7 +25,7 @@ HostPrimitives::HostPrimitives(Team& team, const Config& config)
     : team_(team),
       waiter_(team, config),
       slice_bytes_(team.segment().shape().slice_bytes),
-      cached_bytes_(config.tuning.cached_bytes),
+      kept_bytes_(config.tuning.kept_bytes),
       sending_(static_cast<std::size_t>(team.size())),
       receiving_(static_cast<std::size_t>(team.size())),
       contributions_(static_cast<std::size_t>(team.size())) {}
@@ -108,7 +108,7 @@ bool HostPrimitives::postpone() {
   if (copy.from != kNobody || copy.to != kNobody || copy.bytes <= slice_bytes_) return false;
   finish_copy();
   postponed_ = copy;
-  const bool beyond_caches = copy.bytes >= cached_bytes_ / 2 / static_cast<std::size_t>(positions());
+  const bool beyond_caches = copy.bytes >= kept_bytes_ / static_cast<std::size_t>(positions());
   if (beyond_caches) postponed_.stores = kernels::Stores::streaming;
   return true;
 }

@@ -99,7 +99,7 @@ class HostPrimitives {
 
   Team& team_;
   Waiter waiter_;
-  std::size_t slice_bytes_, cached_bytes_;
+  std::size_t slice_bytes_, kept_bytes_;
   Job job_{};
   std::size_t element_ = 1;  // bytes, a power of two
   int element_bits_ = 0;

@@ -27,9 +27,9 @@ constexpr std::uint64_t kLongOrNever[] = {64 * K, 256 * K, 1 * M, 4 * M, 16 * M,
 constexpr std::uint64_t kSingleCopy[] = {32 * K, 128 * K, 1 * M, kNever};
 constexpr Collective kCopies[] = {Collective::all_gather, Collective::broadcast};
 constexpr Collective kSums[] = {Collective::all_reduce};
+constexpr Collective kPoured[] = {Collective::reduce};
 constexpr Collective kBoth[] = {Collective::all_reduce, Collective::all_gather};
-constexpr TuningTrial kOnSeveralNodes{
-    .values = {}, .collectives = {}, .sizes = {}, .most_ranks = 0};  // not rondo-tune's
+constexpr TuningTrial kNotTried{.values = {}, .collectives = {}, .sizes = {}, .most_ranks = 0};  // by rondo-tune
 
 constexpr TuningField kFields[] = {
     {"flat_bytes_of_two",
@@ -60,11 +60,18 @@ constexpr TuningField kFields[] = {
      &Tuning::cached_bytes,
      0,
      kNever,
-     "that the caches are taken to hold: up to half of it one of two ranks pours a reduce into the root and chunks of "
-     "their sums are longer, up to all of it an all_gather by ranks that share cores is one chunk, and their sums in "
-     "place go past the caches from 16 times as much; over links, blocks that a rank copies to itself from half of it, "
-     "shared among the ranks",
+     "that the caches are taken to hold: two ranks' inputs of a sum below it go in longer chunks, and all results of "
+     "an "
+     "all_gather by ranks that share cores, up to it, in a single chunk",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
+    {"poured_bytes",
+     &Tuning::poured_bytes,
+     0,
+     kNever,
+     "two ranks with a core each: a reduce up to here is poured into the root, which adds piece by piece",
+     {.values = kLongOrNever, .collectives = kPoured, .sizes = kLong, .most_ranks = 2}},
+    {"cold_bytes", &Tuning::cold_bytes, 0, kNever,
+     "ranks that share cores: sums in place go past the caches where all that they read is so much", kNotTried},
     {"streaming_bytes",
      &Tuning::streaming_bytes,
      0,
@@ -92,13 +99,16 @@ constexpr TuningField kFields[] = {
      "once, and goes on where that was faster",
      {.values = kSingleCopy, .collectives = kCopies, .sizes = kLong}},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
-     "several nodes: all_reduces up to here cross between nodes by one rank of each", kOnSeveralNodes},
+     "several nodes: all_reduces up to here cross between nodes by one rank of each", kNotTried},
     {"two_level_chunk_bytes", &Tuning::two_level_chunk_bytes, 4 * K, 1024 * M,
-     "several nodes: that a node works on at a time", kOnSeveralNodes},
+     "several nodes: that a node works on at a time", kNotTried},
     {"two_level_reduce_bytes", &Tuning::two_level_reduce_bytes, 0, kNever,
-     "several nodes: reductions to one rank from here on cross once", kOnSeveralNodes},
+     "several nodes: reductions to one rank from here on cross once", kNotTried},
     {"two_level_gather_bytes", &Tuning::two_level_gather_bytes, 0, kNever,
-     "several nodes: gathers and scatters up to here cross as one message a node", kOnSeveralNodes},
+     "several nodes: gathers and scatters up to here cross as one message a node", kNotTried},
+    {"kept_bytes", &Tuning::kept_bytes, 0, kNever,
+     "over links: a block that a rank copies to itself goes past the caches where those of all ranks take so much",
+     kNotTried},
 };
 
 [[noreturn]] void refuse(std::string_view source, std::size_t line, const std::string& why) {

@@ -26,6 +26,8 @@ struct Tuning {
   std::uint64_t chunk_bytes = 512 << 10;
   std::uint64_t ahead_bytes = 1 << 20;
   std::uint64_t cached_bytes = 16 << 20;
+  std::uint64_t poured_bytes = 8 << 20;
+  std::uint64_t cold_bytes = 256 << 20;
   std::uint64_t streaming_bytes = machine_streaming_bytes();  // see cache_demand()
   std::uint64_t direct_bytes = 4 << 10;
   std::uint64_t single_copy_bytes = 32 << 10;
@@ -35,6 +37,7 @@ struct Tuning {
   std::uint64_t two_level_reduce_bytes = 64 << 10;
   std::uint64_t two_level_gather_bytes = 64 << 10;
   // Links.
+  std::uint64_t kept_bytes = 8 << 20;
   std::vector<kernels::TunerRow> links;  // tried before kernels::kTuner; names are those of the algorithm table
 
   std::string source = "built in";  // where the values come from, for the log

@@ -47,7 +47,7 @@ RingSum Chooser::sum_of(const Call& call) const {
 
 Chooser::Limit Chooser::whole_limit(Collective collective) const {
   if (collective != Collective::all_reduce && collective != Collective::reduce) return {};
-  if (pours_to_root(collective)) return {"half of cached_bytes", tuning_.cached_bytes / 2};
+  if (pours_to_root(collective)) return {"poured_bytes", tuning_.poured_bytes};
   if (facts_.ranks <= 2) return {"flat_bytes_of_two", tuning_.flat_bytes_of_two};
   if (shares_sums()) return {};
   return {"flat_bytes", tuning_.flat_bytes};
@@ -229,7 +229,7 @@ RingStores Chooser::stores(const RingCall& ring) const {
   const std::size_t whole = cache_demand(call, ring.larger, facts_.ranks);
   const std::size_t demand = copies_all ? whole / 3 * 2 : whole;
   const bool from_memory = demand >= tuning_.streaming_bytes;
-  const bool warm = !facts_.crowded || demand / kColdInCrowd < tuning_.cached_bytes;
+  const bool warm = !facts_.crowded || demand < tuning_.cold_bytes;
   const bool streams = from_memory && !(warm && sums_in_place(call, facts_.ranks));
   return {from_memory, streams ? kernels::Stores::streaming : kernels::Stores::plain};
 }

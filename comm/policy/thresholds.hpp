@@ -79,8 +79,6 @@ inline constexpr std::size_t kPours = 8;
 inline constexpr std::size_t kLeastPoured = 8 << 10;
 // and at most: the root adds one while the other puts the next.
 inline constexpr std::size_t kMostPoured = 64 << 10;
-// Sums in place of ranks that share cores go past the caches from so many times cached_bytes on: a chunk has left them.
-inline constexpr std::size_t kColdInCrowd = 16;
 // Of streaming_bytes: a core's own cache holds so much of a single source's beside what the readers write.
 inline constexpr std::size_t kWarmPart = 4;
 // Where streaming_bytes is less than so many chunks, few ranks sum half a chunk at a time.

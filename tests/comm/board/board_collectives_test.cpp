@@ -28,9 +28,11 @@ constexpr std::array kOps{ReduceOp::sum, ReduceOp::average, ReduceOp::premultipl
 struct Shape {
   const char *segment_bytes, *tuning;
 };
-constexpr std::array kShapes{
-    Shape{"", "# as built in\n"}, Shape{"65536", "chunk_bytes 4K\n"}, Shape{"1048576", "flat_bytes never\n"},
-    Shape{"", "ahead_bytes 4K\ncached_bytes 0\nstreaming_bytes 0\nflat_bytes_of_two 0\nflat_bytes 0\n"}};
+constexpr std::array kShapes{Shape{"", "# as built in\n"}, Shape{"65536", "chunk_bytes 4K\n"},
+                             Shape{"1048576", "flat_bytes never\n"},
+                             Shape{"",
+                                   "ahead_bytes 4K\ncached_bytes 0\npoured_bytes 0\ncold_bytes 0\nstreaming_bytes "
+                                   "0\nflat_bytes_of_two 0\nflat_bytes 0\n"}};
 constexpr std::array kCores{std::size_t{1}, std::size_t{2}, FewCores::kAll};
 
 // What a call of that shape may be, as far as the collective has it.
@@ -188,7 +190,7 @@ TEST_CASE("board: sums have the same bits in chunks of any size, in rings of any
     return sum_of(world, kCount).bits;
   }();
   for (const char* text : {"# as built in\n", "flat_bytes_of_two 0\n", "chunk_bytes 4K\n",
-                           "ahead_bytes 4K\ncached_bytes 0\nstreaming_bytes 0\n"}) {
+                           "ahead_bytes 4K\ncached_bytes 0\npoured_bytes 0\ncold_bytes 0\nstreaming_bytes 0\n"}) {
     const TuningFile tuning(text);
     for (const char* segment_bytes : {"", "65536"}) {
       const Setting segment("RONDO_SEGMENT_BYTES", segment_bytes);
