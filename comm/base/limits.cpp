@@ -20,9 +20,8 @@ std::size_t open_descriptors(rlim_t limit) {
   std::vector<pollfd> each(limit);
   for (std::size_t fd = 0; fd < each.size(); ++fd) each[fd].fd = static_cast<int>(fd);
   if (::poll(each.data(), each.size(), 0) < 0) return 0;
-  return each.size() - static_cast<std::size_t>(std::count_if(each.begin(), each.end(), [](const pollfd& one) {
-           return (one.revents & POLLNVAL) != 0;
-         }));
+  const auto is_closed = [](const pollfd& one) { return (one.revents & POLLNVAL) != 0; };
+  return each.size() - static_cast<std::size_t>(std::count_if(each.begin(), each.end(), is_closed));
 }
 
 std::string number_of(__rlimit_resource resource) {
@@ -38,7 +37,7 @@ void reserve_descriptors(std::size_t count, std::string_view who) {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   constexpr std::size_t kFew = 256;
   if (limit.rlim_cur >= 16 * std::max(count, kFew)) return;  // far from any limit: not worth a look
-  constexpr rlim_t kSpare = 64;  // for what comes and goes meanwhile
+  constexpr rlim_t kSpare = 64;                              // for what comes and goes meanwhile
   const rlim_t needed = open_descriptors(limit.rlim_cur) + count;
   if (needed + kSpare <= limit.rlim_cur) return;
   if (needed > limit.rlim_max) {
