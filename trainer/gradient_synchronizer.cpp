@@ -219,7 +219,11 @@ void GradientSynchronizer::Impl::ready(std::size_t index) {
   states_[index] = State::ready;
   ++ready_count_;
   for (const Place& place : places_[index]) --missing_[place.bucket];
-  start_full_buckets();
+  try {
+    start_full_buckets();
+  } catch (const Error& error) {
+    explain(error);
+  }
 }
 
 void GradientSynchronizer::Impl::start_full_buckets() {

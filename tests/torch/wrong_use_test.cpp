@@ -124,6 +124,7 @@ TEST_CASE("libtorch: an exception in one rank's backward pass ends the others'")
     torch::sum(net[2]->as<torch::nn::Linear>()->forward(hidden)).backward();
   });
   CHECK(contains(said[1], "of the user"));
+  INFO(said[0]);
   CHECK(contains(said[0], "this was step 0 of a GradientSynchronizer"));
 }
 

@@ -162,9 +162,9 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     if (static_graph_) NestedPasses::watch();
     const bool equal = options.broadcast_parameters;
     const Stream stream = options.stream;
+    check_same();
     synchronizer_ =
         std::make_unique<trainer::GradientSynchronizer>(communicator_, std::move(parameters), std::move(options));
-    check_same();
     if (!equal) return;
     for (const NamedTensor& tensor : tensors_.frozen()) {
       const trainer::Parameter p = buffer_of(tensor);
