@@ -61,8 +61,17 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
         exchange(other, {block(index_).offset, block(other).offset, block(other).count},
                  {block(other).offset, block(index_).offset, block(index_).count});
         break;
-      default:  // all_gather
+      case Collective::all_gather:
+      case Collective::all_gather_v:
         exchange(other, {0, block(other).offset, block(other).count}, {0, block(index_).offset, block(index_).count});
+        break;
+      case Collective::all_reduce:  // sums have gone
+      case Collective::reduce:
+      case Collective::reduce_scatter:
+      case Collective::all_to_all_v:  // fetches
+      case Collective::send:
+      case Collective::recv:
+      case Collective::barrier:
         break;
     }
   }

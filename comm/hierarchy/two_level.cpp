@@ -59,9 +59,14 @@ Reason TwoLevel::why(const Call& call, std::string_view named) const {
     case Pattern::gather:
     case Pattern::scatter:
       return {why, "two_level_gather_bytes", tuning_.two_level_gather_bytes};
-    default:
-      return {why};
+    case Pattern::broadcast:
+    case Pattern::all_gather:
+    case Pattern::reduce_scatter:
+    case Pattern::all_to_all:
+    case Pattern::barrier:
+      break;
   }
+  return {why};
 }
 
 // With many nodes a chunk grows rather than that its messages become too short to be worth their headers.

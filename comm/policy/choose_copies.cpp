@@ -54,9 +54,18 @@ bool Chooser::copies_promise(const Call& call, bool in_place) const {
       case Collective::gather:
       case Collective::gather_v:
         return kLeastRings;
-      default:  // blocks from a root, and sums of both
-        return kAlways;
+      case Collective::scatter:  // blocks from a root,
+      case Collective::scatter_v:
+      case Collective::all_reduce:  // and sums of both
+      case Collective::reduce:
+      case Collective::reduce_scatter:
+      case Collective::all_to_all_v:
+      case Collective::send:
+      case Collective::recv:
+      case Collective::barrier:
+        break;
     }
+    return kAlways;
   };
   return pages_are_cheap() && larger_count(call, facts_.ranks) * size_of(call.dtype) < too_long();
 }
@@ -90,9 +99,17 @@ int Chooser::copied_parts(Collective collective, bool both) const {
       return kHalf + kHalf / 4;
     case Collective::all_reduce:
       return kHalf;
-    default:  // exchanges, and each rank's own sums
-      return kAll;
+    case Collective::all_gather:  // exchanges,
+    case Collective::all_gather_v:
+    case Collective::all_to_all:
+    case Collective::all_to_all_v:
+    case Collective::reduce_scatter:  // and each rank's own sums
+    case Collective::send:
+    case Collective::recv:
+    case Collective::barrier:
+      break;
   }
+  return kAll;
 }
 
 // Of blocks from or to a root, which has most of the buffers and so the most to copy: they fill the cache of its core

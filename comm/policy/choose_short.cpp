@@ -33,9 +33,14 @@ constexpr std::size_t most_of_crowd(Collective collective) {
       return 64 << 10;
     case Collective::reduce:
       return 128 << 10;
-    default:  // each rank reads but a part
-      return 512 << 10;
+    case Collective::reduce_scatter:  // each rank reads but a part
+    case Collective::all_to_all_v:
+    case Collective::send:
+    case Collective::recv:
+    case Collective::barrier:
+      break;
   }
+  return 512 << 10;
 }
 
 bool has_parts(const CollectiveRow& row) { return row.send == Extent::world || row.send == Extent::counts; }

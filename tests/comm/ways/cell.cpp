@@ -218,9 +218,12 @@ Answer answer_of(const Cell& cell, std::size_t bytes) {
       return of_short_call(cell, chooser, call);
     case comm::Way::counted:
       return of_counted(cell, chooser, call);
-    default:
-      return of_board(cell, chooser, call);
+    case comm::Way::board:
+    case comm::Way::two_level:
+    case comm::Way::links:
+      break;
   }
+  return of_board(cell, chooser, call);
 }
 
 std::string ways_by_reach(const Cell& cell) {
