@@ -134,7 +134,7 @@ RONDO_KERNEL copy_all(RONDO_KERNEL_ARGUMENT Copy copy) {
   constexpr int kInFlight = 8;
   const std::uint64_t threads = block_threads(), stride = std::uint64_t{grid_blocks()} * threads * kInFlight;
   for (std::uint64_t i = block_index() * threads * kInFlight + thread_index(); i < copy.vectors; i += stride) {
-    u64x2 value[kInFlight];
+    u64x2 value[kInFlight] = {};
     RONDO_UNROLL
     for (int k = 0; k < kInFlight; ++k) {
       const std::uint64_t at = i + static_cast<unsigned>(k) * threads;
