@@ -64,9 +64,12 @@ struct Data {
   DeviceArray<std::int32_t> one, all;
 };
 
-using LonelyCall = void (*)(Communicator&, Data&);
-const std::vector<std::pair<std::string, LonelyCall>>& lonely_calls() {
-  static const std::vector<std::pair<std::string, LonelyCall>> calls = {
+struct LonelyCall {
+  std::string name;
+  void (*call)(Communicator&, Data&);
+};
+const std::vector<LonelyCall>& lonely_calls() {
+  static const std::vector<LonelyCall> calls = {
       {"broadcast", [](Communicator& comm, Data& data) { comm.broadcast(data.one.span(), comm.rank()); }},
       {"scatter", [](Communicator& comm, Data& data) { comm.scatter(data.all.span(), data.one.span(), comm.rank()); }},
       {"broadcast, async",
@@ -108,12 +111,12 @@ void check_roots_differ(const std::vector<std::exception_ptr>& errors) {
 
 TEST_CASE("on devices, ranks that took different roots hear of it in the next meeting") {
   const std::string place = GENERATE("windows", "links", "mixed", "nodes");
-  for (const auto& [name, call] : lonely_calls()) {
-    INFO(name << ", " << place);
-    check_roots_differ(run(place, [&, &lonely = call](Communicator& comm) {
+  for (const LonelyCall& lonely : lonely_calls()) {
+    INFO(lonely.name << ", " << place);
+    check_roots_differ(run(place, [&](Communicator& comm) {
       Data data(comm);
       good_calls(comm, data);
-      lonely(comm, data);
+      lonely.call(comm, data);
       comm.barrier();
       comm.synchronize();
     }));
@@ -122,15 +125,15 @@ TEST_CASE("on devices, ranks that took different roots hear of it in the next me
 
 TEST_CASE("on devices, ranks that took different roots hear of it from check()") {
   const std::string place = GENERATE("links", "nodes");
-  for (const auto& [name, call] : lonely_calls()) {
-    INFO(name << ", " << place);
+  for (const LonelyCall& lonely : lonely_calls()) {
+    INFO(lonely.name << ", " << place);
     std::barrier all_are_here(kRanks), all_have_returned(kRanks);
-    check_roots_differ(run(place, [&, &lonely = call](Communicator& comm) {
+    check_roots_differ(run(place, [&](Communicator& comm) {
       Data data(comm);
       good_calls(comm, data);
       all_are_here.arrive_and_wait();
       const auto early = thrown_by([&] {
-        lonely(comm, data);
+        lonely.call(comm, data);
         comm.synchronize();
       });
       all_have_returned.arrive_and_wait();
@@ -143,17 +146,17 @@ TEST_CASE("on devices, ranks that took different roots hear of it from check()")
 
 TEST_CASE("on devices, ranks that took different roots and end say so in the log") {
   const std::string place = GENERATE("links", "nodes");
-  for (const auto& [name, call] : lonely_calls()) {
-    INFO(name << ", " << place);
+  for (const LonelyCall& lonely : lonely_calls()) {
+    INFO(lonely.name << ", " << place);
     std::barrier all_are_here(kRanks), all_have_returned(kRanks);
     std::vector<std::exception_ptr> errors;
     const std::string text = logged([&] {
-      errors = run(place, [&, &lonely = call](Communicator& comm) {
+      errors = run(place, [&](Communicator& comm) {
         Data data(comm);
         good_calls(comm, data);
         all_are_here.arrive_and_wait();
         const auto early = thrown_by([&] {
-          lonely(comm, data);
+          lonely.call(comm, data);
           comm.synchronize();
         });
         all_have_returned.arrive_and_wait();

@@ -16,11 +16,24 @@ using namespace rondo;
 
 namespace {
 
+struct Part {  // a view of the user's own
+  int* first;
+  std::size_t count;
+  int* begin() const { return first; }
+  int* end() const { return first + count; }
+};
+
+}  // namespace
+
+template <>
+inline constexpr bool std::ranges::enable_borrowed_range<Part> = true;
+
+namespace {
+
 using Ints = std::vector<int>;
 using Four = std::array<int, 4>;
 using View = std::span<int>;
 using ConstView = std::span<const int>;
-using Part = decltype(std::views::take(std::declval<View>(), 2));
 
 // The verbs, each with its two buffers, or one.
 #define RONDO_VERB(name, ...)                            \

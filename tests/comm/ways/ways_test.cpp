@@ -45,7 +45,7 @@ std::vector<std::size_t> sizes() {
     if (bytes == 16 * M) all.push_back(20 * M);
   }
   std::ranges::sort(all);
-  all.erase(std::ranges::unique(all).begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 
