@@ -192,12 +192,13 @@ TEST_CASE("on devices, a message that nobody receives, and a broadcast that nobo
   CHECK(contains(unread, "rank 0 had sent it 2 messages on its device, of which it received 1"));
   if (place == "windows") return;  // there all of a broadcast meet
   const std::string alone = logged([&] {
-    rethrow(run(place, [](Communicator& comm) {
+    rethrow(run(place, [&](Communicator& comm) {
       Data data(comm);
       good_calls(comm, data);
       comm.barrier();
       if (comm.rank() == 0) comm.broadcast(data.one.span(), 0);
       comm.synchronize();
+      all_have_returned.arrive_and_wait();
     }));
   });
   INFO(alone);
