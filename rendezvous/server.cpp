@@ -161,9 +161,10 @@ class Server::Impl final : private Output {
     Fd fd(::accept4(acceptor.native_handle(), reinterpret_cast<sockaddr*>(&address), &length,
                     SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
+      const int reason = errno;
       pause.reset();
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) return shed(acceptor);
-      return errno == EINTR || errno == ECONNABORTED;
+      if (reason == EMFILE || reason == ENFILE || reason == ENOBUFS || reason == ENOMEM) return shed(acceptor, reason);
+      return reason == EINTR || reason == ECONNABORTED;
     }
     const bool v6 = address.ss_family == AF_INET6;
     auto connection = std::make_shared<Connection>(Connection{++last_id_, tcp::socket(io_)});
@@ -178,8 +179,7 @@ class Server::Impl final : private Output {
 
   // No descriptor is left: one is kept in reserve to take a connection and tell it so. Where more may be opened, they
   // are; a round of more ranks than that ends.
-  bool shed(tcp::acceptor& acceptor) {
-    const int reason = errno;
+  bool shed(tcp::acceptor& acceptor, int reason) {
     if (reason == EMFILE && raise_limit()) return true;
     const bool hopeless =
         core_.no_room(fmt::format("the rendezvous server has {} connections and cannot take those of all ranks: {}{}",
