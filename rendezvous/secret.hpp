@@ -11,8 +11,8 @@
 
 #include <rondo/export.hpp>
 
-#include "comm/authenticator.hpp"
 #include "comm/base/fd.hpp"
+#include "comm/setup/authenticator.hpp"
 
 namespace rondo::rendezvous {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/bootstrap.hpp"
+#include "comm/setup/bootstrap.hpp"
 #include "runtime/variables.hpp"
 
 namespace rondo::runtime {

@@ -3,7 +3,7 @@
 #pragma once
 #include <rondo/communicator.hpp>
 
-#include "comm/bootstrap.hpp"
+#include "comm/setup/bootstrap.hpp"
 #include "rendezvous/client.hpp"
 #include "runtime/environment.hpp"
 

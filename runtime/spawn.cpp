@@ -20,7 +20,7 @@
 #include "comm/base/duration.hpp"
 #include "comm/base/fork.hpp"
 #include "comm/base/system_error.hpp"
-#include "comm/bootstrap.hpp"
+#include "comm/setup/bootstrap.hpp"
 #include "rendezvous/client.hpp"
 #include "rendezvous/server.hpp"
 #include "runtime/process/child.hpp"

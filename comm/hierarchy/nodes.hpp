@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "comm/team.hpp"
+#include "comm/team/team.hpp"
 
 namespace rondo::comm {
 

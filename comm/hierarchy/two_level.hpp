@@ -12,11 +12,11 @@
 
 #include <rondo/communicator.hpp>
 
-#include "comm/algorithms.hpp"
-#include "comm/board/board_collectives.hpp"
+#include "comm/call/algorithms.hpp"
+#include "comm/call/host_primitives.hpp"
 #include "comm/hierarchy/nodes.hpp"
-#include "comm/host_primitives.hpp"
-#include "comm/policy/reason.hpp"
+#include "comm/node/policy/reason.hpp"
+#include "comm/node/ways/board_collectives.hpp"
 #include "kernels/algorithms/ranges.hpp"
 #include "kernels/algorithms/table.hpp"
 

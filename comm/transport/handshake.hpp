@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/authenticator.hpp"
+#include "comm/setup/authenticator.hpp"
 
 namespace rondo {
 

@@ -12,8 +12,8 @@
 
 #include <rondo/store.hpp>
 
-#include "comm/authenticator.hpp"
 #include "comm/base/fd.hpp"
+#include "comm/setup/authenticator.hpp"
 #include "comm/transport/addresses.hpp"
 #include "comm/transport/lookout.hpp"
 

@@ -11,8 +11,8 @@
 #include <rondo/error.hpp>
 #include <rondo/store.hpp>
 
-#include "comm/authenticator.hpp"
 #include "comm/base/fd.hpp"
+#include "comm/setup/authenticator.hpp"
 #include "comm/transport/descriptors.hpp"
 #include "comm/transport/handshake.hpp"
 #include "comm/transport/lookout.hpp"

@@ -3,8 +3,8 @@
 #pragma once
 #include <memory>
 
-#include "comm/doorbell.hpp"
-#include "comm/link.hpp"
+#include "comm/team/doorbell.hpp"
+#include "comm/team/link.hpp"
 
 namespace rondo::comm {
 

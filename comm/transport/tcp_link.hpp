@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "comm/base/fd.hpp"
-#include "comm/link.hpp"
+#include "comm/team/link.hpp"
 
 namespace rondo::comm {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/blocks.hpp"
+#include "comm/call/blocks.hpp"
 
 #include "tests/support/catch.hpp"
 

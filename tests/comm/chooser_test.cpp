@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a tuned value decides, and that others have no say in it.
-#include "comm/policy/chooser.hpp"
+#include "comm/node/policy/chooser.hpp"
 
 #include "tests/support/catch.hpp"
 

@@ -16,9 +16,9 @@
 #include <numeric>
 #include <thread>
 
-#include "comm/bootstrap.hpp"
-#include "comm/flight_recorder.hpp"
-#include "comm/local_store.hpp"
+#include "comm/call/flight_recorder.hpp"
+#include "comm/setup/bootstrap.hpp"
+#include "comm/setup/local_store.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/setting.hpp"

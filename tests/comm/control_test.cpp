@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/control.hpp"
+#include "comm/team/control.hpp"
 
 #include <linux/tcp.h>  // tcpi_snd_wnd, which <netinet/tcp.h> lacks
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/cpu_quota.hpp"
+#include "comm/setup/cpu_quota.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/placement.hpp"
+#include "comm/setup/placement.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace rondo::comm;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/doorbell.hpp"
+#include "comm/team/doorbell.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a rank sends and copies: one rank of a team, over sockets whose other ends the test holds.
-#include "comm/host_primitives.hpp"
+#include "comm/call/host_primitives.hpp"
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@
 
 #include <rondo/error.hpp>
 
-#include "comm/config.hpp"
+#include "comm/setup/config.hpp"
 #include "comm/transport/memory.hpp"
 #include "comm/transport/tcp_link.hpp"
 #include "kernels/algorithms/ranges.hpp"

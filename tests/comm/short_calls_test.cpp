@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/placement.hpp"
-#include "comm/policy/chooser.hpp"
-#include "comm/segment.hpp"
+#include "comm/node/policy/chooser.hpp"
+#include "comm/setup/placement.hpp"
+#include "comm/team/segment.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/few_cores.hpp"
 #include "tests/support/ranks.hpp"

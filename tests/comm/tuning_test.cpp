@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/tuning.hpp"
+#include "comm/setup/tuning.hpp"
 
 #include <rondo/error.hpp>
 

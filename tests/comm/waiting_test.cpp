@@ -14,11 +14,11 @@
 #include <thread>
 #include <vector>
 
-#include "comm/config.hpp"
-#include "comm/placement.hpp"
-#include "comm/team.hpp"
+#include "comm/setup/config.hpp"
+#include "comm/setup/placement.hpp"
+#include "comm/team/team.hpp"
+#include "comm/team/waiter.hpp"
 #include "comm/transport/memory.hpp"
-#include "comm/waiter.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/few_cores.hpp"
 #include "tests/support/ranks.hpp"

@@ -16,8 +16,8 @@
 
 #include <rondo/rondo.hpp>
 
-#include "comm/bootstrap.hpp"
-#include "comm/local_store.hpp"
+#include "comm/setup/bootstrap.hpp"
+#include "comm/setup/local_store.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/setting.hpp"
 

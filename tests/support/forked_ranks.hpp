@@ -24,7 +24,7 @@
 #include <rondo/error.hpp>
 #include <rondo/store.hpp>
 
-#include "comm/bootstrap.hpp"
+#include "comm/setup/bootstrap.hpp"
 #include "comm/transport/memory.hpp"
 #include "tests/support/catch.hpp"
 

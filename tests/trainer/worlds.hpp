@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/bootstrap.hpp"
-#include "comm/local_store.hpp"
+#include "comm/setup/bootstrap.hpp"
+#include "comm/setup/local_store.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace rondo::test {

@@ -20,7 +20,7 @@ inline const std::vector<Layer>& layers() {
       {"proto/", {}},
       {"rendezvous/",
        {"proto/", "comm/base/", "kernels/include/rondo/export.hpp", "kernels/thread.hpp",
-        "comm/include/rondo/error.hpp", "comm/include/rondo/store.hpp", "comm/authenticator.hpp"}},
+        "comm/include/rondo/error.hpp", "comm/include/rondo/store.hpp", "comm/setup/authenticator.hpp"}},
       {"runtime/", {"kernels/", "comm/base/", "comm/", "rendezvous/"}},
       {"trainer/", {"kernels/include/", "comm/include/"}},
       {"tools/", {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/"}},

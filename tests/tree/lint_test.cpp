@@ -18,8 +18,8 @@ std::vector<std::string> check(const std::string& path, const std::string& lines
   std::vector<Source> sources;
   for (const char* header :
        {"kernels/reduce.hpp", "kernels/cuda/api.hpp", "kernels/simt/lane_api.hpp", "kernels/include/rondo/export.hpp",
-        "comm/base/env.hpp", "comm/engine.hpp", "comm/include/rondo/error.hpp", "comm/include/rondo/store.hpp",
-        "comm/include/rondo/communicator.hpp", "comm/authenticator.hpp", "comm/transport/link.hpp",
+        "comm/base/env.hpp", "comm/call/engine.hpp", "comm/include/rondo/error.hpp", "comm/include/rondo/store.hpp",
+        "comm/include/rondo/communicator.hpp", "comm/setup/authenticator.hpp", "comm/transport/link.hpp",
         "rendezvous/client.hpp", "trainer/include/rondo/t.hpp", "bench/table.hpp", "tests/support/catch.hpp"}) {
     if (path != header) sources.push_back({header, kSpdx + "#pragma once\n"});
   }
@@ -38,20 +38,20 @@ TEST_CASE("a layer includes only what the table allows") {
   CHECK(refused("kernels/a.cpp", "#include <fmt/format.h>"));
   CHECK(accepted("kernels/a.cpp", "#include \"kernels/reduce.hpp\"\n#include <vector>\n#include <sys/mman.h>"));
   CHECK(refused("comm/base/a.cpp", "#include \"kernels/reduce.hpp\""));
-  CHECK(refused("comm/base/a.cpp", "#include \"comm/engine.hpp\""));
+  CHECK(refused("comm/base/a.cpp", "#include \"comm/call/engine.hpp\""));
   CHECK(accepted("comm/base/a.cpp", "#include <rondo/error.hpp>\n#include <rondo/export.hpp>"));
   CHECK(refused("comm/a.cpp", "#include \"rendezvous/client.hpp\""));
   CHECK(refused("comm/a.cpp", "#include <boost/asio.hpp>"));
   CHECK(refused("comm/a.cpp", "#include <openssl/hmac.h>"));
-  CHECK(accepted("comm/transport/a.cpp", "#include <boost/asio.hpp>\n#include \"comm/engine.hpp\""));
+  CHECK(accepted("comm/transport/a.cpp", "#include <boost/asio.hpp>\n#include \"comm/call/engine.hpp\""));
   CHECK(refused("rendezvous/a.cpp", "#include <rondo/communicator.hpp>"));
-  CHECK(refused("rendezvous/a.cpp", "#include \"comm/engine.hpp\""));
-  CHECK(accepted("rendezvous/a.cpp", "#include <rondo/store.hpp>\n#include \"comm/authenticator.hpp\""));
+  CHECK(refused("rendezvous/a.cpp", "#include \"comm/call/engine.hpp\""));
+  CHECK(accepted("rendezvous/a.cpp", "#include <rondo/store.hpp>\n#include \"comm/setup/authenticator.hpp\""));
   CHECK(accepted("rendezvous/a.cpp", "#include \"proto/frame.pb.h\"\n#include <google/protobuf/arena.h>"));
   CHECK(refused("comm/a.cpp", "#include \"proto/frame.pb.h\""));
-  CHECK(refused("trainer/a.cpp", "#include \"comm/engine.hpp\""));
+  CHECK(refused("trainer/a.cpp", "#include \"comm/call/engine.hpp\""));
   CHECK(accepted("trainer/a.cpp", "#include <rondo/communicator.hpp>"));
-  CHECK(refused("examples/a.cpp", "#include \"comm/engine.hpp\""));
+  CHECK(refused("examples/a.cpp", "#include \"comm/call/engine.hpp\""));
   CHECK(refused("tools/a.cpp", "#include \"tests/support/catch.hpp\""));
   CHECK(refused("comm/a.cpp", "#include \"bench/table.hpp\""));
 }
@@ -59,7 +59,7 @@ TEST_CASE("a layer includes only what the table allows") {
 TEST_CASE("a public header includes only public headers and the standard library") {
   CHECK(refused("comm/include/rondo/a.hpp", "#include <fmt/format.h>"));
   CHECK(refused("rendezvous/include/rondo/a.hpp", "#include <boost/asio.hpp>"));
-  CHECK(refused("comm/include/rondo/a.hpp", "#include \"comm/engine.hpp\""));
+  CHECK(refused("comm/include/rondo/a.hpp", "#include \"comm/call/engine.hpp\""));
   CHECK(accepted("comm/include/rondo/a.hpp", "#include <span>\n#include <rondo/error.hpp>"));
 }
 

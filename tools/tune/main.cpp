@@ -15,7 +15,7 @@
 #include "comm/base/env.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/base/standard_streams.hpp"
-#include "comm/placement.hpp"
+#include "comm/setup/placement.hpp"
 #include "tools/tune/search.hpp"
 
 namespace {

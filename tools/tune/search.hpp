@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 
-#include "comm/tuning.hpp"
+#include "comm/setup/tuning.hpp"
 #include "tools/tune/measure.hpp"
 
 namespace rondo::tune {

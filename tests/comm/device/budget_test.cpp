@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who may have how many blocks on a device, from cards; and what cards say of devices.
-#include "comm/device/budget.hpp"
+#include "comm/device/memory/budget.hpp"
 
 #include "tests/comm/device/cards.hpp"
 #include "tests/support/catch.hpp"

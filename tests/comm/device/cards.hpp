@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "comm/device/cards.hpp"
+#include "comm/device/setup/cards.hpp"
 
 namespace rondo::test {
 

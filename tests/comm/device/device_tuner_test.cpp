@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which kernel a short all_reduce takes, as measured: LL between two ranks, windows among more.
-#include "comm/device/device_tuner.hpp"
+#include "comm/device/launch/device_tuner.hpp"
 
 #include "tests/support/catch.hpp"
 

@@ -3,8 +3,8 @@
 // Ranks are threads that meet as processes do.
 #include <fmt/format.h>
 
-#include "comm/bootstrap.hpp"
-#include "comm/local_store.hpp"
+#include "comm/setup/bootstrap.hpp"
+#include "comm/setup/local_store.hpp"
 #include "tests/comm/device/calls.hpp"
 #include "tests/comm/device/graph.hpp"
 #include "tests/comm/device/worlds.hpp"

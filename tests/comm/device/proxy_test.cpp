@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The proxy between ranks of different nodes, with threads in the place of kernels: they put steps into pinned slots
 // and take them out, by the same words as a kernel would.
-#include "comm/device/proxy.hpp"
+#include "comm/device/proxy/proxy.hpp"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,10 @@
 #include <mutex>
 #include <random>
 
-#include "comm/bootstrap.hpp"
-#include "comm/communicator_impl.hpp"
-#include "comm/create.hpp"
-#include "comm/local_store.hpp"
+#include "comm/call/communicator_impl.hpp"
+#include "comm/setup/bootstrap.hpp"
+#include "comm/setup/create.hpp"
+#include "comm/setup/local_store.hpp"
 #include "tests/comm/device/reachability.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"

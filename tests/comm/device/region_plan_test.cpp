@@ -2,7 +2,7 @@
 // What fits into the memory that a communicator on devices may have.
 #include <algorithm>
 
-#include "comm/device/regions.hpp"
+#include "comm/device/memory/regions.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"
 

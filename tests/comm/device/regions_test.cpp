@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regions of ranks that are threads: who reaches whose memory and how, and that all of it is given back.
-#include "comm/device/regions.hpp"
+#include "comm/device/memory/regions.hpp"
 
 #include "tests/comm/device/reachability.hpp"
 #include "tests/support/catch.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/device/simulation.hpp"
+#include "comm/device/setup/simulation.hpp"
 
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows of ranks that are threads: made, found, released, and given back when nobody uses them any more.
-#include "comm/device/windows.hpp"
+#include "comm/device/memory/windows.hpp"
 
 #include <atomic>
 

@@ -12,7 +12,7 @@
 
 #include <rondo/communicator.hpp>
 
-#include "comm/device/windows.hpp"
+#include "comm/device/memory/windows.hpp"
 #include "kernels/cuda/api.hpp"
 #include "kernels/soft/kernel.hpp"
 #include "kernels/soft/settings.hpp"

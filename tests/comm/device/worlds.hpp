@@ -10,7 +10,7 @@
 
 #include <rondo/device.hpp>
 
-#include "comm/create.hpp"
+#include "comm/setup/create.hpp"
 #include "kernels/cuda/api.hpp"
 #include "tests/support/device.hpp"
 #include "tests/support/expect.hpp"

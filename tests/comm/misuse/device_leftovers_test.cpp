@@ -12,8 +12,8 @@
 #include <rondo/communicator.hpp>
 #include <rondo/device.hpp>
 
-#include "comm/bootstrap.hpp"
-#include "comm/local_store.hpp"
+#include "comm/setup/bootstrap.hpp"
+#include "comm/setup/local_store.hpp"
 #include "tests/comm/misuse/logged.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/device.hpp"

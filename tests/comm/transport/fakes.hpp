@@ -15,7 +15,7 @@
 
 #include <rondo/error.hpp>
 
-#include "comm/authenticator.hpp"
+#include "comm/setup/authenticator.hpp"
 #include "comm/transport/handshake.hpp"
 
 namespace rondo::test {

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/blocks.hpp"
-#include "comm/placement.hpp"
-#include "comm/policy/chooser.hpp"
+#include "comm/call/blocks.hpp"
+#include "comm/node/policy/chooser.hpp"
+#include "comm/setup/placement.hpp"
 
 namespace rondo::test {
 namespace {

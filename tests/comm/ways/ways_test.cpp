@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/blocks.hpp"
-#include "comm/tuning.hpp"
+#include "comm/call/blocks.hpp"
+#include "comm/setup/tuning.hpp"
 #include "tests/comm/ways/cell.hpp"
 #include "tests/support/catch.hpp"
 

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rondo/communicator.hpp>
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "comm/base/duration.hpp"
+#include "comm/call/communicator_impl.hpp"
+#include "comm/device/memory/window_memory.hpp"
+#include "comm/node/memory/host_window.hpp"
+#include "comm/setup/create.hpp"
+
+namespace rondo {
+
+struct Group::Recorded {
+  std::vector<comm::OwnedCall> calls;
+};
+
+struct detail::WindowState {
+  struct Memory {
+    comm::HostWindow on_host;
+    comm::device::WindowMemory on_device;  // where the communicator is on one
+  };
+  OfThisProcess<Memory> memory{std::make_unique<Memory>()};
+};
+
+namespace {
+
+detail::CommunicatorImpl& member(const std::unique_ptr<detail::CommunicatorImpl>& impl) {
+  if (!impl) throw Error(ErrorCode::invalid_argument, "this communicator is empty: the rank is not a member of it");
+  return *impl;
+}
+
+// In a child nobody runs the call.
+detail::WorkState& running(detail::WorkState& state) {
+  if (!state.origin.is_here()) {
+    throw Error(ErrorCode::invalid_argument,
+                "this process is a forked child: the call was started by its parent and is known there alone");
+  }
+  return state;
+}
+
+void forget_in_child(std::unique_ptr<detail::CommunicatorImpl>& impl) {
+  if (impl && !impl->is_here()) forks::forget(impl.release());
+}
+
+}  // namespace
+
+void Work::wait() {
+  if (state_) running(*state_).wait();
+}
+bool Work::wait_for(std::chrono::milliseconds duration) {
+  if (duration.count() != 0) duration = checked_duration("wait_for: duration", duration);
+  return !state_ || running(*state_).wait_for(duration);
+}
+bool Work::done() const { return !state_ || running(*state_).done(); }
+std::exception_ptr Work::error() const { return state_ ? running(*state_).error() : nullptr; }
+Work::Times Work::times() const { return state_ ? running(*state_).times() : Times{}; }
+
+int Async::rank() const { return impl_->rank(); }
+int Async::world_size() const { return impl_->world_size(); }
+Work Async::submit(const Call& call) { return impl_->start(call); }
+
+Group::Group(detail::CommunicatorImpl& impl) : impl_(&impl), recorded_(std::make_unique<Recorded>()) {}
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() = default;
+int Group::rank() const { return impl_->rank(); }
+int Group::world_size() const { return impl_->world_size(); }
+Group::Recorded& Group::recorded() {
+  if (recorded_) return *recorded_;
+  throw Error(ErrorCode::invalid_argument, "this group was moved elsewhere: use the one that it went to");
+}
+void Group::submit(const Call& call) { recorded().calls.emplace_back(call); }
+void Group::end() {
+  const auto calls = std::exchange(recorded().calls, {});
+  impl_->run_group(calls);
+}
+
+Communicator::Communicator() = default;
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  if (this == &other) return *this;
+  forget_in_child(impl_);
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+Communicator::~Communicator() { forget_in_child(impl_); }
+Communicator::Communicator(std::unique_ptr<detail::CommunicatorImpl> impl) : impl_(std::move(impl)) {}
+
+int Communicator::rank() const { return member(impl_).rank(); }
+int Communicator::world_size() const { return member(impl_).world_size(); }
+int Communicator::local_rank() const { return member(impl_).team().placement(rank()).local_rank; }
+int Communicator::node() const { return member(impl_).team().placement(rank()).node; }
+int Communicator::local_size() const {
+  comm::Team& team = member(impl_).team();
+  int count = 0;
+  for (int r = 0; r < team.size(); ++r) count += team.placement(r).node == team.placement(team.rank()).node ? 1 : 0;
+  return count;
+}
+
+std::vector<std::vector<std::byte>> Communicator::all_gather_bytes(std::span<const std::byte> value) {
+  return member(impl_).all_gather_bytes(value);
+}
+Async Communicator::async() { return Async(member(impl_)); }
+Group Communicator::group() { return Group(member(impl_)); }
+void Communicator::synchronize(Stream stream) { member(impl_).synchronize(stream); }
+Device Communicator::device() const { return member(impl_).options().device; }
+Communicator Communicator::split(int color, int key) { return comm::split(member(impl_), color, key); }
+Communicator Communicator::shrink() { return comm::shrink(member(impl_)); }
+void Communicator::set_timeout(std::chrono::milliseconds timeout) { member(impl_).set_timeout(timeout); }
+void Communicator::abort() { member(impl_).abort(); }
+void Communicator::check() { member(impl_).check(); }
+std::string Communicator::flight_record() const { return member(impl_).flight_record(); }
+void Communicator::submit(const Call& call) { member(impl_).submit(call); }
+
+std::vector<Communicator> Communicator::local(int world_size, Options options) {
+  return comm::make_local(world_size, options);
+}
+
+// Symmetric by agreement: ranks that ask for different sizes learn of it here.
+std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t count, std::size_t element) {
+  constexpr std::size_t kMost = std::size_t{1} << 48;  // what is added for all ranks is far from overflowing
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element, &bytes) || bytes > kMost)
+    throw Error(ErrorCode::invalid_argument, "allocate: the count is beyond all memory");
+  const auto sizes = all_gather_bytes(std::as_bytes(std::span(&bytes, 1)));
+  for (std::size_t peer = 0; peer < sizes.size(); ++peer) {
+    std::size_t theirs = 0;
+    std::memcpy(&theirs, sizes[peer].data(), sizeof theirs);
+    if (theirs != bytes) {
+      throw Error(
+          ErrorCode::mismatch,
+          fmt::format("allocate: rank {} asked for {} bytes where rank {} asked for {}", rank(), bytes, peer, theirs),
+          static_cast<int>(peer));
+    }
+  }
+  auto state = std::make_shared<detail::WindowState>();
+  if (auto* device = member(impl_).device()) {
+    state->memory->on_device = comm::device::allocate(*device, bytes);
+    return state;
+  }
+  state->memory->on_host = comm::allocate_on_host(member(impl_), bytes);
+  return state;
+}
+void* Communicator::window_data(const detail::WindowState& state) {
+  const auto& memory = *state.memory;
+  return memory.on_host.data() != nullptr ? memory.on_host.data() : memory.on_device.data();
+}
+Registration Communicator::register_memory(void* data, std::size_t bytes) {
+  member(impl_).check_process();
+  auto* device = member(impl_).device();
+  if (device == nullptr) return {};
+  if (data == nullptr && bytes != 0)
+    throw Error(ErrorCode::invalid_argument, fmt::format("register_memory: the data of {} bytes is null", bytes));
+  auto state = std::make_shared<detail::WindowState>();
+  state->memory->on_device = comm::device::register_memory(*device, data, bytes);
+  return Registration(std::move(state));
+}
+
+detail::CommunicatorImpl& detail::impl_of(Communicator& communicator) { return *communicator.impl_; }
+
+}  // namespace rondo

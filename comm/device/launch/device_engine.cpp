@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/device/launch/device_engine.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <numeric>
+
+#include "comm/base/log.hpp"
+#include "comm/device/launch/device_work.hpp"
+#include "comm/device/memory/kept.hpp"
+
+namespace rondo::comm::device {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr std::chrono::milliseconds kPatience = 1000ms;  // with kernels that are nearly done
+constexpr std::chrono::milliseconds kReportAfter = 2000ms;
+constexpr std::chrono::milliseconds kBelief = 500ms;      // that a kernel still waits, since it last said so
+constexpr std::chrono::milliseconds kSuspicion = 1000ms;  // that a kernel waits for a rank that has left
+
+bool is_message(const Call& call) { return call.collective == Collective::send || call.collective == Collective::recv; }
+
+}  // namespace
+
+DeviceEngine::DeviceEngine(Parts parts)
+    : parts_(std::move(parts)),
+      api_(*parts_.api),
+      rank_(parts_.team->rank()),
+      last_(make_event(api_, parts_.device.index)),
+      watcher_([this] { return inspect(); }) {
+  status_->engine = this;
+  if (!parts_.shares_default_stream) return;
+  traffic_.emplace(api_, parts_.device.index);
+  own_stream_ = make_stream(api_, parts_.device.index);
+  default_passed_ = make_event(api_, parts_.device.index);
+}
+
+DeviceEngine::~DeviceEngine() {
+  const int device = parts_.device.index;
+  bool idle = await_idle(kPatience);
+  if (!idle) {
+    parts_.team->fail(ErrorCode::aborted, rank_,
+                      fmt::format("rank {} destroyed its communicator while its kernels were running", rank_));
+    abort();
+    idle = await_idle(kDrain);
+  }
+  watcher_.stop();
+  inspect();
+  {
+    const std::lock_guard lock(status_->mutex);
+    status_->engine = nullptr;
+    if (parts_.team->failure().raised()) status_->error = std::make_exception_ptr(parts_.team->failure().error());
+    status_->spare.clear();
+  }
+  const bool kept = !idle || *graphs_ != 0;
+  if (kept) abort();  // what still runs, or is replayed, ends at once
+  if (idle && traffic_) traffic_->end();
+  if (!kept) return;
+  log::error("rank {}: {} {} {} the communicator: its device memory is kept until the process ends", rank_, api_.name,
+             device, idle ? "has live graphs with calls of" : "is still busy with");
+  parts_.proxy.reset();  // its thread uses the team, which goes
+  keep_for_good({std::move(parts_.windows), std::move(parts_.regions), std::move(own_stream_)});
+}
+
+void DeviceEngine::check(cudaError_t code, std::string_view what) const {
+  device::check(api_, code, parts_.device.index, what);
+}
+
+bool DeviceEngine::is_capturing(cudaStream_t stream) const {
+  if (stream == nullptr) return false;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(api_.StreamIsCapturing(stream, &status), "looking at a stream");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+// The default stream of a device that ranks of one process share would make their kernels wait for each other. Ours
+// waits for what is on it, but it does not wait for ours: synchronize() does.
+cudaStream_t DeviceEngine::stream_of(rondo::Stream stream) {
+  if (stream != nullptr || !own_stream_) return static_cast<cudaStream_t>(stream);
+  check(api_.EventRecord(default_passed_.get(), nullptr), "recording an event");
+  check(api_.StreamWaitEvent(own_stream_.get(), default_passed_.get(), 0), "waiting for the default stream");
+  return own_stream_.get();
+}
+
+void DeviceEngine::validate(std::span<const Call> calls) {
+  const DeviceScope scope(api_, parts_.device.index);
+  for (const Call& call : calls) {
+    if (call.stream != calls.front().stream) {
+      throw Error(ErrorCode::invalid_argument, "the calls of a group must be on one stream");
+    }
+    check_buffers(call);
+  }
+}
+
+void DeviceEngine::check_buffers(const Call& call) {
+  const CollectiveRow& row = rondo::row_of(call.collective);
+  const bool at_root = call.root == rank_;
+  const auto bytes = [&](Extent extent, std::span<const std::size_t> counts) {
+    std::size_t count = call.count;
+    if (extent == Extent::world) count *= static_cast<std::size_t>(parts_.terms.world_size);
+    if (extent == Extent::counts) count = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    return count * size_of(call.dtype);
+  };
+  if (row.send != Extent::none && (!row.send_at_root || at_root))
+    check_buffer(call, call.send, bytes(row.send, call.send_counts), "send");
+  if (row.recv != Extent::none && (!row.recv_at_root || at_root))
+    check_buffer(call, call.recv, bytes(row.recv, call.recv_counts), "receive");
+}
+
+// Asking the runtime costs more than the launch of a small call may, so buffers that were right are remembered.
+void DeviceEngine::check_buffer(const Call& call, const void* data, std::size_t bytes, std::string_view name) {
+  KnownBuffer& known = known_buffers_[reinterpret_cast<std::uintptr_t>(data) / 256 % known_buffers_.size()];
+  if (data == nullptr || (data == known.data && bytes <= known.room)) return;
+  cudaPointerAttributes attributes{};
+  const cudaError_t code = api_.PointerGetAttributes(&attributes, data);
+  if (code != cudaSuccess) api_.GetLastError();
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: the {} buffer {}", rondo::name_of(call.collective), name, why));
+  };
+  if (code != cudaSuccess || attributes.type == cudaMemoryTypeUnregistered) {
+    refuse(fmt::format("is host memory, and the communicator is on {} device {}", api_.name, parts_.device.index));
+  }
+  if (attributes.type == cudaMemoryTypeDevice && attributes.device != parts_.device.index) {
+    refuse(fmt::format("lies on {} device {}, and the communicator is on device {}", api_.name, attributes.device,
+                       parts_.device.index));
+  }
+  std::size_t room = SIZE_MAX;  // where nobody knows
+  void* base = nullptr;
+  bool exportable = false;
+  if (attributes.type == cudaMemoryTypeDevice &&
+      api_.MemGetAllocation(&base, &room, &exportable, data) == cudaSuccess) {
+    room -= static_cast<std::size_t>(static_cast<const std::byte*>(data) - static_cast<const std::byte*>(base));
+  } else {
+    room = SIZE_MAX;
+  }
+  if (bytes > room)
+    refuse(fmt::format("of {} bytes goes past the end of its memory, where {} bytes are left", bytes, room));
+  known = {data, room};
+}
+
+// Until its kernels are known to be launched, they count as running.
+class DeviceEngine::Launching {
+ public:
+  explicit Launching(DeviceEngine& engine) : engine_(engine) {
+    if (!engine_.traffic_) return;
+    const std::lock_guard lock(engine_.inspecting_);
+    ++engine_.launching_;
+    engine_.traffic_->begin();
+  }
+  ~Launching() {
+    if (!engine_.traffic_) return;
+    const std::lock_guard lock(engine_.inspecting_);
+    --engine_.launching_;
+  }
+  Launching(const Launching&) = delete;
+  Launching& operator=(const Launching&) = delete;
+
+ private:
+  DeviceEngine& engine_;
+};
+
+void DeviceEngine::run(std::span<const Call> calls, std::chrono::milliseconds timeout) {
+  if (calls.empty()) return;
+  const DeviceScope scope(api_, parts_.device.index);
+  cudaStream_t stream = stream_of(calls.front().stream);
+  timeout_ms_ = timeout.count();
+  const Launching launching(*this);
+  if (is_capturing(stream)) {
+    parts_.team->close_device_history();
+    hold_in_graph(stream);
+    enqueue(calls, stream, timeout);
+  } else {
+    // All launches of a communicator use the same counters, so they run one after the other.
+    if (launches_ != 0 && last_stream_ != stream) {
+      check(api_.StreamWaitEvent(stream, last_.get(), 0), "waiting for another stream");
+    }
+    enqueue(calls, stream, timeout);
+    check(api_.EventRecord(last_.get(), stream), "recording an event");
+    last_stream_ = stream;
+    ++launches_;
+  }
+  if (parts_.proxy) parts_.proxy->launched();
+  watcher_.wake();
+}
+
+void DeviceEngine::enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout) {
+  Batch batch(*parts_.regions, *parts_.windows, timeout);
+  std::vector<Call> messages;
+  for (const Call& call : calls) {
+    if (is_message(call)) messages.push_back(call);
+  }
+  if (messages.size() > static_cast<std::size_t>(kernels::device::kMaxMessages)) {
+    messages = in_launch_order(messages, rank_, parts_.terms.world_size);
+  }
+  for (const Call& call : messages) add(batch, call, stream);
+  for (const Call& call : calls) {
+    if (!is_message(call)) add(batch, call, stream);
+  }
+  launch(batch, stream);
+}
+
+void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream) {
+  const bool message = is_message(call);
+  const Choice choice = message ? choose_for_message(call.count * size_of(call.dtype), parts_.terms)
+                                : choose(shape_of(call, parts_.terms.world_size), parts_.terms);
+  if (!batch.takes(call, choice)) launch(batch, stream);
+  Signature signature = message ? signature_of_message(call) : signature_of(call);
+  if (message) {
+    parts_.team->note_device_message(call.root, call.collective == Collective::send);
+    batch.add_message(call, choice, signature);
+  } else {
+    batch.add_collective(call, choice, signature);
+    signature.sequence = ++calls_;
+    note(signature, choice);
+    if (parts_.choices->speaks()) explain(call, choice);
+  }
+  parts_.recorder->begin(signature, choice.algorithm, name_of(choice.kernel));
+  parts_.recorder->end();
+}
+
+// Windows bring all ranks together, and so does what needs data of all. Before the first such call after others, these
+// are compared: either of two ranks is the second to come here, and launches after it has looked.
+void DeviceEngine::note(const Signature& signature, const Choice& choice) {
+  parts_.team->note_device_call(signature);
+  const bool alone =
+      choice.kernel != KernelKind::window && (rondo::row_of(signature.collective).rooted ||
+                                              (signature.count == 0 && signature.collective != Collective::barrier));
+  if (!alone && may_be_alone_) {
+    if (const std::string difference = parts_.team->find_device_disagreement(); !difference.empty())
+      throw Error(ErrorCode::mismatch, difference);
+  }
+  may_be_alone_ = alone;
+}
+
+void DeviceEngine::explain(const Call& call, const Choice& choice) {
+  const std::size_t bytes = larger_count(call, parts_.terms.world_size) * size_of(call.dtype);
+  parts_.choices->explain(call.collective, bytes, fmt::format("{} by {}", choice.algorithm, name_of(choice.kernel)),
+                          [&] { return std::string(choice.why); });
+}
+
+void DeviceEngine::launch(Batch& batch, cudaStream_t stream) {
+  const auto kind = static_cast<std::size_t>(batch.kernel());
+  const void* kernel = batch.kernel() == KernelKind::window ? api_.kernels.window : api_.kernels.fifo[kind];
+  void* arguments[] = {&batch.launch()};
+  const dim3 grid(static_cast<unsigned>(batch.blocks()));
+  const dim3 block(static_cast<unsigned>(batch.threads()));
+  check(api_.LaunchKernel(kernel, grid, block, arguments, 0, stream), "launching a kernel");
+  batch.clear();
+}
+
+// The graph keeps a count up for as long as it, or anything made from it, lives. Its callback may not call CUDA.
+void DeviceEngine::hold_in_graph(cudaStream_t stream) {
+  using Hold = std::shared_ptr<std::atomic<int>>;
+  auto hold = std::make_unique<Hold>(graphs_);
+  const auto let_go = [](void* raw) {
+    const std::unique_ptr<Hold> owned(static_cast<Hold*>(raw));
+    --**owned;
+  };
+  cudaUserObject_t object = nullptr;
+  check(api_.UserObjectCreate(&object, hold.get(), let_go, 1, cudaUserObjectNoDestructorSync), "capturing");
+  ++*graphs_;
+  hold.release();  // NOLINT(bugprone-unused-return-value): the object's now
+  const cudaError_t retained = api_.StreamRetainInCapture(stream, object);
+  api_.UserObjectRelease(object, 1);
+  check(retained, "capturing");
+}
+
+std::shared_ptr<rondo::detail::WorkState> DeviceEngine::start(const Call& call, std::chrono::milliseconds timeout) {
+  run(std::span(&call, 1), timeout);
+  const DeviceScope scope(api_, parts_.device.index);
+  cudaStream_t stream =
+      call.stream == nullptr && own_stream_ ? own_stream_.get() : static_cast<cudaStream_t>(call.stream);
+  return std::make_shared<DeviceWork>(status_, api_, parts_.device.index, stream);
+}
+
+void DeviceEngine::synchronize(rondo::Stream stream, std::chrono::milliseconds patience) {
+  const DeviceScope scope(api_, parts_.device.index);
+  cudaStream_t on = stream == nullptr && own_stream_ ? own_stream_.get() : static_cast<cudaStream_t>(stream);
+  std::optional<Clock::time_point> failed;
+  const bool passed = poll_for(patience, [&] {
+    const cudaError_t code = api_.StreamQuery(on);
+    if (code != cudaErrorNotReady) {
+      check(code, "waiting for a stream");
+      return true;
+    }
+    if (!parts_.team->failure().raised()) return false;
+    if (!failed) failed = Clock::now();
+    return Clock::now() - *failed > kDrain;  // busy with something else than our kernels
+  });
+  inspect();
+  parts_.team->failure().check();
+  if (!passed) {
+    throw Error(ErrorCode::timeout, fmt::format("rank {}: the stream is still busy after {:.1f} s", rank_,
+                                                static_cast<double>(patience.count()) / 1e3));
+  }
+}
+
+void DeviceEngine::abort() { std::atomic_ref(parts_.regions->page().abort).store(1, std::memory_order_release); }
+
+Event DeviceEngine::record_last_use() {
+  if (launches_ == 0) return {};
+  const DeviceScope scope(api_, parts_.device.index);
+  Event event = make_event(api_, parts_.device.index);
+  check(api_.EventRecord(event.get(), last_stream_), "recording an event");
+  return event;
+}
+
+bool DeviceEngine::has_passed(const Event& event) const {
+  const cudaError_t code = api_.EventQuery(event.get());
+  if (code == cudaErrorNotReady) return false;
+  check(code, "looking at an event");
+  return true;
+}
+
+bool DeviceEngine::await_idle(std::chrono::milliseconds patience) {
+  return poll_for(patience, [&] {
+    inspect();
+    const std::lock_guard lock(inspecting_);
+    return !is_busy();
+  });
+}
+
+// ---- faults: see also Watcher ----
+
+bool DeviceEngine::is_busy() {
+  const std::uint64_t launches = launches_;
+  if (launches == done_launches_) return false;
+  const cudaError_t code = api_.EventQuery(last_.get());
+  if (code == cudaErrorNotReady) return true;
+  done_launches_ = launches;
+  if (code != cudaSuccess) {
+    parts_.team->fail(ErrorCode::cuda, rank_,
+                      fmt::format("rank {}: {} device {}: a kernel failed: {}", rank_, api_.name, parts_.device.index,
+                                  api_.GetErrorString(code)));
+  }
+  return false;
+}
+
+bool DeviceEngine::inspect() {
+  const std::lock_guard lock(inspecting_);
+  const bool busy = is_busy();  // before the fault: a kernel that has ended has written it
+  const kernels::device::Fault fault = fault_seen_ ? kernels::device::Fault{} : read_fault(parts_.regions->page());
+  if (fault.kind != kernels::device::FaultKind::none) {
+    fault_seen_ = true;
+    if (fault.kind != kernels::device::FaultKind::aborted) {
+      const Error error = error_of(fault, *parts_.team, parts_.terms, std::chrono::milliseconds(timeout_ms_));
+      parts_.team->fail(error.error_code(), error.culprit(), error.what());
+    }
+  }
+  if (parts_.team->failure().raised()) {
+    abort();
+  } else if (busy) {
+    look_at_wait();
+  }
+  const bool more = busy || *graphs_ != 0;
+  if (traffic_ && !more && launching_ == 0) traffic_->end();
+  return more;
+}
+
+// Block 0 says it when it has waited 10 ms for a peer.
+void DeviceEngine::look_at_wait() {
+  kernels::device::HostPage& page = parts_.regions->page();
+  if (const std::uint64_t still = still_waiting(page); still != affirmed_) {
+    affirmed_ = still;
+    still_waiting_ = Clock::now();
+  }
+  if (const auto told = take_waiting(page)) {
+    waiting_ = *told;
+    waiting_since_ = Clock::now();
+    reported_ = announced_ = false;
+    suspect_ = -1;
+    return;
+  }
+  if (waiting_.peer < 0 || Clock::now() - still_waiting_ > kBelief) {
+    suspect_ = -1;
+    return;
+  }
+  look_for_departure(waiting_);
+  if (!std::exchange(announced_, true)) parts_.team->announce_device_wait(waiting_.signature);
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - waiting_since_);
+  if (reported_ || waited < kReportAfter) return;
+  reported_ = true;
+  log::warn("{}", report_of(waiting_, *parts_.team, waited));
+}
+
+// What a departed rank had sent is there, so we do not wait for long any more unless it had not.
+void DeviceEngine::look_for_departure(const Waiting& waiting) {
+  if (waiting.peer == rank_ || !parts_.team->departed(waiting.peer)) return;
+  if (suspect_ != waiting.peer) suspected_since_ = Clock::now();
+  if (suspect_ == waiting.peer && Clock::now() - suspected_since_ > kSuspicion) {
+    const Error error = departure_of(waiting, *parts_.team);
+    parts_.team->fail(error.error_code(), error.culprit(), error.what());
+  }
+  suspect_ = waiting.peer;
+}
+
+}  // namespace rondo::comm::device

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/device/launch/device_tuner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/algorithms/tuner.hpp"
+#include "kernels/device/runs_on_device.hpp"
+#include "kernels/device/window_table.hpp"
+
+namespace rondo::comm::device {
+namespace {
+
+using kernels::kAnyBytes;
+using kernels::kAnyOrder;
+using kernels::kAnyWorld;
+using kernels::kCanonical;
+using kernels::kKiB;
+using kernels::kNoAlgorithm;
+using kernels::Pattern;
+using enum KernelKind;
+
+constexpr int kMost = kernels::device::kMaxThreads;
+constexpr bool kWithoutWindows = true;
+
+struct TunerRow {
+  Pattern pattern;
+  bool canonical;         // for calls that need the canonical order; the others may use any row
+  std::size_t max_bytes;  // of the larger buffer of a rank
+  int max_world_size;
+  KernelKind kernel;
+  std::string_view algorithm;
+  int threads;
+  std::size_t bytes_per_channel;  // another channel for each
+  bool without_windows = false;   // unless it is asked for, taken only where there are none
+};
+
+// Windows first: fewest dependent rounds and least traffic on a GPU that ranks share. Rows of window, ll and ll128 are
+// passed over where a rank is on another node. Of its thresholds the first alone comes from measurements on a GPU.
+constexpr TunerRow kTable[] = {
+    // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each. But LL sends
+    // to one peer after the other, which takes longer from 4 ranks on.
+    {Pattern::all_reduce, kCanonical, 2 * kKiB, 2, ll, "one_shot", 128, kAnyBytes},
+    {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, kWithoutWindows},
+    {Pattern::all_reduce, kCanonical, 128 * kKiB, 8, window, "one_shot", kMost, 16 * kKiB},
+    {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, window, "two_shot", kMost, 64 * kKiB},
+    {Pattern::all_reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
+    {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, simple, "two_shot", kMost, 128 * kKiB},
+    {Pattern::reduce, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::reduce, kAnyOrder, 64 * kKiB, kAnyWorld, ll, "ring", 256, 16 * kKiB},
+    {Pattern::reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
+    {Pattern::reduce, kCanonical, 64 * kKiB, kAnyWorld, ll, "direct", 256, 16 * kKiB},
+    {Pattern::reduce, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
+    {Pattern::broadcast, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::broadcast, kCanonical, 64 * kKiB, kAnyWorld, ll, "tree", 256, 16 * kKiB},
+    {Pattern::broadcast, kCanonical, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
+    {Pattern::all_gather, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::all_gather, kCanonical, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
+    {Pattern::reduce_scatter, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::reduce_scatter, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
+    {Pattern::reduce_scatter, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
+    {Pattern::all_to_all, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::all_to_all, kCanonical, kAnyBytes, kAnyWorld, simple, "pairwise", kMost, 128 * kKiB},
+    {Pattern::gather, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::gather, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
+    {Pattern::scatter, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::scatter, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
+    {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, window, "direct", 128, kAnyBytes},
+    {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, ll, "dissemination", 32, kAnyBytes},
+    {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, simple, "dissemination", 32, kAnyBytes},
+};
+constexpr std::size_t kMessageBytesPerChannel = 128 * kKiB;
+
+const kernels::AlgorithmRow& row_of(KernelKind kernel, int row) {
+  return kernel == window ? kernels::window_algorithm_row(row) : kernels::algorithm_row(row);
+}
+int find(KernelKind kernel, Pattern pattern, std::string_view name) {
+  if (kernel == window) return kernels::find_window_algorithm(pattern, name);
+  const int id = kernels::find_algorithm(pattern, name);
+  return id != kNoAlgorithm && kernels::device::runs_on_device(kernels::algorithm_row(id)) ? id : kNoAlgorithm;
+}
+
+// Every rank's counts of an all_to_all_v are its own, so only a constant is agreed on.
+int channels_for(const CallShape& shape, std::size_t bytes_per_channel, int most) {
+  if (shape.variable_counts && shape.bytes == 0 && shape.pattern != Pattern::barrier) return most;
+  const std::size_t wanted = shape.bytes / bytes_per_channel + (shape.bytes % bytes_per_channel != 0 ? 1 : 0);
+  return static_cast<int>(std::clamp<std::size_t>(wanted, 1, static_cast<std::size_t>(most)));
+}
+
+class Chooser {
+ public:
+  Chooser(const CallShape& shape, const Terms& terms) : shape_(shape), terms_(terms) {}
+
+  Choice run() {
+    // What was asked for by name: both, else one of them, else neither where nothing of that name fits the call.
+    if (try_named(terms_.algorithm, terms_.protocol) || try_named(terms_.algorithm, {}) ||
+        try_named({}, terms_.protocol)) {
+      choice_.why = "it was asked for";
+      return choice_;
+    }
+    for (const TunerRow& row : kTable) {
+      if (row.without_windows && terms_.windows) continue;
+      if (!fits(row) || !take(row, row.kernel, row.algorithm)) continue;
+      choice_.why = "a row of the table for devices";
+      return choice_;
+    }
+    throw Error(ErrorCode::unsupported, "no algorithm on devices fits the call");  // the table's last rows always do
+  }
+
+ private:
+  bool fits(const TunerRow& row) const {
+    return shape_.bytes <= row.max_bytes && terms_.world_size <= row.max_world_size;
+  }
+
+  // Rows whose size fits first; then any row of the pattern, for an algorithm that the table would not take here.
+  bool try_named(std::string_view algorithm, std::string_view protocol) {
+    if (algorithm.empty() && protocol.empty()) return false;
+    for (const bool any_size : {false, true}) {
+      for (const TunerRow& row : kTable) {
+        if (!any_size && !fits(row)) continue;
+        for (const KernelKind kernel : {row.kernel, window, simple, ll, ll128}) {
+          if (!protocol.empty() && name_of(kernel) != protocol) continue;
+          if (take(row, kernel, algorithm.empty() ? row.algorithm : algorithm)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  bool available(KernelKind kernel) const {
+    return kernel == window ? terms_.windows : terms_.protocols[static_cast<std::size_t>(kernel)];
+  }
+
+  bool take(const TunerRow& row, KernelKind kernel, std::string_view algorithm) {
+    if (row.pattern != shape_.pattern || !available(kernel)) return false;
+    // Each pair's counts are its own, and only links carry them for the other end to compare.
+    if (kernel == window && shape_.pattern == Pattern::all_to_all && shape_.variable_counts) return false;
+    const int id = find(kernel, shape_.pattern, algorithm);
+    if (id == kNoAlgorithm) return false;
+    const kernels::AlgorithmRow& found = row_of(kernel, id);
+    const bool canonical = terms_.determinism == Determinism::reproducible || shape_.one_fold;
+    if (canonical && !found.canonical_order) return false;
+    if (shape_.variable_counts && shape_.pattern != Pattern::barrier && !found.variable_counts) return false;
+    choice_ = {
+        .kernel = kernel,
+        .row = id,
+        .algorithm = found.name,
+        .channels = channels_for(shape_, row.bytes_per_channel, kernel == window ? terms_.blocks : terms_.channels),
+        .threads = std::min(row.threads, terms_.threads)};
+    return true;
+  }
+
+  const CallShape& shape_;
+  const Terms& terms_;
+  Choice choice_;
+};
+
+constexpr std::string_view kKernelNames[] = {"simple", "ll", "ll128", "window"};
+
+}  // namespace
+
+std::string_view name_of(KernelKind kind) { return kKernelNames[static_cast<std::size_t>(kind)]; }
+
+void check_protocol_name(std::string_view name) {
+  if (std::find(std::begin(kKernelNames), std::end(kKernelNames), name) != std::end(kKernelNames)) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("RONDO_PROTOCOL={} is not a protocol: simple, ll, ll128, window, or unset", name));
+}
+
+Choice choose(const CallShape& shape, const Terms& terms) { return Chooser(shape, terms).run(); }
+
+Choice choose_for_message(std::size_t bytes, const Terms& terms) {
+  const CallShape shape{.bytes = bytes};
+  return {.kernel = simple,
+          .row = kNoAlgorithm,
+          .algorithm = "direct",
+          .channels = channels_for(shape, kMessageBytesPerChannel, terms.channels),
+          .threads = std::min(kMost, terms.threads),
+          .refers = terms.windows && bytes > terms.slots_bytes};
+}
+
+}  // namespace rondo::comm::device

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/device/launch/faults.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "comm/device/launch/signatures.hpp"
+
+namespace rondo::comm::device {
+namespace {
+
+using kernels::device::Fault;
+using kernels::device::FaultKind;
+using kernels::device::HostPage;
+
+std::string who(int peer, const Team& team) {
+  if (peer < 0) return "the other ranks";
+  const Placement& placement = team.placement(peer);
+  return fmt::format("rank {} (host {}, pid {})", peer, placement.host, placement.pid);
+}
+
+// Chosen again from what the signature says; empty for messages, and where the counts were each rank's own.
+std::string algorithm_of(const Fault& fault, const Signature& s, const Terms& terms) {
+  const CollectiveRow& row = rondo::row_of(s.collective);
+  if (s.collective == Collective::send || s.collective == Collective::recv) return "message";
+  if (s.collective == Collective::all_to_all_v || row.send == Extent::counts || row.recv == Extent::counts) {
+    return fault.window ? "window" : std::string(name_of(static_cast<KernelKind>(fault.protocol)));
+  }
+  const Call call{.collective = s.collective, .count = s.count, .dtype = s.dtype, .root = s.root};
+  const Choice choice = choose(shape_of(call, terms.world_size), terms);
+  return fmt::format("{}, {}", choice.algorithm, name_of(choice.kernel));
+}
+
+bool is_known(const Signature& s) { return s.sequence != 0 || s.count != 0 || s.root != 0; }
+
+std::string called(const Signature& s) {
+  if (!is_known(s)) return "something else";
+  return s.sequence != 0 ? describe(s) : fmt::format("a message of {} {}", s.count, name_of(s.dtype));
+}
+
+// Messages are numbered by nobody.
+std::string compare_messages(int rank, const Signature& mine, int peer, const Signature& theirs) {
+  const auto differ = [&](std::string_view field, const auto& a, const auto& b) {
+    return fmt::format("rank {} and rank {} disagree on the {} of a message between them: {} against {}", rank, peer,
+                       field, a, b);
+  };
+  if (mine.dtype != theirs.dtype) return differ("dtype", name_of(mine.dtype), name_of(theirs.dtype));
+  return differ("count", mine.count, theirs.count);
+}
+
+Error mismatch(const Fault& fault, const Signature& mine, const Team& team) {
+  const Signature theirs = unpack(fault.theirs);
+  std::string sentence;
+  if (mine.sequence != 0 && theirs.sequence != 0) sentence = compare(team.rank(), mine, fault.peer, theirs);
+  if (mine.sequence == 0 && theirs.sequence == 0 && is_known(theirs)) {
+    sentence = compare_messages(team.rank(), mine, fault.peer, theirs);
+  }
+  if (sentence.empty()) {
+    sentence =
+        fmt::format("rank {} called {} where rank {} called {}", team.rank(), called(mine), fault.peer, called(theirs));
+  }
+  return {ErrorCode::mismatch, sentence, fault.peer};
+}
+
+}  // namespace
+
+Fault read_fault(const HostPage& page) {
+  const std::atomic_ref is_set(const_cast<std::uint32_t&>(page.fault.is_set));
+  return is_set.load(std::memory_order_acquire) != 0 ? page.fault : Fault{};
+}
+
+std::optional<Waiting> take_waiting(HostPage& page) {
+  const std::atomic_ref told(page.told);
+  if (told.load(std::memory_order_acquire) == 0) return std::nullopt;
+  const Waiting waiting{page.waiting_for, unpack(page.waiting)};
+  told.store(0, std::memory_order_release);
+  return waiting;
+}
+
+std::uint64_t still_waiting(const HostPage& page) {
+  return std::atomic_ref(const_cast<std::uint64_t&>(page.still_waiting_ns)).load(std::memory_order_relaxed);
+}
+
+Error error_of(const Fault& fault, const Team& team, const Terms& terms, std::chrono::milliseconds timeout) {
+  const Signature mine = unpack(fault.mine);
+  if (fault.kind == FaultKind::mismatch) return mismatch(fault, mine, team);
+  return {ErrorCode::timeout,
+          fmt::format("rank {} has waited {:.1f} s in {} for {}: channel {}, step {}, {}", team.rank(),
+                      static_cast<double>(timeout.count()) / 1e3, called(mine), who(fault.peer, team), fault.channel,
+                      fault.step, algorithm_of(fault, mine, terms)),
+          fault.peer};
+}
+
+Error departure_of(const Waiting& waiting, const Team& team) {
+  return {ErrorCode::peer_lost,
+          fmt::format("rank {} left while rank {} was waiting for it in {}", waiting.peer, team.rank(),
+                      called(waiting.signature)),
+          waiting.peer};
+}
+
+std::string report_of(const Waiting& waiting, const Team& team, std::chrono::milliseconds waited) {
+  return fmt::format("rank {} has waited {:.1f} s in {} for {}", team.rank(), static_cast<double>(waited.count()) / 1e3,
+                     called(waiting.signature), who(waiting.peer, team));
+}
+
+}  // namespace rondo::comm::device

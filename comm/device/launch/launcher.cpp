@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/device/launch/launcher.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "comm/device/launch/signatures.hpp"
+
+namespace rondo::comm::device {
+namespace {
+
+using kernels::device::kNoCounts;
+using kernels::device::Operation;
+
+std::size_t bytes_of(Extent extent, const Call& call, std::span<const std::size_t> counts, int world_size) {
+  std::size_t count = 0;
+  switch (extent) {
+    case Extent::none:
+      break;
+    case Extent::one:
+      count = call.count;
+      break;
+    case Extent::world:
+      count = call.count * static_cast<std::size_t>(world_size);
+      break;
+    case Extent::counts:
+      count = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+      break;
+  }
+  return count * size_of(call.dtype);
+}
+
+std::uint64_t key_of(const Signature& s) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::uint64_t word : {s.count, pack(s).kind}) hash = (hash ^ word) * 0x100000001b3;
+  return hash | 1;  // 0 is never valid
+}
+
+int counts_needed(const Call& call) { return static_cast<int>(call.send_counts.size() + call.recv_counts.size()); }
+
+}  // namespace
+
+Batch::Batch(const Regions& regions, const Windows& windows, std::chrono::milliseconds timeout)
+    : regions_(regions), windows_(windows) {
+  launch_.team = regions.team();
+  launch_.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
+  clear();
+}
+
+void Batch::clear() {
+  launch_.operations = launch_.messages = 0;
+  blocks_ = threads_ = counts_ = 0;
+}
+
+bool Batch::takes(const Call& call, const Choice& choice) const {
+  if (empty()) return true;
+  if (choice.kernel != kernel_) return false;
+  const bool message = call.collective == Collective::send || call.collective == Collective::recv;
+  if (message) return launch_.operations == 0 && launch_.messages < kernels::device::kMaxMessages;
+  return launch_.operations < kernels::device::kMaxOperations &&
+         counts_ + counts_needed(call) <= static_cast<int>(std::size(launch_.counts));
+}
+
+void Batch::widen(const Choice& choice) {
+  kernel_ = choice.kernel;
+  blocks_ = std::max(blocks_, choice.channels);
+  threads_ = std::max(threads_, choice.threads);
+}
+
+std::int32_t Batch::put_counts(std::span<const std::size_t> counts) {
+  if (counts.empty()) return kNoCounts;
+  const int first = counts_;
+  for (const std::size_t count : counts) launch_.counts[counts_++] = count;
+  return first;
+}
+
+void Batch::add_collective(const Call& call, const Choice& choice, const Signature& signature) {
+  widen(choice);
+  Operation& operation = launch_.operation[launch_.operations++];
+  operation = {.input = static_cast<const std::byte*>(call.send),
+               .output = static_cast<std::byte*>(call.recv),
+               .count = call.count,
+               .factor = call.op.factor(),
+               .signature = pack(signature),
+               .algorithm = choice.row,
+               .root = std::max(call.root, 0),
+               .send_counts = put_counts(call.send_counts),
+               .recv_counts = put_counts(call.recv_counts),
+               .dtype = static_cast<std::uint8_t>(call.dtype),
+               .op = static_cast<std::uint8_t>(call.op.kind()),
+               .reduces = rondo::row_of(call.collective).reduces,
+               .channels = static_cast<std::uint8_t>(choice.channels),
+               .send_window = kNoWindow,
+               .recv_window = kNoWindow,
+               .send_offset = 0,
+               .recv_offset = 0};
+  operation.signature.sequence = 0;  // the kernel counts
+  if (choice.kernel == KernelKind::window) find_windows(call, operation);
+}
+
+void Batch::find_windows(const Call& call, Operation& operation) const {
+  const CollectiveRow& row = rondo::row_of(call.collective);
+  const int world_size = regions_.layout().world_size;
+  const WindowPlace from = windows_.find(call.send, bytes_of(row.send, call, call.send_counts, world_size));
+  const WindowPlace to = windows_.find(call.recv, bytes_of(row.recv, call, call.recv_counts, world_size));
+  operation.send_window = from.window;
+  operation.send_offset = from.offset;
+  operation.recv_window = to.window;
+  operation.recv_offset = to.offset;
+}
+
+void Batch::add_message(const Call& call, const Choice& choice, const Signature& signature) {
+  widen(choice);
+  const bool sends = call.collective == Collective::send;
+  // A sent message is only read.
+  auto* data = static_cast<std::byte*>(sends ? const_cast<void*>(call.send) : call.recv);
+  const WindowPlace place =
+      sends && choice.refers ? windows_.find(call.send, call.count * size_of(call.dtype)) : WindowPlace{};
+  launch_.message[launch_.messages++] = {.data = data,
+                                         .bytes = call.count * size_of(call.dtype),
+                                         .key = key_of(signature),
+                                         .count = signature.count,
+                                         .kind = pack(signature).kind,
+                                         .offset = place.offset,
+                                         .peer = call.root,
+                                         .window = static_cast<std::int16_t>(place.window),
+                                         .sends = sends,
+                                         .channels = static_cast<std::uint8_t>(choice.channels)};
+}
+
+std::vector<Call> in_launch_order(std::span<const Call> messages, int rank, int world_size) {
+  struct Place {
+    int distance;
+    int number;  // among those to, or from, this peer
+    int sender;
+    const Call* call;
+  };
+  std::vector<Place> places;
+  std::vector<int> sent(static_cast<std::size_t>(world_size)), received(static_cast<std::size_t>(world_size));
+  for (const Call& call : messages) {
+    const bool sends = call.collective == Collective::send;
+    const int ahead = sends ? call.root - rank : rank - call.root;
+    int& number = (sends ? sent : received)[static_cast<std::size_t>(call.root)];
+    places.push_back({(ahead + world_size) % world_size, number++, sends ? rank : call.root, &call});
+  }
+  std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+    return std::tie(a.distance, a.number, a.sender) < std::tie(b.distance, b.number, b.sender);
+  });
+  std::vector<Call> ordered;
+  for (const Place& place : places) ordered.push_back(*place.call);
+  return ordered;
+}
+
+}  // namespace rondo::comm::device

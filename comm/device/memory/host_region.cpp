@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/device/memory/host_region.hpp"
+
+#include <exception>
+#include <memory>
+
+#include "comm/base/duration.hpp"
+#include "comm/transport/node_meeting.hpp"
+
+namespace rondo::comm::device {
+
+HostRegion::HostRegion(const cuda::Api& api, int device, const HostWorld& world, std::span<const int> ranks,
+                       std::size_t bytes_per_rank) {
+  constexpr std::size_t kPage = 4096;
+  stride_ = (bytes_per_rank + kPage - 1) / kPage * kPage;
+  const std::size_t total = stride_ * ranks.size();
+  std::unique_ptr<NodeMeeting> meeting;
+  std::exception_ptr obstacle;
+  try {
+    meeting = std::make_unique<NodeMeeting>(world.rank, world.name + "/device", world.authenticator);
+  } catch (...) {  // the others exchange in any case
+    obstacle = std::current_exception();
+  }
+  const std::vector<Bytes> advertisements = world.exchange(meeting ? meeting->advertisement() : Bytes{});
+  if (obstacle) std::rethrow_exception(obstacle);
+  const auto deadline = deadline_after(world.join_timeout);
+  const NodeDescriptors descriptors = meeting->meet(ranks, advertisements, total, deadline);
+  mapping_ = map(descriptors.segment, total);
+  registration_ = register_host(api, device, mapping_.data(), total);
+  device_base_ = device_pointer(api, device, mapping_.data());
+}
+
+}  // namespace rondo::comm::device

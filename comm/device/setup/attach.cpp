@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/device/setup/attach.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/base/bytes.hpp"
+#include "comm/base/log.hpp"
+#include "comm/call/communicator_impl.hpp"
+#include "comm/device/setup/simulation.hpp"
+#include "comm/setup/create.hpp"
+
+namespace rondo::comm::device {
+namespace {
+
+struct Found {
+  const cuda::Api* api = nullptr;
+  int index = 0;
+  std::string obstacle;
+  ErrorCode code{};
+};
+
+Found find_device(const HostWorld& world, rondo::Device wanted, const cuda::Api* api) {
+  Found found;
+  try {
+    if (wanted.kind == rondo::Device::Kind::sim) configure_simulation();
+    found.api = api != nullptr ? api : &api_of(wanted.kind);
+    found.index = choose_device(*found.api, wanted.index, world.local_rank());
+    // This loads the kernels: at the first launch, one would wait for peers that already spin on the same device.
+    const std::string obstacle = cuda::code_obstacle(*found.api, found.index);
+    if (!obstacle.empty()) throw Error(ErrorCode::unsupported, obstacle);
+  } catch (const Error& error) {
+    found.obstacle = error.what();
+    found.code = error.error_code();
+  }
+  return found;
+}
+
+// A rank without a device is known to all before anybody waits for it.
+void agree_on_devices(const HostWorld& world, const Found& found) {
+  const auto all = world.exchange(ByteWriter().text(found.obstacle).number(found.code).take());
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    ByteReader in(all[r]);
+    const std::string obstacle = in.text();
+    if (obstacle.empty()) continue;
+    const int rank = static_cast<int>(r);
+    if (rank == world.rank) throw Error(found.code, obstacle, rank);
+    throw Error(in.number<ErrorCode>(), fmt::format("rank {} has no device: {}", rank, obstacle), rank);
+  }
+}
+
+std::size_t slots_bytes(const kernels::device::RegionLayout& layout) {
+  const auto simple = kernels::device::Protocol::simple;
+  const kernels::device::FifoShape& shape = layout.fifo[static_cast<int>(simple)];
+  return std::size_t{shape.slots} * kernels::device::slot_capacity(simple, shape.slot_bytes) *
+         static_cast<std::size_t>(layout.channels);
+}
+
+Terms agree(const Regions& regions, const Options& options, const Config& config) {
+  const kernels::device::RegionLayout& layout = regions.layout();
+  Terms terms{.world_size = layout.world_size,
+              .windows = regions.one_island() && regions.api().kernels.window != nullptr,
+              .determinism = options.determinism,
+              .algorithm = config.algorithm,
+              .protocol = config.protocol,
+              .channels = layout.channels,
+              .blocks = layout.blocks,
+              .threads = regions.cards().settings().threads,
+              .slots_bytes = slots_bytes(layout)};
+  for (int p = 0; p < kernels::device::kProtocolCount; ++p) {
+    terms.protocols[p] = has_protocol(layout, static_cast<kernels::device::Protocol>(p));
+  }
+  return terms;
+}
+
+bool shares_default_stream(const Cards& cards) {
+  const auto here = cards.on_device_of(cards.rank());
+  return std::any_of(here.begin(), here.end(),
+                     [&](int peer) { return peer != cards.rank() && cards.same_process(peer, cards.rank()); });
+}
+
+void log_regions(const Regions& regions) {
+  const Cards& cards = regions.cards();
+  const auto& layout = regions.layout();
+  log::info(
+      "{}: {} ranks on {} devices: {} channels, {} blocks, {} KiB of device memory and {} KiB of pinned memory per "
+      "rank",
+      regions.world().name, cards.size(), regions.api().name, layout.channels, layout.blocks,
+      regions.device_bytes() / 1024, regions.pinned_bytes() / 1024);
+}
+
+// A communicator of the same ranks, for the proxies alone.
+Communicator split_on_host(rondo::detail::CommunicatorImpl& impl) {
+  Options options = impl.options();
+  options.device = rondo::Device::cpu();
+  return split(impl, 0, impl.rank(), options);
+}
+
+// Ranks on one device: take turns there, and share its memory.
+void log_sharing(const Regions& regions) {
+  const Cards& cards = regions.cards();
+  std::string shared;
+  for (int r = 0; r < cards.size(); ++r) {
+    const auto ranks = cards.on_device_of(r);
+    if (ranks.size() < 2 || ranks.front() != r) continue;
+    shared +=
+        fmt::format("{}ranks {} on {}", shared.empty() ? "" : "; ", fmt::join(ranks, ", "), text_of(cards.of(r).uuid));
+  }
+  if (!shared.empty()) log::info("{}: devices are shared: {}", regions.world().name, shared);
+}
+
+std::unique_ptr<Proxy> make_proxy(rondo::detail::CommunicatorImpl& impl, const Regions& regions) {
+  if (regions.one_island()) return nullptr;
+  Team& team = impl.team();
+  return std::make_unique<Proxy>(
+      regions, split_on_host(impl), [&team] { return team.failure().raised(); },
+      [&team](ErrorCode code, int culprit, std::string_view sentence) { team.fail(code, culprit, sentence); });
+}
+
+DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightRecorder& recorder, ChoiceLog& choices,
+                               const cuda::Api* api) {
+  const HostWorld world = make_host_world(impl);
+  const rondo::Device wanted = impl.options().device;
+  const Found found = find_device(world, wanted, api);
+  agree_on_devices(world, found);
+  const DeviceScope scope(*found.api, found.index);
+  const Cards cards =
+      Cards::exchange(world, *found.api, wanted.kind, found.index, Settings::from_environment(wanted.kind));
+  DeviceEngine::Parts parts;
+  parts.api = found.api;
+  parts.device = {.kind = wanted.kind, .index = found.index};
+  parts.team = &impl.team();
+  parts.recorder = &recorder;
+  parts.choices = &choices;
+  parts.shares_default_stream = shares_default_stream(cards);
+  parts.regions = std::make_unique<Regions>(*found.api, found.index, world, cards, share_blocks(cards));
+  parts.terms = agree(*parts.regions, impl.options(), impl.config());
+  parts.windows = std::make_unique<Windows>(*parts.regions);
+  parts.proxy = make_proxy(impl, *parts.regions);
+  if (world.rank == 0) {
+    log_regions(*parts.regions);
+    log_sharing(*parts.regions);
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceEngine> attach(rondo::detail::CommunicatorImpl& impl, FlightRecorder& recorder,
+                                     ChoiceLog& choices, const cuda::Api* api) {
+  try {
+    return std::make_unique<DeviceEngine>(make_parts(impl, recorder, choices, api));
+  } catch (const Error& error) {
+    impl.team().fail(error.error_code(), error.culprit(), error.what());  // others may not have come so far
+    throw;
+  }
+}
+
+}  // namespace rondo::comm::device

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/device/setup/cards.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "comm/base/bytes.hpp"
+#include "comm/base/log.hpp"
+#include "comm/base/machine.hpp"
+#include "comm/device/memory/budget.hpp"
+#include "comm/device/memory/cuda_handles.hpp"
+
+namespace rondo::comm::device {
+namespace {
+
+const char* name_of(rondo::Device::Kind kind) {
+  return kind == rondo::Device::Kind::cuda ? "cuda" : kind == rondo::Device::Kind::sim ? "sim" : "cpu";
+}
+
+Uuid uuid_of(const cuda::Api& api, int device) {
+  unsigned char raw[16];
+  check(api, api.DeviceUuid(&raw, device), device, "reading its UUID");
+  Uuid uuid;
+  std::copy(std::begin(raw), std::end(raw), uuid.begin());
+  return uuid;
+}
+
+std::uint64_t random_token() {
+  std::random_device random;
+  std::uint64_t token = 0;
+  while (token == 0) token = std::uint64_t{random()} << 32 | random();
+  return token;
+}
+
+template <class T>
+void write_all(ByteWriter& out, const std::vector<T>& values) {
+  out.bytes(std::as_bytes(std::span(values)));
+}
+template <class T>
+std::vector<T> read_all(ByteReader& in) {
+  const Bytes bytes = in.bytes();
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+Card make_card(const cuda::Api& api, rondo::Device::Kind kind, int device, const HostWorld& world,
+               const Settings& settings) {
+  Card card;
+  card.kind = kind;
+  card.uuid = uuid_of(api, device);
+  char name[128] = {};
+  check(api, api.DeviceName(name, sizeof name - 1, device), device, "reading its name");
+  card.name = name;
+  card.index = device;
+  card.node = world.nodes[static_cast<std::size_t>(world.rank)];
+  card.process = process_identity() + pid_namespace();
+  int count = 0;
+  check(api, api.GetDeviceCount(&count), device, "counting devices");
+  for (int other = 0; other < count; ++other) {
+    const Uuid uuid = uuid_of(api, other);
+    int accessible = other == device;
+    if (!accessible) {
+      check(api, api.DeviceCanAccessPeer(&accessible, device, other), device,
+            fmt::format("asking for access to device {}", other));
+    }
+    card.visible.push_back(uuid);
+    if (accessible) card.accessible.push_back(uuid);
+  }
+  card.resident_blocks = resident_blocks(api, device, settings.threads);
+  card.held = held_blocks(card.uuid);
+  card.token = random_token();
+  card.settings = settings;
+  return card;
+}
+
+}  // namespace
+
+std::string text_of(const Uuid& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", uuid[i]);
+  }
+  return text;
+}
+
+Bytes Card::encode() const {
+  ByteWriter out;
+  out.number(kind).number(uuid).text(name).number(index).number(node).text(process);
+  write_all(out, visible);
+  write_all(out, accessible);
+  out.number(resident_blocks);
+  write_all(out, held);
+  return out.number(token).number(settings).take();
+}
+
+Card Card::decode(const Bytes& bytes) {
+  ByteReader in(bytes);
+  Card card;
+  card.kind = in.number<rondo::Device::Kind>();
+  card.uuid = in.number<Uuid>();
+  card.name = in.text();
+  card.index = in.number<int>();
+  card.node = in.number<int>();
+  card.process = in.text();
+  card.visible = read_all<Uuid>(in);
+  card.accessible = read_all<Uuid>(in);
+  card.resident_blocks = in.number<std::uint32_t>();
+  card.held = read_all<HeldBlocks>(in);
+  card.token = in.number<std::uint64_t>();
+  card.settings = in.number<Settings>();
+  return card;
+}
+
+Cards Cards::exchange(const HostWorld& world, const cuda::Api& api, rondo::Device::Kind kind, int device,
+                      const Settings& own) {
+  const auto wishes = world.exchange(ByteWriter().number(own).take());
+  const auto settings = ByteReader(wishes[0]).number<Settings>();
+  if (!(settings == own)) log::warn("rank {}: the RONDO_DEVICE_ settings are rank 0's, not this rank's", world.rank);
+  std::vector<Card> cards;
+  for (const Bytes& bytes : world.exchange(make_card(api, kind, device, world, settings).encode())) {
+    cards.push_back(Card::decode(bytes));
+  }
+  for (std::size_t r = 1; r < cards.size(); ++r) {
+    if (cards[r].kind == cards[0].kind) continue;
+    throw Error(ErrorCode::mismatch,
+                fmt::format("rank 0 asked for a {} device and rank {} for a {} device: give all ranks the same kind",
+                            name_of(cards[0].kind), r, name_of(cards[r].kind)),
+                static_cast<int>(r));
+  }
+  return {world.rank, std::move(cards)};
+}
+
+std::vector<int> Cards::on_device_of(int rank) const {
+  std::vector<int> ranks;
+  for (int r = 0; r < size(); ++r) {
+    if (of(r).uuid == of(rank).uuid) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+bool Cards::time_sliced() const {
+  return std::ranges::any_of(on_device_of(rank_), [this](int r) { return of(r).process != own().process; });
+}
+
+Cards::Access Cards::access(int rank, int peer) const {
+  const auto has = [&](const std::vector<Uuid>& uuids) {
+    return std::find(uuids.begin(), uuids.end(), of(peer).uuid) != uuids.end();
+  };
+  if (has(of(rank).accessible)) return Access::yes;
+  return has(of(rank).visible) ? Access::no : Access::unknown;
+}
+
+}  // namespace rondo::comm::device

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a communicator needs to know before it exists. Filled by runtime/ from a rendezvous, or by local().
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rondo/communicator.hpp>
+
+#include "comm/setup/authenticator.hpp"
+
+namespace rondo {
+
+inline constexpr int kMostRanks = 1 << 20;  // of one world
+
+struct Bootstrap {
+  int rank = 0;
+  int world_size = 1;
+  std::string name = "world";  // unique within the job; names keys in the store
+  std::uint32_t generation = 0;
+  std::optional<Store::Deadline> deadline;  // of meeting; none: options.join_timeout from now
+  std::vector<int> job_ranks;    // by rank: its rank in the job, which the store knows it by; empty: the same
+  std::shared_ptr<Store> store;  // kept: shrink() meets there again
+  std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing (a logged opt-out)
+  // Local addresses that reach the rendezvous, most preferred first; peers connect to them. Empty: loopback.
+  std::vector<std::string> addresses;
+  std::uint16_t first_port = 0, last_port = 0;  // range for peer connections; 0: any
+};
+
+// Every public entrance's look at its options. invalid_argument: one sentence that names the field. Times are at most
+// kForEver afterwards.
+RONDO_API Options checked(Options options);
+
+// Collective over `bootstrap.store`. Throws by the deadline.
+RONDO_API Communicator make_communicator(Bootstrap bootstrap, const Options& options);
+
+}  // namespace rondo

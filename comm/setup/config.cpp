@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/setup/config.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <rondo/error.hpp>
+
+#include "comm/base/env.hpp"
+#include "comm/base/log_level.hpp"
+#include "comm/call/algorithms.hpp"
+#include "comm/device/launch/device_tuner.hpp"
+
+namespace rondo::comm {
+namespace {
+
+// What is written there is written when something has failed, which would be late to find out.
+void check_folder(const char* variable, const std::string& path) {
+  if (std::filesystem::is_directory(std::filesystem::status(path)) && ::access(path.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}={} is not a folder that this process may write to", variable, path));
+}
+
+}  // namespace
+
+Config Config::from_environment() {
+  log::check_level();
+  Config config;
+  config.transport = env("RONDO_TRANSPORT").value_or("");
+  if (!config.transport.empty() && config.transport != "shm" && config.transport != "tcp") {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("RONDO_TRANSPORT={} is not a transport: shm, tcp, or unset", config.transport));
+  }
+  const std::string rseq = env("RONDO_RSEQ").value_or("leave");
+  if (rseq != "leave" && rseq != "keep") {
+    throw Error(ErrorCode::invalid_argument, fmt::format("RONDO_RSEQ={} is not leave (the default) or keep", rseq));
+  }
+  config.leaves_rseq = rseq == "leave";
+  config.algorithm = env("RONDO_ALGORITHM").value_or("");
+  if (!config.algorithm.empty()) check_algorithm_name(config.algorithm);
+  config.protocol = env("RONDO_PROTOCOL").value_or("");
+  if (!config.protocol.empty()) device::check_protocol_name(config.protocol);
+  const auto number = [](const char* name, auto& field, long low, long high) {
+    if (const auto value = env_number(name, low, high))
+      field = static_cast<std::remove_reference_t<decltype(field)>>(*value);
+  };
+  number("RONDO_SLICE_BYTES", config.slice_bytes, 64, 16 << 20);
+  number("RONDO_FIFO_SLOTS", config.slots, 2, 64);
+  number("RONDO_SEGMENT_BYTES", config.segment_bytes, 1 << 16, 1L << 40);
+  number("RONDO_SPIN", config.spin, 0, 1'000'000'000);
+  number("RONDO_YIELDS", config.yields, 0, 1'000'000'000);
+  config.slice_bytes = (config.slice_bytes + 63) / 64 * 64;  // whole elements of every dtype, aligned slots
+  if (const auto path = env("RONDO_TUNING")) config.tuning = read_tuning(*path);
+  config.flight_recorder = env("RONDO_FLIGHT_RECORDER").value_or("");
+  if (!config.flight_recorder.empty()) check_folder("RONDO_FLIGHT_RECORDER", config.flight_recorder);
+  return config;
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes meet: everybody advertises through the store, ranks of a node exchange descriptors, the others connect.
+// What peers can observe is rank 0's choice for all.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "comm/base/bytes.hpp"
+#include "comm/base/duration.hpp"
+#include "comm/base/limits.hpp"
+#include "comm/base/log.hpp"
+#include "comm/base/machine.hpp"
+#include "comm/call/communicator_impl.hpp"
+#include "comm/hierarchy/nodes.hpp"
+#include "comm/setup/create.hpp"
+#include "comm/setup/placement.hpp"
+#include "comm/transport/memory.hpp"
+#include "comm/transport/mesh.hpp"
+#include "comm/transport/node_meeting.hpp"
+#include "comm/transport/process_memory.hpp"
+#include "comm/transport/sockets.hpp"
+
+namespace rondo::comm {
+namespace {
+
+using Bytes = Store::Bytes;
+
+struct Card {  // what a rank tells all others about itself
+  std::string node, host, pid_namespace, transport, algorithm, protocol, tuning;
+  Device::Kind device{};
+  std::int32_t pid = 0, quota = 1;  // quota: of the control group, in cores
+  Determinism determinism{};
+  std::uint64_t slice_bytes = 0, slots = 0, segment_bytes = 0;
+  std::uint64_t probe = 0, probe_word = 0;  // the address of a Probe, and what it holds
+  Bytes cores, mesh, meeting;
+
+  Bytes encode() const {
+    return ByteWriter()
+        .text(node)
+        .text(host)
+        .text(pid_namespace)
+        .text(transport)
+        .text(algorithm)
+        .text(protocol)
+        .text(tuning)
+        .number(device)
+        .number(pid)
+        .number(quota)
+        .number(determinism)
+        .number(slice_bytes)
+        .number(slots)
+        .number(segment_bytes)
+        .number(probe)
+        .number(probe_word)
+        .bytes(cores)
+        .bytes(mesh)
+        .bytes(meeting)
+        .take();
+  }
+  static Card decode(const Bytes& bytes) {
+    ByteReader in(bytes);
+    Card card;
+    for (std::string* text : {&card.node, &card.host, &card.pid_namespace, &card.transport, &card.algorithm,
+                              &card.protocol, &card.tuning}) {
+      *text = in.text();
+    }
+    card.device = in.number<Device::Kind>();
+    card.pid = in.number<std::int32_t>();
+    card.quota = in.number<std::int32_t>();
+    card.determinism = in.number<Determinism>();
+    for (std::uint64_t* number : {&card.slice_bytes, &card.slots, &card.segment_bytes, &card.probe, &card.probe_word})
+      *number = in.number<std::uint64_t>();
+    card.cores = in.bytes();
+    card.mesh = in.bytes();
+    card.meeting = in.bytes();
+    return card;
+  }
+};
+
+std::string_view name_of(Device::Kind kind) {
+  constexpr std::string_view kNames[] = {"cpu", "cuda", "sim"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+// What neighbours read and write to find out whether the kernel copies between them and this process.
+struct Probe {
+  Probe() { fill_random(std::as_writable_bytes(std::span(&word, 1))); }
+  std::uint64_t word = 0, written = 0;
+};
+
+Fd open_pid(int pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+
+class Connecting {
+ public:
+  Connecting(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
+             Lookout lookout)
+      : bootstrap_(std::move(bootstrap)),
+        place_(place),
+        options_(options),
+        config_(Config::from_environment()),
+        monitor_(std::move(monitor)),
+        given_lookout_(std::move(lookout)),
+        deadline_(std::exchange(bootstrap_.deadline, {}).value_or(deadline_after(options.join_timeout))),
+        name_(fmt::format("{}@{}", bootstrap_.name, bootstrap_.generation)),
+        mesh_({.rank = bootstrap_.rank,
+               .world_size = bootstrap_.world_size,
+               .name = bootstrap_.name,
+               .generation = bootstrap_.generation,
+               .addresses = bootstrap_.addresses,
+               .first_port = bootstrap_.first_port,
+               .last_port = bootstrap_.last_port,
+               .authenticator = bootstrap_.authenticator}),
+        meeting_(bootstrap_.rank, name_, bootstrap_.authenticator) {}
+
+  Communicator run() {
+    exchange_cards();
+    agree();
+    place();
+    share_memory();
+    mind_crowds();
+    auto team = std::make_unique<Team>(parts());
+    connect_sockets(*team);
+    watch_node(*team);
+    team->start();
+    if (bootstrap_.rank == 0) log_transports(*team);
+    auto impl = std::make_unique<detail::CommunicatorImpl>(std::move(team), std::move(bootstrap_), options_, config_);
+    impl->attach_device();
+    return Communicator(std::move(impl));
+  }
+
+ private:
+  int size() const { return bootstrap_.world_size; }
+  const Card& card(int rank) const { return cards_[static_cast<std::size_t>(rank)]; }
+  Placement& placement(int rank) { return placement_[static_cast<std::size_t>(rank)]; }
+
+  std::vector<Bytes> exchange(std::string_view what, const Bytes& value) {
+    return place_.exchange(fmt::format("{}/{}", name_, what), bootstrap_.rank, size(), value, deadline_);
+  }
+
+  void exchange_cards() {
+    Card own{.node = node_identity(options_.node),
+             .host = host_name(),
+             .pid_namespace = pid_namespace(),
+             .transport = config_.transport,
+             .algorithm = config_.algorithm,
+             .protocol = config_.protocol,
+             .tuning = to_text(config_.tuning),
+             .device = options_.device.kind,
+             .pid = ::getpid(),
+             .quota = within_quota(INT32_MAX),
+             .determinism = options_.determinism,
+             .slice_bytes = config_.slice_bytes,
+             .slots = config_.slots,
+             .segment_bytes = config_.segment_bytes,
+             .probe = reinterpret_cast<std::uintptr_t>(&probe_),
+             .probe_word = probe_.word,
+             .cores = usable_core_mask(),
+             .mesh = mesh_.advertisement(),
+             .meeting = meeting_.advertisement()};
+    for (const Bytes& bytes : exchange("cards", own.encode())) cards_.push_back(Card::decode(bytes));
+  }
+
+  void agree() {
+    const Card& first = card(0);
+    for (int r = 0; r < size(); ++r) {
+      if (card(r).device == first.device) continue;
+      throw Error(ErrorCode::mismatch,
+                  fmt::format("rank 0 asked for a {} device and rank {} for a {} device: all ranks take the same kind",
+                              name_of(first.device), r, name_of(card(r).device)),
+                  r);
+    }
+    if (first.transport != config_.transport || first.algorithm != config_.algorithm ||
+        first.protocol != config_.protocol || first.tuning != to_text(config_.tuning) ||
+        first.determinism != options_.determinism) {
+      log::warn("rank {}: transport, algorithm, protocol, tuning and determinism are rank 0's, not this rank's",
+                bootstrap_.rank);
+    }
+    config_.transport = first.transport;
+    config_.algorithm = first.algorithm;
+    config_.protocol = first.protocol;
+    if (bootstrap_.rank != 0) config_.tuning = parse_tuning(first.tuning, "rank 0's tuning");
+    options_.determinism = first.determinism;
+    config_.slice_bytes = first.slice_bytes;
+    config_.slots = first.slots;
+    config_.segment_bytes = first.segment_bytes;
+  }
+
+  void place() {
+    std::map<std::string, int> nodes, ranks_on_node;
+    for (int r = 0; r < size(); ++r) {
+      const int node = nodes.emplace(card(r).node, static_cast<int>(nodes.size())).first->second;
+      placement_.push_back({.node = node,
+                            .local_rank = ranks_on_node[card(r).node]++,
+                            .segment_index = -1,
+                            .host = card(r).host,
+                            .pid = card(r).pid});
+    }
+    int most = 1;
+    for (const auto& [node, count] : ranks_on_node) most = std::max(most, count);
+    shape_ = fit_fifos(config_, config_.transport == "tcp" ? 1 : most);
+    for (int r = 0; r < size(); ++r) {
+      if (placement(r).node == placement(bootstrap_.rank).node) neighbours_.push_back(r);
+    }
+    for (const int r : neighbours_) {
+      if (r == bootstrap_.rank || card(r).pid_namespace != card(bootstrap_.rank).pid_namespace) continue;
+      if (Fd pid = open_pid(card(r).pid)) processes_.emplace_back(std::move(pid), r);
+    }
+    cores_ = count_usable_cores();
+    cores_suffice_ = static_cast<int>(neighbours_.size()) <= cores_;
+  }
+
+  // What keeps a rank from sharing memory; `lost`: it only lost another, whose own obstacle says more.
+  struct Obstacle {
+    std::string sentence{};
+    bool lost = false;
+  };
+  // Whoever dies while the others of its node wait for it ends the meeting for them. Nobody goes on to anything else
+  // before all have met there.
+  void look_out() const {
+    if (given_lookout_) given_lookout_();
+    for (const auto& [process, rank] : processes_) {
+      pollfd ended{process.get(), POLLIN, 0};
+      if (::poll(&ended, 1, 0) <= 0) continue;
+      throw Error(ErrorCode::peer_lost,
+                  fmt::format("rank {} (host {}, pid {}) is lost: its process ended while the ranks met", rank,
+                              card(rank).host, card(rank).pid),
+                  rank);
+    }
+  }
+
+  // A rank that cannot share memory says so in the store, to those of its node that wait for it there.
+  std::string obstacle_key() const { return fmt::format("{}/obstacle/{}", name_, neighbours_.front()); }
+  // Now and then. Throws when the store is gone, which is mostly rank 0's.
+  bool store_knows_obstacle() {
+    constexpr std::chrono::milliseconds kBetween{100};
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_look_ < kBetween) return false;
+    last_look_ = now;
+    return place_.try_get(obstacle_key()).has_value();
+  }
+
+  // The node's ranks meet, and everybody learns whether they did: a node where one could not falls back to sockets.
+  void share_memory() {
+    Obstacle own{"RONDO_TRANSPORT=tcp"};
+    if (config_.transport != "tcp") own = neighbours_.size() > 1 ? meet(neighbours_) : Obstacle{};
+    const std::string no_copies = own.sentence.empty() ? find_copy_obstacle() : own.sentence;
+    const double page_us = no_copies.empty() && neighbours_.size() > 1 ? copied_page_us() : 0;
+    std::vector<Obstacle> obstacles;
+    const auto words = ByteWriter().text(own.sentence).number(own.lost).text(no_copies).number(page_us).take();
+    for (const Bytes& said : exchange("shared", words)) {
+      ByteReader in(said);
+      const int r = static_cast<int>(obstacles.size());
+      Obstacle& theirs = obstacles.emplace_back();
+      theirs.sentence = in.text();
+      theirs.lost = in.number<bool>();
+      if (placement(r).node != placement(bootstrap_.rank).node) continue;
+      mind_copy_obstacle(in.text());
+      copied_page_us_ = std::max(copied_page_us_, in.number<double>());
+    }
+    mind_obstacles(obstacles);
+    if (config_.transport == "shm" && static_cast<int>(neighbours_.size()) != size()) {
+      throw Error(ErrorCode::unsupported, "RONDO_TRANSPORT=shm, but the ranks are on more than one node");
+    }
+    if (placement(bootstrap_.rank).shares_memory && neighbours_.size() > 1) return;
+    neighbours_ = {bootstrap_.rank};
+    descriptors_ = meet_alone();
+  }
+
+  void mind_obstacles(const std::vector<Obstacle>& obstacles) {
+    const int node = placement(bootstrap_.rank).node;
+    int speaker = -1;  // of this node: the rank whose obstacle is told
+    for (int r = 0; r < size(); ++r) {
+      const Obstacle& theirs = obstacles[static_cast<std::size_t>(r)];
+      if (theirs.sentence.empty()) continue;
+      for (Placement& other : placement_) other.shares_memory = other.shares_memory && other.node != placement(r).node;
+      if (placement(r).node != node) continue;
+      if (speaker < 0 || (obstacles[static_cast<std::size_t>(speaker)].lost && !theirs.lost)) speaker = r;
+    }
+    if (speaker < 0) return;
+    const std::string& why = obstacles[static_cast<std::size_t>(speaker)].sentence;
+    if (config_.transport == "shm") {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("RONDO_TRANSPORT=shm, but rank {} cannot share memory: {}", speaker, why), speaker);
+    }
+    if (config_.transport.empty() && speaker == bootstrap_.rank)
+      log::warn("the ranks of rank {}'s node cannot share memory and use tcp: {}", speaker, why);
+  }
+
+  // Why the kernel does not copy between this process and a neighbour; empty: it does, both ways.
+  std::string find_copy_obstacle() const {
+    for (const int r : neighbours_) {
+      if (r == bootstrap_.rank) continue;
+      if (card(r).pid_namespace != card(bootstrap_.rank).pid_namespace || card(r).pid_namespace.empty())
+        return fmt::format("ranks {} and {} do not see each other's processes", bootstrap_.rank, r);
+      std::uint64_t word = 0;
+      int fault = copy_from_process(card(r).pid, card(r).probe + offsetof(Probe, word), &word, sizeof word);
+      if (fault == 0 && word != card(r).probe_word) fault = ESRCH;
+      if (fault == 0)
+        fault =
+            copy_to_process(card(r).pid, card(r).probe + offsetof(Probe, written), &probe_.word, sizeof probe_.word);
+      if (fault != 0)
+        return fmt::format("rank {} cannot reach the memory of rank {}: {}", bootstrap_.rank, r, std::strerror(fault));
+    }
+    return {};
+  }
+
+  void mind_copy_obstacle(const std::string& obstacle) {
+    if (obstacle.empty() || !copies_memory_) return;
+    copies_memory_ = false;
+    log::debug("rank {}: no single copies by the kernel: {}", bootstrap_.rank, obstacle);
+  }
+
+  // Of this node's ranks, which may be bound to one each, as far as no quota leaves fewer.
+  int count_usable_cores() const {
+    std::vector<Bytes> masks;
+    int quota = 1;
+    for (const int r : neighbours_) {
+      masks.push_back(card(r).cores);
+      quota = std::max(quota, card(r).quota);
+    }
+    return std::min(count_cores(masks), quota);
+  }
+
+  // Every rank comes to the same rows: the file's first, then those for crowds, then the built-in ones.
+  // Links between hosts carry what rank 0 sends to all at their own rate: no crowd's way.
+  void mind_crowds() {
+    const bool one_host = std::all_of(placement_.begin(), placement_.end(),
+                                      [&](const Placement& p) { return p.node == placement_[0].node; });
+    if (!one_host || cores_suffice_ || placement_[0].shares_memory) return;
+    auto& rows = config_.tuning.links;
+    rows.insert(rows.end(), std::begin(kernels::kCrowdedTuner), std::end(kernels::kCrowdedTuner));
+  }
+
+  Obstacle meet(const std::vector<int>& ranks) {
+    try {
+      // Of every rank a doorbell, of every other a socket, the segment, and what Asio waits by.
+      reserve_descriptors(2 * ranks.size() + 3,
+                          fmt::format("rank {} with {} ranks on its node", bootstrap_.rank, ranks.size()));
+      std::vector<Bytes> advertisements;
+      for (const Card& c : cards_) advertisements.push_back(c.meeting);
+      descriptors_ = meeting_.meet(ranks, advertisements, Segment::bytes(static_cast<int>(ranks.size()), shape_),
+                                   deadline_, [this] {
+                                     look_out();
+                                     if (store_knows_obstacle())
+                                       throw Error(ErrorCode::peer_lost, "another rank of this node cannot");
+                                   });
+      memory_ =
+          std::make_shared<Mapping>(map(descriptors_.segment, Segment::bytes(static_cast<int>(ranks.size()), shape_)));
+      return {};
+    } catch (const Error& error) {
+      if (error.error_code() == ErrorCode::timeout) throw;
+      look_out();
+      const bool lost = error.error_code() == ErrorCode::peer_lost;
+      if (!lost && ranks.size() > 1) place_.set(obstacle_key(), {});
+      return {error.what(), lost};
+    }
+  }
+  // Shares with nobody, so it needs nothing that the system may deny for sharing.
+  NodeDescriptors meet_alone() {
+    memory_ = std::make_shared<Mapping>(map_anonymous(Segment::bytes(1, shape_)));
+    NodeDescriptors descriptors;
+    descriptors.doorbells.push_back(make_doorbell());
+    return descriptors;
+  }
+
+  Team::Parts parts() {
+    for (std::size_t i = 0; i < neighbours_.size(); ++i) placement(neighbours_[i]).segment_index = static_cast<int>(i);
+    Team::Parts parts;
+    parts.rank = bootstrap_.rank;
+    parts.placement = placement_;
+    parts.segment = Segment(memory_->data(), static_cast<int>(neighbours_.size()), shape_);
+    parts.memory = memory_;
+    parts.bells = Doorbells(parts.segment, std::make_shared<const std::vector<Fd>>(std::move(descriptors_.doorbells)));
+    parts.cores = cores_;
+    parts.spare_cores = cores_suffice_;
+    parts.copies_memory = copies_memory_;
+    parts.copied_page_us = copied_page_us_;
+    parts.monitor = monitor_;
+    return parts;
+  }
+
+  void connect_sockets(Team& team) {
+    std::vector<int> peers;
+    std::vector<Bytes> advertisements;
+    for (int r = 0; r < size(); ++r) {
+      if (!team.shares_memory(r)) peers.push_back(r);
+      advertisements.push_back(card(r).mesh);
+    }
+    if (peers.empty()) return;
+    reserve_descriptors(2 * peers.size() + 3,
+                        fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, peers.size()));
+    const auto lookout = [this] {
+      look_out();
+      store_knows_obstacle();
+    };
+    for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_, lookout))
+      team.add_socket_peer(peer.rank, std::move(peer.data), std::move(peer.control));
+  }
+
+  // A death shows in the sockets of the meeting and, where process ids mean the same, in a pidfd of every neighbour.
+  void watch_node(Team& team) {
+    for (NodePeer& peer : descriptors_.peers) team.add_watch(peer.rank, std::move(peer.socket));
+    for (auto& [process, rank] : processes_) {
+      if (team.shares_memory(rank)) team.add_watch(rank, std::move(process));
+    }
+  }
+
+  void log_transports(const Team& team) const {
+    const Nodes nodes = nodes_of(team);
+    const std::string_view path = nodes.nested()      ? "two levels, shm within a node and tcp between"
+                                  : nodes.count() > 1 ? "tcp"
+                                                      : "shm";
+    const auto last = std::max_element(placement_.begin(), placement_.end(),
+                                       [](const auto& a, const auto& b) { return a.node < b.node; });
+    log::info("{}: {} ranks on {} node(s): {}; {} slots of {} bytes per link, tuning {}", name_, size(), last->node + 1,
+              path, shape_.slots, shape_.slice_bytes, config_.tuning.source);
+  }
+
+  Bootstrap bootstrap_;
+  Store& place_;
+  Options options_;
+  Config config_;
+  std::shared_ptr<Monitor> monitor_;
+  Lookout given_lookout_;
+  std::chrono::steady_clock::time_point last_look_ = std::chrono::steady_clock::now();  // into the store
+  Store::Deadline deadline_;
+  std::string name_;
+  Mesh mesh_;
+  NodeMeeting meeting_;
+  std::vector<Card> cards_;
+  std::vector<Placement> placement_;
+  std::vector<std::pair<Fd, int>> processes_;  // of the other ranks of this node, where they can be watched
+  std::vector<int> neighbours_;                // this node's ranks that share memory, this one included
+  FifoShape shape_;
+  int cores_ = 1;
+  bool cores_suffice_ = false;
+  bool copies_memory_ = true;  // the kernel, between all ranks of this node that share memory
+  double copied_page_us_ = 0;
+  Probe probe_;
+  NodeDescriptors descriptors_;
+  std::shared_ptr<Mapping> memory_;
+};
+
+}  // namespace
+
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
+                     Lookout lookout) {
+  constexpr std::size_t kSockets = 4;  // to listen for peers and for the node
+  reserve_descriptors(kSockets, fmt::format("rank {} of {}", bootstrap.rank, bootstrap.world_size));
+  return Connecting(std::move(bootstrap), place, options, std::move(monitor), std::move(lookout)).run();
+}
+
+}  // namespace rondo::comm
+
+namespace rondo {
+
+Communicator make_communicator(Bootstrap bootstrap, const Options& options) {
+  if (bootstrap.rank < 0 || bootstrap.rank >= bootstrap.world_size) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("rank {} is not a rank of a world of {}", bootstrap.rank, bootstrap.world_size));
+  }
+  if (bootstrap.job_ranks.empty()) {
+    bootstrap.job_ranks.resize(static_cast<std::size_t>(bootstrap.world_size));
+    std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
+  }
+  const std::shared_ptr<Store> place = bootstrap.store;
+  return comm::connect(std::move(bootstrap), *place, checked(options), std::make_shared<comm::Monitor>());
+}
+
+}  // namespace rondo

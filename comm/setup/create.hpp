@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways in which a communicator comes to be; make_communicator (bootstrap.hpp) is one more.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <rondo/communicator.hpp>
+
+#include "comm/setup/bootstrap.hpp"
+#include "comm/team/monitor.hpp"
+#include "comm/transport/lookout.hpp"
+
+namespace rondo::cuda {
+struct Api;
+}
+
+namespace rondo::comm {
+
+// `api`: instead of the table of the options' kind of device, for tests that count or break its calls.
+std::vector<Communicator> make_local(int world_size, const Options& options, const cuda::Api* api = nullptr);
+Communicator split(detail::CommunicatorImpl& parent, int color, int key);
+Communicator split(detail::CommunicatorImpl& parent, int color, int key, const Options& options);
+Communicator shrink(detail::CommunicatorImpl& failed);
+
+// Meets the other ranks at `place`: kExchanges calls of exchange(), whatever happens short of an error.
+inline constexpr int kExchanges = 2;
+// The lookout knows of ranks that go meanwhile, beside what shows in the processes of this node.
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
+                     Lookout lookout = {});
+
+// Ranks as threads of this process: the shared half of their Teams.
+struct LocalGroup;
+std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& options);
+Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank, Device device);
+
+}  // namespace rondo::comm

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators that come from others: split() meets over the parent, shrink() over the store.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "comm/base/duration.hpp"
+#include "comm/base/log.hpp"
+#include "comm/call/communicator_impl.hpp"
+#include "comm/setup/create.hpp"
+#include "comm/setup/local_store.hpp"
+
+namespace rondo::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Member {
+  int color, key, rank;
+};
+
+// exchange() over the parent: all its ranks take part, each gets the values of its own group.
+class ParentStore final : public Store {
+ public:
+  ParentStore(detail::CommunicatorImpl& parent, std::vector<int> group) : parent_(parent), group_(std::move(group)) {}
+  std::vector<Bytes> exchange(std::string_view, int, int, std::span<const std::byte> value, Deadline) override {
+    const auto all = parent_.all_gather_bytes(value);
+    std::vector<Bytes> ours;
+    for (const int rank : group_) ours.push_back(all[static_cast<std::size_t>(rank)]);
+    return ours;
+  }
+  void set(std::string_view, std::span<const std::byte>) override { refuse(); }
+  Bytes get(std::string_view, Deadline) override { refuse(); }
+  std::optional<Bytes> try_get(std::string_view) override { refuse(); }
+  std::int64_t add(std::string_view, std::int64_t) override { refuse(); }
+  bool compare_and_set(std::string_view, std::optional<Bytes>, std::span<const std::byte>) override { refuse(); }
+  bool erase(std::string_view) override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() { throw Error(ErrorCode::unsupported, "ranks that split can only exchange"); }
+  detail::CommunicatorImpl& parent_;
+  std::vector<int> group_;
+};
+
+template <class T>
+std::vector<T> gather_all(detail::CommunicatorImpl& impl, const T& value) {
+  std::vector<T> all(static_cast<std::size_t>(impl.world_size()));
+  impl.submit_on_host({.collective = Collective::all_gather,
+                       .send = &value,
+                       .recv = all.data(),
+                       .count = sizeof(T),
+                       .dtype = DataType::u8});
+  return all;
+}
+
+LocalStore& local_store(detail::CommunicatorImpl& impl) {
+  return dynamic_cast<LocalMember&>(*impl.bootstrap().store).shared();
+}
+
+// Threads share a pointer: the group's first rank makes what they share, and leaves it in their store.
+Communicator split_threads(detail::CommunicatorImpl& parent, const std::vector<int>& group, const Options& options) {
+  const std::string name = group.empty() ? "" : fmt::format("child {} of rank {}", parent.next_child(), group.front());
+  if (!group.empty() && group.front() == parent.rank())
+    local_store(parent).lend(name, make_local_group(static_cast<int>(group.size()), options), group.size());
+  parent.submit_on_host({.collective = Collective::barrier});
+  if (group.empty()) {
+    parent.next_child();
+    return {};
+  }
+  const auto shared = std::static_pointer_cast<LocalGroup>(local_store(parent).take(name));
+  const auto own = std::find(group.begin(), group.end(), parent.rank());
+  return join_local_group(shared, static_cast<int>(own - group.begin()), options.device);
+}
+
+Communicator split_processes(detail::CommunicatorImpl& parent, int color, const std::vector<int>& group,
+                             const Options& options) {
+  const int child = parent.next_child();
+  if (group.empty()) {
+    for (int i = 0; i < kExchanges; ++i) parent.all_gather_bytes({});
+    return {};
+  }
+  const auto own = std::find(group.begin(), group.end(), parent.rank());
+  Bootstrap bootstrap = parent.bootstrap();
+  bootstrap.rank = static_cast<int>(own - group.begin());
+  bootstrap.world_size = static_cast<int>(group.size());
+  bootstrap.name = fmt::format("{}/{}.{}", bootstrap.name, child, color);
+  const auto& job_ranks = parent.bootstrap().job_ranks;
+  bootstrap.job_ranks.clear();
+  for (const int r : group) bootstrap.job_ranks.push_back(job_ranks[static_cast<std::size_t>(r)]);
+  ParentStore place(parent, group);
+  return connect(std::move(bootstrap), place, options, parent.team().monitor(),
+                 [&parent] { parent.team().failure().check(); });
+}
+
+// What survivors of a failed communicator have in common: one try to meet.
+struct Survivors {
+  std::vector<int> ranks;  // in the failed communicator
+  Bootstrap next;
+  std::string name;  // of the meeting
+};
+
+// Ranks that have decided together have decided equally often, whether or not they came together after it.
+Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline) {
+  Survivors survivors{.ranks = {}, .next = failed.bootstrap(), .name = {}};
+  Bootstrap& next = survivors.next;
+  next.generation += 1;
+  if (const int before = failed.shrinks(); before > 0) next.name += fmt::format("~{}", before);
+  survivors.name = fmt::format("{}@{}", next.name, next.generation);
+  survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);
+  failed.count_shrink();
+  const auto own = std::find(survivors.ranks.begin(), survivors.ranks.end(), failed.rank());
+  if (own == survivors.ranks.end())
+    throw Error(ErrorCode::peer_lost,
+                fmt::format("the survivors of {} went on without rank {}", next.name, failed.rank()), failed.rank());
+  next.rank = static_cast<int>(own - survivors.ranks.begin());
+  next.world_size = static_cast<int>(survivors.ranks.size());
+  next.job_ranks.clear();
+  for (const int r : survivors.ranks)
+    next.job_ranks.push_back(failed.bootstrap().job_ranks[static_cast<std::size_t>(r)]);
+  return survivors;
+}
+
+Communicator join_threads(detail::CommunicatorImpl& failed, const Survivors& survivors, Store::Deadline deadline) {
+  LocalStore& place = local_store(failed);
+  const Bootstrap& next = survivors.next;
+  if (next.rank == 0)
+    place.lend(survivors.name, make_local_group(next.world_size, failed.options()), survivors.ranks.size());
+  place.exchange(survivors.name, next.rank, next.world_size, {}, deadline);
+  const auto shared = std::static_pointer_cast<LocalGroup>(place.take(survivors.name));
+  return join_local_group(shared, next.rank, failed.options().device);
+}
+
+// All of them have a communicator, or none.
+Communicator join_processes(detail::CommunicatorImpl& failed, const Survivors& survivors, Store::Deadline deadline) {
+  Store& place = *failed.bootstrap().store;
+  Bootstrap next = survivors.next;
+  next.deadline = deadline;
+  Communicator made = connect(std::move(next), place, failed.options(), failed.team().monitor(), [&] {
+    for (const int r : survivors.ranks) failed.team().check_presence(r);
+  });
+  place.exchange(survivors.name + "/made", survivors.next.rank, survivors.next.world_size, {}, deadline);
+  return made;
+}
+
+}  // namespace
+
+Communicator split(detail::CommunicatorImpl& parent, int color, int key) {
+  return split(parent, color, key, parent.options());
+}
+
+Communicator split(detail::CommunicatorImpl& parent, int color, int key, const Options& options) {
+  auto members = gather_all(parent, Member{color, key, parent.rank()});
+  std::erase_if(members, [&](const Member& m) { return m.color != color || color < 0; });
+  std::sort(members.begin(), members.end(),
+            [](const Member& a, const Member& b) { return std::tie(a.key, a.rank) < std::tie(b.key, b.rank); });
+  std::vector<int> group;
+  for (const Member& m : members) group.push_back(m.rank);
+  if (!parent.team().monitor()) return split_threads(parent, group, options);
+  return split_processes(parent, color, group, options);
+}
+
+// Survivors may die too, before they have met: then the others find out together, and go on without them.
+Communicator shrink(detail::CommunicatorImpl& failed) {
+  failed.check_process();
+  const auto deadline = deadline_after(failed.options().join_timeout);
+  for (std::size_t before = 0;;) {
+    const Survivors survivors = decide(failed, deadline);
+    if (!failed.team().monitor()) return join_threads(failed, survivors, deadline);
+    try {
+      return join_processes(failed, survivors, deadline);
+    } catch (const Error& error) {
+      const bool fewer = before == 0 || survivors.ranks.size() < before;
+      if (error.error_code() != ErrorCode::peer_lost || !fewer) throw;
+      log::info("{}: {}; the other survivors meet again", survivors.name, error.what());
+    }
+    before = survivors.ranks.size();
+  }
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/setup/tuning.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include <rondo/error.hpp>
+
+namespace rondo::comm {
+namespace {
+
+using kernels::kPatterns;
+using kernels::TunerRow;
+
+constexpr std::uint64_t kNever = UINT64_MAX;
+
+constexpr std::uint64_t K = 1 << 10, M = 1 << 20;
+constexpr std::uint64_t kShort[] = {1 * K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K};
+constexpr std::uint64_t kMiddle[] = {32 * K, 64 * K, 128 * K, 256 * K, 512 * K, 1 * M, 2 * M};
+constexpr std::uint64_t kLong[] = {1 * M, 4 * M, 16 * M};
+constexpr std::uint64_t kLongOrNever[] = {64 * K, 256 * K, 1 * M, 4 * M, 16 * M, kNever};
+constexpr std::uint64_t kSingleCopy[] = {32 * K, 128 * K, 1 * M, kNever};
+constexpr Collective kCopies[] = {Collective::all_gather, Collective::broadcast};
+constexpr Collective kSums[] = {Collective::all_reduce};
+constexpr Collective kPoured[] = {Collective::reduce};
+constexpr Collective kBoth[] = {Collective::all_reduce, Collective::all_gather};
+constexpr TuningTrial kNotTried{.values = {}, .collectives = {}, .sizes = {}, .most_ranks = 0};  // by rondo-tune
+
+constexpr TuningField kFields[] = {
+    {"flat_bytes_of_two",
+     &Tuning::flat_bytes_of_two,
+     0,
+     kNever,
+     "two ranks that share memory: reductions up to here are one meeting, where each reads all of the other",
+     {.values = kShort, .collectives = kSums, .sizes = kShort, .most_ranks = 2}},
+    {"flat_bytes",
+     &Tuning::flat_bytes,
+     0,
+     kNever,
+     "the same with more ranks, where each has a core",
+     {.values = kShort, .collectives = kSums, .sizes = kShort, .least_ranks = 3}},
+    {"chunk_bytes",
+     &Tuning::chunk_bytes,
+     4 * K,
+     1024 * M,
+     "published at a time in shared memory, by all ranks together; by each, of sums by more ranks than cores",
+     {.values = kMiddle, .collectives = kBoth, .sizes = kLong}},
+    {"ahead_bytes",
+     &Tuning::ahead_bytes,
+     4 * K,
+     1024 * M,
+     "that a rank may have published and others not yet read",
+     {.values = kMiddle, .collectives = kBoth, .sizes = kLong}},
+    {"cached_bytes",
+     &Tuning::cached_bytes,
+     0,
+     kNever,
+     "that the caches are taken to hold: two ranks' inputs of a sum below it go in longer chunks, and all results of "
+     "an "
+     "all_gather by ranks that share cores, up to it, in a single chunk",
+     {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
+    {"poured_bytes",
+     &Tuning::poured_bytes,
+     0,
+     kNever,
+     "two ranks with a core each: a reduce up to here is poured into the root, which adds piece by piece",
+     {.values = kLongOrNever, .collectives = kPoured, .sizes = kLong, .most_ranks = 2}},
+    {"cold_bytes", &Tuning::cold_bytes, 0, kNever,
+     "ranks that share cores: sums in place go past the caches where all that they read is so much", kNotTried},
+    {"streaming_bytes",
+     &Tuning::streaming_bytes,
+     0,
+     kNever,
+     "results are stored past the caches where all that the ranks read, and a third of what they write, is so much; "
+     "half as much again in all_reduce, all_gather and all_to_all, twice as much over windows; a quarter of it is on "
+     "its way from one rank to others where ranks share cores; up to 4 of these sum half a chunk at a time where it is "
+     "less than eight chunks",
+     {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
+    {"direct_bytes",
+     &Tuning::direct_bytes,
+     0,
+     kNever,
+     "from here on, memory that peers can reach is used in place; what would be short, where a rank brings more; by "
+     "ranks that share cores, but of pieces for each, twice as much, of a reduce four times, and of what has a root "
+     "counting its whole buffer",
+     {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
+    {"single_copy_bytes",
+     &Tuning::single_copy_bytes,
+     0,
+     kNever,
+     "from here on, by ranks that share cores from 4 times as much, by two of them 8 times, in blocks from each to "
+     "each that are as long, where pages are cheap, by two with a core each, blocks from or to a root from a quarter "
+     "of it and sums for both from 4 times as much, the kernel also tries to copy ordinary memory of processes at "
+     "once, and goes on where that was faster",
+     {.values = kSingleCopy, .collectives = kCopies, .sizes = kLong}},
+    {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
+     "several nodes: all_reduces up to here cross between nodes by one rank of each", kNotTried},
+    {"two_level_chunk_bytes", &Tuning::two_level_chunk_bytes, 4 * K, 1024 * M,
+     "several nodes: that a node works on at a time", kNotTried},
+    {"two_level_reduce_bytes", &Tuning::two_level_reduce_bytes, 0, kNever,
+     "several nodes: reductions to one rank from here on cross once", kNotTried},
+    {"two_level_gather_bytes", &Tuning::two_level_gather_bytes, 0, kNever,
+     "several nodes: gathers and scatters up to here cross as one message a node", kNotTried},
+    {"kept_bytes", &Tuning::kept_bytes, 0, kNever,
+     "over links: a block that a rank copies to itself goes past the caches where those of all ranks take so much",
+     kNotTried},
+};
+
+[[noreturn]] void refuse(std::string_view source, std::size_t line, const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}, line {}: {}", source, line, why));
+}
+
+bool parse_number(std::string_view text, std::uint64_t& value) {
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc()) return false;
+  constexpr std::string_view kUnits = "KMG";
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  if (unit.empty()) return true;
+  const std::size_t power = unit.size() == 1 ? kUnits.find(unit.front()) : std::string_view::npos;
+  return power != std::string_view::npos && !__builtin_mul_overflow(value, 1024ULL << 10 * power, &value);
+}
+
+bool parse_bytes(std::string_view text, std::uint64_t& value) {
+  if (text != "never") return parse_number(text, value);
+  value = kNever;
+  return true;
+}
+
+// What comes after "links". An empty string: no fault found.
+std::string parse_row(std::istringstream& words, TunerRow& row) {
+  std::string pattern, bytes, world, algorithm;
+  if (!(words >> pattern >> bytes >> world >> algorithm)) {
+    return "links takes PATTERN MAX_BYTES MAX_WORLD_SIZE ALGORITHM";
+  }
+  const auto found = std::find_if(kPatterns.begin(), kPatterns.end(), [&](const auto& p) { return p.name == pattern; });
+  if (found == kPatterns.end()) return fmt::format("{} is not a collective", pattern);
+  const int id = kernels::find_algorithm(found->pattern, algorithm);
+  if (id == kernels::kNoAlgorithm) return fmt::format("{} is not an algorithm of {}", algorithm, pattern);
+  std::uint64_t limit = kernels::kAnyBytes, ranks = kernels::kAnyWorld;
+  if (bytes != "*" && !parse_number(bytes, limit)) return fmt::format("{} is not a number of bytes", bytes);
+  if (world != "*" && (!parse_number(world, ranks) || ranks > kernels::kAnyWorld)) {
+    return fmt::format("{} is not a number of ranks", world);
+  }
+  const auto& chosen = kernels::algorithm_row(id);
+  row = {found->pattern, chosen.canonical_order, limit, static_cast<int>(ranks), chosen.name};
+  return {};
+}
+
+std::string parse_field(const std::string& name, std::istringstream& words, Tuning& tuning) {
+  const auto* field =
+      std::find_if(std::begin(kFields), std::end(kFields), [&](const auto& f) { return f.name == name; });
+  if (field == std::end(kFields)) return fmt::format("{} is not a setting", name);
+  std::string text;
+  std::uint64_t value = 0;
+  if (!(words >> text)) return fmt::format("{} needs a value", name);
+  if (!parse_bytes(text, value) || value < field->low || value > field->high) {
+    return fmt::format("{} takes {} to {}, not {}", name, bytes_text(field->low), bytes_text(field->high), text);
+  }
+  tuning.*field->value = value;
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t machine_streaming_bytes() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("intel") != 0) {
+    constexpr long kLeast = 1 << 20, kMost = 4 << 20;
+    static const long of_core = std::clamp(sysconf(_SC_LEVEL2_CACHE_SIZE), kLeast, kMost);
+    return static_cast<std::uint64_t>(of_core);
+  }
+#endif
+  return 16 << 20;
+}
+
+std::span<const TuningField> tuning_fields() { return kFields; }
+
+std::string bytes_text(std::uint64_t value) {
+  if (value == kNever) return "never";
+  std::string_view units = "KMG";
+  char unit = 0;
+  for (; !units.empty() && value != 0 && value % 1024 == 0; units.remove_prefix(1)) {
+    value /= 1024;
+    unit = units.front();
+  }
+  return unit == 0 ? fmt::format("{}", value) : fmt::format("{}{}", value, unit);
+}
+
+Tuning parse_tuning(std::string_view text, std::string_view source) {
+  Tuning tuning;
+  tuning.source = source;
+  std::istringstream lines{std::string(text)};
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name, rest;
+    if (!(words >> name)) continue;
+    TunerRow row{};
+    const std::string fault = name == kLinksName ? parse_row(words, row) : parse_field(name, words, tuning);
+    if (!fault.empty()) refuse(source, number, fault);
+    if (words >> rest) refuse(source, number, fmt::format("{} does not belong there", rest));
+    if (name == kLinksName) tuning.links.push_back(row);
+  }
+  return tuning;
+}
+
+Tuning read_tuning(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("RONDO_TUNING={}: the file cannot be read, or is empty", path));
+  }
+  return parse_tuning(text.str(), path);
+}
+
+std::string to_text(const Tuning& tuning) {
+  std::string text;
+  for (const TuningField& field : kFields) {
+    text += fmt::format("{} {}  # {}\n", field.name, bytes_text(tuning.*field.value), field.meaning);
+  }
+  for (const TunerRow& row : tuning.links) {
+    text += fmt::format("{} {} {} {} {}\n", kLinksName, kernels::row_of(row.pattern).name,
+                        row.max_bytes == kernels::kAnyBytes ? "*" : bytes_text(row.max_bytes),
+                        row.max_world_size == kernels::kAnyWorld ? "*" : fmt::format("{}", row.max_world_size),
+                        row.algorithm);
+  }
+  return text;
+}
+
+}  // namespace rondo::comm

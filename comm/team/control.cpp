@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/team/control.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "comm/transport/sockets.hpp"
+
+namespace rondo::comm {
+namespace {
+
+constexpr std::size_t kRoom = 4;  // messages: left over are a failure, a goodbye and what threads send at once
+
+}  // namespace
+
+Control::~Control() { stop(); }
+
+void Control::stop() {
+  for (const auto& peer : peers_) monitor_->unwatch(peer->watch);
+}
+
+void Control::add(int peer, Fd socket) {
+  peers_.push_back(std::make_unique<Peer>(Peer{.rank = peer, .socket = std::move(socket)}));
+}
+
+void Control::start() {
+  for (const auto& peer : peers_) {
+    peer->watch = monitor_->watch(peer->socket.get(), [this, p = peer.get()] { return readable(*p); });
+  }
+}
+
+void Control::announce_failure(ErrorCode code, int culprit, std::string_view sentence) {
+  Message message{.kind = Kind::failure, .code = static_cast<std::int32_t>(code), .culprit = culprit};
+  message.length = static_cast<std::uint32_t>(std::min(sentence.size(), message.sentence.size()));
+  std::copy_n(sentence.data(), message.length, message.sentence.data());
+  send_all(message);
+}
+void Control::announce_waiting(const Signature& signature) {
+  send_all({.kind = Kind::waiting, .signature = signature});
+}
+void Control::tell(int peer, const Signature& signature) {
+  const std::lock_guard lock(sending_);
+  for (const auto& known : peers_) {
+    if (known->rank == peer) send(*known, {.kind = Kind::waiting, .signature = signature});
+  }
+}
+void Control::announce_departure(const Signature& latest) { send_all({.kind = Kind::departure, .signature = latest}); }
+void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
+
+// A message is far smaller than a socket's buffer and there are few of them: one that does not fit whole is a peer
+// that has read nothing for long, and its connection is given up, which tells it as much. Those that repeat themselves
+// are left out for a peer whose window they would close: a process may be stopped for as long as calls may take, and
+// the kernel gives up whom it cannot deliver to.
+void Control::send(Peer& peer, const Message& message) {
+  if (message.kind == Kind::waiting && !peer_takes(peer.socket, kRoom * sizeof message)) return;
+  const ssize_t sent = ::send(peer.socket.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0 && static_cast<std::size_t>(sent) < sizeof message) ::shutdown(peer.socket.get(), SHUT_WR);
+}
+void Control::send_all(const Message& message) {
+  const std::lock_guard lock(sending_);
+  for (const auto& peer : peers_) send(*peer, message);
+}
+
+bool Control::readable(Peer& peer) {
+  for (;;) {
+    auto* into = reinterpret_cast<std::byte*>(&peer.incoming) + peer.got;
+    const ssize_t received = ::recv(peer.socket.get(), into, sizeof peer.incoming - peer.got, MSG_DONTWAIT);
+    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
+    if (received <= 0) {
+      if (!peer.departed) {
+        events_.lost(peer.rank, received == 0 ? "it closed its connection" : std::strerror(errno));
+      }
+      return false;
+    }
+    peer.got += static_cast<std::size_t>(received);
+    if (peer.got < sizeof peer.incoming) continue;
+    peer.got = 0;
+    deliver(peer);
+  }
+}
+
+void Control::deliver(Peer& peer) {
+  const Message& message = peer.incoming;
+  switch (message.kind) {
+    case Kind::failure: {
+      const std::size_t length = std::min<std::size_t>(message.length, message.sentence.size());
+      events_.failed(peer.rank, static_cast<ErrorCode>(message.code), message.culprit,
+                     std::string_view(message.sentence.data(), length));
+      return;
+    }
+    case Kind::waiting:
+      events_.waiting(peer.rank, message.signature);
+      return;
+    case Kind::departure:
+      peer.departed = true;
+      events_.departed(peer.rank, message.signature);
+      return;
+    case Kind::unmapped:
+      events_.unmapped(peer.rank);
+      return;
+  }
+  events_.failed(peer.rank, ErrorCode::corrupt_message, peer.rank,
+                 fmt::format("rank {} sent a control message that no peer of ours sends", peer.rank));
+}
+
+}  // namespace rondo::comm

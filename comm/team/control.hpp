@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control connections to ranks of other nodes: failures, what a waiting rank is in, and goodbyes. Sent by any
+// thread without blocking, read by the monitor's thread.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <rondo/error.hpp>
+
+#include "comm/base/fd.hpp"
+#include "comm/call/signature.hpp"
+#include "comm/team/monitor.hpp"
+
+namespace rondo::comm {
+
+class Control {
+ public:
+  struct Events {  // on the monitor's thread
+    std::function<void(int peer, ErrorCode code, int culprit, std::string_view sentence)> failed;
+    std::function<void(int peer, const Signature& signature)> waiting;
+    std::function<void(int peer, const Signature& latest)> departed;  // the last collective that it was in
+    std::function<void(int peer)> unmapped;
+    std::function<void(int peer, std::string_view reason)> lost;  // end of stream without a goodbye
+  };
+
+  Control(std::shared_ptr<Monitor> monitor, Events events) : monitor_(std::move(monitor)), events_(std::move(events)) {}
+  ~Control();
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+
+  void add(int peer, Fd socket);
+  void start();  // after the last add()
+  void stop();   // after this no event comes
+
+  void announce_failure(ErrorCode code, int culprit, std::string_view sentence);
+  void announce_waiting(const Signature& signature);
+  void tell(int peer, const Signature& signature);  // the same to one of them
+  void announce_departure(const Signature& latest);
+  void announce_unmapped();
+
+ private:
+  enum class Kind : std::uint32_t { failure = 1, waiting = 2, departure = 3, unmapped = 4 };
+  struct Message {
+    Kind kind{};
+    std::int32_t code = 0;
+    std::int32_t culprit = -1;
+    std::uint32_t length = 0;  // of sentence
+    Signature signature{};
+    std::array<char, 500> sentence{};
+  };
+  struct Peer {
+    int rank;
+    Fd socket;
+    int watch = 0;
+    std::size_t got = 0;
+    Message incoming{};
+    bool departed = false;
+  };
+  void send_all(const Message& message);
+  static void send(Peer& peer, const Message& message);
+  bool readable(Peer& peer);  // false: done with it
+  void deliver(Peer& peer);
+
+  std::shared_ptr<Monitor> monitor_;
+  Events events_;
+  std::mutex sending_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+};
+
+}  // namespace rondo::comm

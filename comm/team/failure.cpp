@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/team/failure.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+namespace rondo::comm {
+
+bool Failure::raise(ErrorCode code, int culprit, std::string_view sentence) const {
+  std::uint32_t expected = FailureRecord::kNone;
+  const bool first = record_->state.compare_exchange_strong(expected, FailureRecord::kWriting);
+  if (first) {
+    record_->code = static_cast<std::int32_t>(code);
+    record_->culprit = culprit;
+    const std::size_t length = std::min(sentence.size(), record_->sentence.size() - 1);
+    std::copy_n(sentence.data(), length, record_->sentence.data());
+    record_->sentence[length] = '\0';
+    record_->state.store(FailureRecord::kSet, std::memory_order_release);
+  }
+  bells_.ring_all();
+  return first;
+}
+
+Error Failure::error() const {
+  known_.store(true, std::memory_order_relaxed);
+  // The writer may be killed between its two stores; its peers then know only that it failed.
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  while (record_->state.load(std::memory_order_acquire) != FailureRecord::kSet) {
+    if (std::chrono::steady_clock::now() > patience) {
+      return {ErrorCode::peer_lost, "a rank of this node died while it was reporting a failure"};
+    }
+    sched_yield();
+  }
+  return {static_cast<ErrorCode>(record_->code), std::string(record_->sentence.data()), record_->culprit};
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/team/monitor.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "comm/base/system_error.hpp"
+#include "kernels/thread.hpp"
+
+namespace rondo::comm {
+namespace {
+
+void add(const Fd& epoll, int fd, int id) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP;
+  event.data.fd = id;
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw_errno("cannot watch a descriptor");
+}
+
+}  // namespace
+
+Monitor::Monitor() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!epoll_ || !stop_) throw_errno("cannot make the monitor's descriptors (epoll and eventfd)");
+  add(epoll_, stop_.get(), 0);
+  thread_ = start_thread("rondo-monitor", [this] { loop(); });
+}
+
+Monitor::~Monitor() {
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+int Monitor::watch(int fd, Handler handler) {
+  const std::lock_guard lock(mutex_);
+  const int id = next_id_++;
+  watched_.emplace(id, Watched{fd, std::move(handler)});
+  add(epoll_, fd, id);
+  return id;
+}
+
+void Monitor::unwatch(int id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = watched_.find(id);
+  if (found == watched_.end()) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
+  watched_.erase(found);
+}
+
+void Monitor::loop() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    if (count < 0 && errno != EINTR) return;
+    for (int i = 0; i < count; ++i) {
+      const int id = events[static_cast<std::size_t>(i)].data.fd;
+      if (id == 0) return;
+      dispatch(id);
+    }
+  }
+}
+
+void Monitor::dispatch(int id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = watched_.find(id);
+  if (found == watched_.end()) return;
+  if (found->second.handler()) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
+  watched_.erase(found);
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/team/team.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include "comm/team/team_remote.hpp"
+#include "comm/transport/shm_link.hpp"
+#include "comm/transport/tcp_link.hpp"
+
+namespace rondo::comm {
+
+Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.failure(), parts_.bells) {
+  const auto n = static_cast<std::size_t>(size());
+  send_links_.resize(n);
+  recv_links_.resize(n);
+  remotes_.resize(n);
+  device_messages_.resize(n);
+  for (auto& agreed : agreed_) agreed.resize(n);
+  parts_.bells.prepare_sleep(own_index());
+  if (!parts_.monitor) return;
+  const auto remote = [this](int peer) -> Remote& { return *remotes_[static_cast<std::size_t>(peer)]; };
+  Control::Events events;
+  events.failed = [this](int, ErrorCode code, int culprit, std::string_view sentence) {
+    failure_.raise(code, culprit, sentence);  // whoever announced it told every rank
+  };
+  events.waiting = [this](int peer, const Signature& theirs) { on_waiting(peer, theirs); };
+  events.departed = [this, remote](int peer, const Signature& latest) {
+    if (latest.sequence != 0) on_waiting(peer, latest);
+    remote(peer).departed = true;
+    parts_.bells.ring(own_index());
+  };
+  events.unmapped = [this, remote](int peer) {
+    remote(peer).unmapped = true;
+    parts_.bells.ring(own_index());
+  };
+  events.lost = [this, remote](int peer, std::string_view reason) {
+    remote(peer).lost = true;
+    fail(ErrorCode::peer_lost, peer,
+         fmt::format("rank {} (host {}, pid {}) is lost: {}", peer, placement(peer).host, placement(peer).pid, reason));
+  };
+  control_ = std::make_unique<Control>(parts_.monitor, std::move(events));
+}
+
+Team::~Team() {
+  take_leave();
+  for (const int id : watch_ids_) parts_.monitor->unwatch(id);
+  if (control_) control_->stop();  // before control_ goes, which its events use
+}
+
+void Team::add_socket_peer(int peer, Fd data, Fd control) {
+  const auto index = static_cast<std::size_t>(peer);
+  std::tie(send_links_[index], recv_links_[index]) = make_tcp_links(std::move(data), peer, parts_.segment.shape());
+  remotes_[index] = std::make_unique<Remote>();
+  control_->add(peer, std::move(control));
+}
+
+void Team::add_watch(int peer, Fd fd) { watches_.emplace_back(std::move(fd), peer); }
+
+void Team::start() {
+  control_->start();
+  for (const auto& [fd, peer] : watches_) {
+    watch_ids_.push_back(parts_.monitor->watch(fd.get(), [this, who = peer] {
+      on_exit(who);
+      return false;
+    }));
+  }
+}
+
+void Team::on_exit(int peer) {
+  RankLine& line = parts_.segment.line(placement(peer).segment_index);
+  if (line.departed.load(std::memory_order_acquire) != 0) return;
+  line.lost.store(1, std::memory_order_release);
+  fail(ErrorCode::peer_lost, peer,
+       fmt::format("rank {} (host {}, pid {}) is lost: its process ended", peer, placement(peer).host,
+                   placement(peer).pid));
+}
+
+void Team::open_links(int peer) {
+  const auto index = static_cast<std::size_t>(peer);
+  const int self = own_index(), other = placement(peer).segment_index;
+  send_links_[index] = make_shm_send_link(parts_.segment, parts_.bells, self, other);
+  recv_links_[index] = make_shm_recv_link(parts_.segment, parts_.bells, self, other);
+}
+
+void Team::fail(ErrorCode code, int culprit, std::string_view sentence) {
+  if (failure_.raise(code, culprit, sentence) && control_) control_->announce_failure(code, culprit, sentence);
+}
+
+void Team::await_verdict(int peer) const {
+  constexpr auto kPatience = std::chrono::milliseconds(250);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!failure_.raised() && !departed(peer) && !lost(peer) && sleep_until(until)) {
+  }
+}
+
+bool Team::sleep_until(std::chrono::steady_clock::time_point until) const {
+  const auto left = until - std::chrono::steady_clock::now();
+  if (left <= std::chrono::steady_clock::duration::zero()) return false;
+  pollfd bell{parts_.bells.fd(own_index()), POLLIN, 0};
+  ::poll(&bell, 1, 1 + static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()));
+  parts_.bells.drain(own_index());
+  return true;
+}
+
+void Team::announce_unmapped() {
+  own_line().unmapped.store(1, std::memory_order_seq_cst);
+  parts_.bells.ring_all();
+  if (control_) control_->announce_unmapped();
+}
+
+bool Team::await_unmapped(int peer, std::chrono::steady_clock::time_point until) const {
+  while (!unmapped(peer) && !departed(peer) && !lost(peer)) {
+    if (!sleep_until(until)) return false;
+  }
+  return true;
+}
+
+bool Team::unmapped(int peer) const {
+  if (!shares_memory(peer)) return remotes_[static_cast<std::size_t>(peer)]->unmapped;
+  return parts_.segment.line(placement(peer).segment_index).unmapped.load(std::memory_order_acquire) != 0;
+}
+
+bool Team::departed(int peer) const {
+  if (!shares_memory(peer)) return remotes_[static_cast<std::size_t>(peer)]->departed;
+  return parts_.segment.line(placement(peer).segment_index).departed.load(std::memory_order_acquire) != 0;
+}
+bool Team::lost(int peer) const {
+  if (!shares_memory(peer)) return remotes_[static_cast<std::size_t>(peer)]->lost;
+  return parts_.segment.line(placement(peer).segment_index).lost.load(std::memory_order_acquire) != 0;
+}
+
+void Team::check_presence(int peer) const {
+  if (peer == rank() || !lost(peer)) return;
+  throw Error(ErrorCode::peer_lost,
+              fmt::format("rank {} (host {}, pid {}) is lost", peer, placement(peer).host, placement(peer).pid), peer);
+}
+
+void Team::announce_waiting(const Signature& signature) {
+  if (control_) control_->announce_waiting(signature);
+}
+
+// A rank that called something smaller may be done with it and in its next collective: what they disagree on is then
+// what both did under the smaller of the two sequence numbers.
+std::string Team::find_difference(const Signature& mine, int peer, const Signature& theirs) {
+  const bool collectives = mine.collective != Collective::send && theirs.collective != Collective::send;
+  if (collectives && theirs.sequence == mine.sequence && theirs.past != mine.past) {
+    return find_earliest_difference(mine.sequence, peer);
+  }
+  Signature past;
+  std::string difference;
+  if (collectives && theirs.sequence < mine.sequence) {
+    if (read_history(own_line().calls, theirs.sequence, past)) difference = compare(rank(), past, peer, theirs);
+  } else if (collectives && theirs.sequence > mine.sequence) {
+    if (signature_of(peer, mine.sequence, past)) {
+      difference = compare(rank(), mine, peer, past);
+    } else {  // the peer knows what it did then, and this rank tells it what it should have been
+      announce_waiting(mine);
+      await_verdict(peer);
+    }
+  }
+  return difference.empty() ? compare(rank(), mine, peer, theirs) : difference;
+}
+
+// A rank of another node finds it in its own history, when this one tells it all of its; as long as it has not, all
+// that is known is the call up to which they differ.
+std::string Team::find_earliest_difference(std::uint64_t latest, int peer) {
+  Signature mine, theirs;
+  const bool elsewhere = !shares_memory(peer);
+  const std::uint64_t oldest = latest - std::min(latest - 1, kHistory - 1);
+  for (std::uint64_t sequence = oldest; sequence <= latest; ++sequence) {
+    if (!read_history(own_line().calls, sequence, mine)) continue;
+    if (elsewhere) announce_waiting(mine);
+    if (elsewhere || !signature_of(peer, sequence, theirs)) continue;
+    std::string difference = compare(rank(), mine, peer, theirs);
+    if (!difference.empty()) return difference;
+  }
+  if (elsewhere) await_verdict(peer);
+  return fmt::format("rank {} and rank {} disagree on a collective before #{}", rank(), peer,
+                     elsewhere ? latest + 1 : oldest);
+}
+
+}  // namespace rondo::comm

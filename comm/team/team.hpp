@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's view of the ranks of its communicator: who shares its memory, the link to each, who has left, and the
+// failure they share. Built by connect.cpp or local.cpp; the collectives run on it.
+#pragma once
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/team/control.hpp"
+#include "comm/team/doorbell.hpp"
+#include "comm/team/failure.hpp"
+#include "comm/team/link.hpp"
+
+namespace rondo::comm {
+
+struct Placement {  // of one rank
+  int node = 0;
+  int local_rank = 0;
+  int segment_index = -1;     // in our segment; -1: reached over a socket
+  bool shares_memory = true;  // with the other ranks of its node
+  std::string host;
+  int pid = 0;
+};
+
+class Team {
+ public:
+  struct Parts {
+    int rank = 0;
+    std::vector<Placement> placement;  // by rank
+    Segment segment;
+    std::shared_ptr<const void> memory;  // keeps the segment mapped
+    Doorbells bells;
+    int cores = 1;             // that ranks of the node may use, as all of them know it;
+    bool spare_cores = false;  // every one has a core of its own
+    // The kernel copies between the processes of all who share the segment, and what a page of it costs, in us.
+    bool copies_memory = false;
+    double copied_page_us = 0;
+    std::shared_ptr<Monitor> monitor;  // null for ranks as threads
+  };
+  explicit Team(Parts parts);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  void add_socket_peer(int peer, Fd data, Fd control);
+  void add_watch(int peer, Fd fd);  // a pidfd or socket that becomes readable when the peer's process ends
+  void start();                     // after the last add_…(): from here on the monitor reports
+
+  int rank() const { return parts_.rank; }
+  int size() const { return static_cast<int>(parts_.placement.size()); }
+  const Placement& placement(int peer) const { return parts_.placement[static_cast<std::size_t>(peer)]; }
+  const Segment& segment() const { return parts_.segment; }
+  const Doorbells& bells() const { return parts_.bells; }
+  const Failure& failure() const { return failure_; }
+  int cores() const { return parts_.cores; }
+  bool spare_cores() const { return parts_.spare_cores; }
+  bool copies_memory() const { return parts_.copies_memory; }
+  double copied_page_us() const { return parts_.copied_page_us; }
+  std::shared_ptr<Monitor> monitor() const { return parts_.monitor; }
+  int own_index() const { return placement(rank()).segment_index; }
+  RankLine& own_line() const { return parts_.segment.line(own_index()); }
+  bool shares_memory(int peer) const { return placement(peer).segment_index >= 0; }
+
+  SendLink& send_link(int peer) {
+    auto& link = send_links_[static_cast<std::size_t>(peer)];
+    if (!link) [[unlikely]]
+      open_links(peer);
+    return *link;
+  }
+  RecvLink& recv_link(int peer) {
+    auto& link = recv_links_[static_cast<std::size_t>(peer)];
+    if (!link) [[unlikely]]
+      open_links(peer);
+    return *link;
+  }
+
+  // First failure of all ranks wins; every rank gets it.
+  void fail(ErrorCode code, int culprit, std::string_view sentence);
+  // A link to the peer broke. Why, its control connection knows: waits a moment for a failure it announced before it
+  // went, or its goodbye, or its end.
+  void await_verdict(int peer) const;
+  bool departed(int peer) const;        // it destroyed its communicator; what it had sent is still here
+  bool lost(int peer) const;            // its process is gone
+  void check_presence(int peer) const;  // throws when it is lost
+  // Devices: a rank frees what it exported once its importers have let go of it, or are gone. False: not by then.
+  void announce_unmapped();
+  bool await_unmapped(int peer, std::chrono::steady_clock::time_point until) const;
+  // Collectives of the calling threads, and those enqueued for kernels, which count by themselves.
+  enum class Side : std::uint8_t { host, device };
+  // The latest collective the peer is known to be in: its history in shared memory, or what it announced while waiting.
+  std::uint64_t arrived(int peer, Side side = Side::host) const;
+  // The peer's signature of that sequence number, when it is known.
+  bool signature_of(int peer, std::uint64_t sequence, Signature& out, Side side = Side::host) const;
+  void announce_waiting(const Signature& signature);
+  // The sentence that says in what this rank's collectives differ from those of others, as far as both are known: those
+  // of this node, and what others have announced. Empty: in nothing. Calls that need not wait for everybody leave it to
+  // this. It tells the ranks of other nodes what this one was in last, for them to look.
+  std::string find_disagreement();
+  // Devices: a call is about to be enqueued; the collectives up to it in which this rank and others of its node differ.
+  void note_device_call(const Signature& signature);
+  void note_device_message(int peer, bool sends);
+  void close_device_history();  // from here on graphs replay calls, and nobody knows how many
+  std::string find_device_disagreement();
+  // What this rank's kernels wait in. Ranks of other nodes compare it with theirs.
+  void announce_device_wait(const Signature& signature);
+  // The sentence that says in what this rank's call and the peer's differ; empty: in nothing.
+  std::string find_difference(const Signature& mine, int peer, const Signature& theirs);
+  // Of two that are known to differ in a collective up to that one: the earliest counts.
+  std::string find_earliest_difference(std::uint64_t latest, int peer);
+
+ private:
+  struct Remote;
+  struct Messages {  // of kernels, with one peer
+    std::uint64_t sent = 0, received = 0;
+  };
+  const CallHistory& history(int peer, Side side) const;  // of a rank that shares the segment
+  // Collective that this rank has entered; sequence 0: none, or nobody knows.
+  Signature latest(Side side) const;
+  void take_leave();
+  void tell_all_before_leaving();
+  std::string find_disagreement(Side side);
+  std::string find_leftovers();
+  std::string find_alone(int peer, Side side) const;
+  std::string find_unread(int peer);
+  std::string find_unread_on_device(int peer);
+  Messages device_messages(int peer) const;
+  bool may_leave_something(int peer) const;
+  void open_links(int peer);  // through the segment
+  void on_exit(int peer);
+  bool unmapped(int peer) const;
+  void on_waiting(int peer, const Signature& theirs);
+  void on_device_call(int peer, const Signature& theirs);
+  void compare_device_calls(int peer);
+  bool sleep_until(std::chrono::steady_clock::time_point until) const;  // or the doorbell; false: it is too late
+
+  Parts parts_;
+  Failure failure_;
+  std::vector<std::unique_ptr<SendLink>> send_links_;
+  std::vector<std::unique_ptr<RecvLink>> recv_links_;
+  std::vector<std::unique_ptr<Remote>> remotes_;
+  static constexpr std::size_t kSides = 2;
+  std::array<std::vector<std::uint64_t>, kSides> agreed_{};  // by peer: collectives up to there have been compared
+  std::array<std::uint64_t, kSides> told_{};                 // the latest that other nodes were told of for that
+  mutable std::mutex device_calls_;                          // guards the rest, and what Remote says
+  Signature device_wait_{};                                  // that kernels have waited in last
+  std::vector<Messages> device_messages_;                    // by peer of another node
+  std::vector<std::pair<Fd, int>> watches_;                  // descriptor, rank
+  std::vector<int> watch_ids_;
+  std::unique_ptr<Control> control_;
+};
+
+}  // namespace rondo::comm

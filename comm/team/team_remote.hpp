@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the monitor's thread learns of a rank of another node.
+#pragma once
+#include <optional>
+
+#include "comm/team/team.hpp"
+
+namespace rondo::comm {
+
+struct Team::Remote {
+  std::atomic<bool> departed{false}, lost{false}, unmapped{false};
+  mutable std::mutex mutex;
+  Signature latest{};  // guarded by it: the latest collective that it is known to have entered
+  // Of its kernels, guarded by Team::device_calls_: the same; and its messages with this rank.
+  Signature on_device{};
+  std::optional<Messages> messages{};  // once it leaves
+};
+
+}  // namespace rondo::comm

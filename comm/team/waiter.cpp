@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/team/waiter.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "comm/base/log.hpp"
+#include "comm/base/system_error.hpp"
+
+namespace rondo::comm {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kFirstInspection = 10ms;
+constexpr auto kInspectEvery = 100ms;
+constexpr auto kAnnounceAtMost = 1000ms;
+constexpr auto kReportAfter = 2s;
+
+}  // namespace
+
+Waiter::Waiter(Team& team, const Config& config)
+    : team_(team), spins_(team.spare_cores() ? config.spin : 0), yields_(config.yields) {}
+
+void Waiter::begin(const Signature& signature, bool collective, std::chrono::milliseconds timeout) {
+  signature_ = signature;
+  collective_ = collective;
+  timeout_ = timeout;
+  timing_ = reported_ = false;
+  suspect_ = -1;
+}
+
+bool Waiter::took_a_slice(std::uint64_t before) const {
+  const auto microseconds = scale_.to_microseconds();
+  return microseconds(read_ticks()) - microseconds(before) >= kSliceMicroseconds;
+}
+
+void Waiter::rest() {
+  round_ = 0;
+  suspect_ = -1;
+  if (armed_) {
+    team_.own_line().sleeping.store(0, std::memory_order_relaxed);
+    armed_ = false;
+  }
+}
+
+void Waiter::sleep(std::span<const Blocked> blocked) {
+  if (!armed_) {  // the caller looks once more before we sleep
+    team_.bells().announce_sleep(team_.own_index());
+    armed_ = true;
+    return;
+  }
+  if (!timing_) {
+    timing_ = true;
+    started_ = Clock::now();
+    next_inspection_ = next_announcement_ = started_ + kFirstInspection;
+    announce_every_ = kFirstInspection;
+  }
+  polled_.assign(1, {team_.bells().fd(team_.own_index()), POLLIN, 0});
+  for (const Blocked& b : blocked) {
+    if (b.target.fd >= 0) polled_.push_back({b.target.fd, b.target.events, 0});
+  }
+  const auto wake_at = std::min(next_inspection_, started_ + timeout_);
+  const auto left = std::max(Clock::duration::zero(), wake_at - Clock::now());
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+  const timespec duration{seconds.count(), std::chrono::nanoseconds(left - seconds).count()};
+  const int ready = ppoll(polled_.data(), polled_.size(), &duration, nullptr);
+  if (ready < 0 && errno != EINTR) throw_errno("cannot wait for peers");
+  if (polled_[0].revents != 0) team_.bells().drain(team_.own_index());
+  if (ready > 0) {
+    const int suspect = suspect_;
+    rest();
+    suspect_ = suspect;
+  }
+  if (ready == 0 || Clock::now() >= next_inspection_) inspect(blocked);
+}
+
+void Waiter::inspect(std::span<const Blocked> blocked) {
+  team_.failure().check();
+  const auto now = Clock::now();
+  next_inspection_ = now + kInspectEvery;
+  if (collective_) look_for_mismatch();
+  look_for_departures(blocked);
+  if (collective_ && now >= next_announcement_) {
+    team_.announce_waiting(signature_);
+    announce_every_ = std::min(announce_every_ * 4, kAnnounceAtMost);
+    next_announcement_ = now + announce_every_;
+  }
+  if (now >= started_ + timeout_) {
+    const auto who = missing(blocked);
+    fail(ErrorCode::timeout, who.empty() ? -1 : who.front(), report(blocked));
+  }
+  if (!reported_ && now >= started_ + kReportAfter) {
+    reported_ = true;
+    log::warn("{}", report(blocked));
+  }
+}
+
+void Waiter::look_for_mismatch() {
+  Signature theirs;
+  for (int peer = 0; peer < team_.size(); ++peer) {
+    if (peer == team_.rank() || !team_.signature_of(peer, signature_.sequence, theirs)) continue;
+    const std::string difference = compare(team_.rank(), signature_, peer, theirs);
+    if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
+  }
+}
+
+// What a departed rank had sent is still on its way to us the first time we see it gone. From elsewhere it may take any
+// time; there the end of the connection tells, which comes after it.
+void Waiter::look_for_departures(std::span<const Blocked> blocked) {
+  const auto gone = std::find_if(blocked.begin(), blocked.end(), [&](const Blocked& b) {
+    return b.target.fd < 0 && b.peer != team_.rank() && team_.departed(b.peer);
+  });
+  if (gone == blocked.end()) return;
+  if (suspect_ == gone->peer) {
+    fail(ErrorCode::peer_lost, gone->peer,
+         fmt::format("rank {} left while rank {} was waiting for it in {}", gone->peer, team_.rank(),
+                     describe(signature_)));
+  }
+  suspect_ = gone->peer;
+  next_inspection_ = Clock::now() + kFirstInspection;
+}
+
+std::vector<int> Waiter::missing(std::span<const Blocked> blocked) const {
+  std::vector<int> ranks;
+  if (collective_) {
+    for (int peer = 0; peer < team_.size(); ++peer) {
+      if (peer != team_.rank() && team_.arrived(peer) < signature_.sequence) ranks.push_back(peer);
+    }
+  }
+  if (!ranks.empty()) return ranks;
+  for (const Blocked& b : blocked) ranks.push_back(b.peer);
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+std::string Waiter::report(std::span<const Blocked> blocked) const {
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started_);
+  const auto who = missing(blocked);
+  std::string text = fmt::format("rank {} has waited {:.1f} s in {} for rank{} {}", team_.rank(),
+                                 static_cast<double>(waited.count()) / 1e3, describe(signature_),
+                                 who.size() == 1 ? "" : "s", fmt::join(who, ", "));
+  if (who.empty()) return text;
+  const int first = who.front();
+  const Placement& placement = team_.placement(first);
+  Signature latest;
+  const bool known = team_.arrived(first) != 0 && team_.signature_of(first, team_.arrived(first), latest);
+  return text + fmt::format("; the last collective that rank {} (host {}, pid {}) is known to have entered is {}",
+                            first, placement.host, placement.pid, known ? describe(latest) : "none");
+}
+
+void Waiter::fail(ErrorCode code, int culprit, const std::string& sentence) {
+  team_.fail(code, culprit, sentence);
+  throw team_.failure().error();  // the first one, which may be another rank's
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place where a rank waits for others: spins while every rank has a core, yields when not, then sleeps on its
+// doorbell and sockets. Between sleeps it looks for failures, departures and disagreement, and minds the deadline.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+
+#include "comm/base/machine.hpp"
+#include "comm/base/system_call.hpp"
+#include "comm/base/ticks.hpp"
+#include "comm/setup/config.hpp"
+#include "comm/team/team.hpp"
+
+namespace rondo::comm {
+
+struct Blocked {  // what the caller cannot go on without
+  int peer;
+  PollTarget target;
+};
+
+class Waiter {
+ public:
+  Waiter(Team& team, const Config& config);
+
+  // What is being waited for from now on. Collectives compare signatures with every rank; messages between two do not.
+  void begin(const Signature& signature, bool collective, std::chrono::milliseconds timeout);
+  void progressed() {
+    if (round_ != 0 || suspect_ >= 0) rest();
+  }
+  // Nothing moved: waits a little. The caller tries again after every return. Throws the communicator's failure.
+  [[gnu::always_inline]] void idle(std::span<const Blocked> blocked);
+  // Nothing is waited for: gives the core away once. Who shares it with a program that computes sleeps when it waits
+  // next. What leads here from a short call is inlined, see system_call.hpp.
+  [[gnu::always_inline]] void yield();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr double kSliceMicroseconds = 1000;  // of a core, about the shortest that the kernel hands out
+  static constexpr std::uint64_t kLeastTicksOfSlice = 20'000;  // by the slowest counter that we know, 20 MHz
+  static constexpr std::uint64_t kSpinsPerYield = 64;
+  static constexpr std::uint64_t kSocketSpinsPerYield = 16;  // looking at a socket takes as long as many pauses
+  bool took_a_slice(std::uint64_t before) const;
+  void rest();
+  void sleep(std::span<const Blocked> blocked);
+  void inspect(std::span<const Blocked> blocked);
+  void look_for_mismatch();
+  void look_for_departures(std::span<const Blocked> blocked);
+  std::vector<int> missing(std::span<const Blocked> blocked) const;
+  std::string report(std::span<const Blocked> blocked) const;
+  [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
+
+  Team& team_;
+  std::uint64_t spins_, yields_;
+  TickScale scale_;
+  Signature signature_{};
+  bool collective_ = false;
+  std::chrono::milliseconds timeout_{};
+  std::uint64_t round_ = 0;
+  bool armed_ = false;   // our line says that we sleep
+  int suspect_ = -1;     // departed when we last looked; if nothing of it has come since, it is the culprit
+  bool timing_ = false;  // the times below are valid
+  bool reported_ = false;
+  Clock::time_point started_, next_inspection_, next_announcement_;
+  std::chrono::milliseconds announce_every_{};
+  std::vector<pollfd> polled_;
+};
+
+inline void Waiter::idle(std::span<const Blocked> blocked) {
+  team_.failure().check();
+  ++round_;
+  // Even with a core for everybody two ranks may have landed on one: then only a yield lets the other one run.
+  const bool socket = !blocked.empty() && blocked.front().target.fd >= 0;
+  if (round_ <= spins_ && round_ % (socket ? kSocketSpinsPerYield : kSpinsPerYield) != 0) return pause_cpu();
+  if (round_ <= spins_ + yields_) return yield();
+  sleep(blocked);
+}
+
+// Whoever keeps a core for as long as the kernel lets one computes, and would be given it again and again; who sleeps
+// is woken in its place.
+inline void Waiter::yield() {
+  const std::uint64_t before = read_ticks();
+  yield_cpu();
+  if (read_ticks() - before > kLeastTicksOfSlice && took_a_slice(before)) round_ = spins_ + yields_;
+}
+
+}  // namespace rondo::comm
