@@ -11,13 +11,12 @@ check_linker_flag(CXX "${RONDO_COMPRESS_DEBUG}" RONDO_CAN_COMPRESS_DEBUG)
 # All that `cmake --install` takes from the build; tools/quickstart builds it.
 add_custom_target(rondo_installed)
 
-# Where CMAKE_UNITY_BUILD is on, the sources of a folder and of what lies below it are compiled together.
+# Where CMAKE_UNITY_BUILD is on, the sources of a folder are compiled together.
 function(rondo_group_sources target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources EXCLUDE REGEX "\\$<")
   foreach(source IN LISTS sources)
     cmake_path(GET source PARENT_PATH folder)
-    string(REGEX REPLACE "^([^/]+)/.*" "\\1" folder "${folder}")
     string(MAKE_C_IDENTIFIER "in_${folder}" group)
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${group})
   endforeach()
