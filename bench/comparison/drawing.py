@@ -9,11 +9,13 @@ from comparison import gates, results, tables
 
 PANEL = (300, 240)  # width and height of the axes
 MARGIN = (64, 72, 40, 72)  # left, top, between panels, bottom
-NAMES = {"rondo": "Rondo", "rondo-windows": "Rondo, windows", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo",
-         "bound": "bound"}
+NAMES = {"rondo": "Rondo", "rondo-windows": "Rondo, windows", "openmpi": "Open MPI", "mpich": "MPICH",
+         "impi": "Intel MPI", "oneccl": "oneCCL", "gloo": "Gloo", "bound": "bound"}
 DRAWN = list(NAMES)
-LIGHT = {"rondo": "#cf222e", "openmpi": "#0969da", "mpich": "#1a7f37", "gloo": "#9a6700", "bound": "#8c959f"}
-DARK = {"rondo": "#ff7b72", "openmpi": "#58a6ff", "mpich": "#3fb950", "gloo": "#d29922", "bound": "#8c959f"}
+LIGHT = {"rondo": "#cf222e", "openmpi": "#0969da", "mpich": "#1a7f37", "impi": "#8250df", "oneccl": "#bf3989",
+         "gloo": "#9a6700", "bound": "#8c959f"}
+DARK = {"rondo": "#ff7b72", "openmpi": "#58a6ff", "mpich": "#3fb950", "impi": "#d2a8ff", "oneccl": "#ff9bce",
+        "gloo": "#d29922", "bound": "#8c959f"}
 MOST_MARKS = 7  # on the horizontal axis
 LEAST_WIDTH = 600  # the legend's
 

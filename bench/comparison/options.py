@@ -48,8 +48,8 @@ def collectives(text):
 def make_parser():
     parser = argparse.ArgumentParser(
         prog="compare", formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        description="Collectives of this library and of the installed Open MPI, MPICH and Gloo, launched in turns on "
-        "this host, checked, and judged. Exit status: 0 every gate holds or is out of the bound's reach too, 1 one is missed "
+        description="Collectives of this library and of the peers that are installed or fetched, launched in "
+        "turns on this host, checked, judged. Exit status: 0 every gate holds or is out of the bound's reach too, 1 one is missed "
         "or not measured, 2 wrong use.")
     add = parser.add_argument
     add("--ours", default="build/release", help="a build or an installation of this library")

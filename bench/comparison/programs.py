@@ -81,5 +81,20 @@ def build_mpi(name, into):
     return build("mpi_peer", into, ["mpicxx." + name], ["-pthread"])
 
 
+def build_mpi_at(prefix, into):
+    """With the MPI below a folder, such as a virtual environment."""
+    return build("mpi_peer", into, compiler() + ["-I%s/include" % prefix], [*libraries_at(prefix), "-lmpi", "-pthread"])
+
+
+def build_oneccl(prefix, into):
+    """The static library is its build for CPUs; the shared one needs those of GPUs."""
+    return build("oneccl_peer", into, compiler() + ["-I%s/include" % prefix],
+                 ["%s/lib/ccl/cpu/lib/libccl.a" % prefix, *libraries_at(prefix), "-lintlc", "-lhwloc", "-ldl", "-pthread"])
+
+
+def libraries_at(prefix):
+    return ["-L%s/lib" % prefix, "-Wl,-rpath,%s/lib" % prefix]
+
+
 def build_gloo(into):
     return build("gloo_peer", into, compiler(), ["-lgloo", "-pthread"])

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 from comparison import campaign, configurations, drawing, element_types, gates, launching  # noqa: E402
-from comparison import guard, odd, options, pairing, planning, results, tables  # noqa: E402
+from comparison import guard, machine, odd, options, pairing, planning, programs, results, tables, venvs  # noqa: E402
 
 NEAR, FAR = 50, 250
 
@@ -532,8 +532,48 @@ class Peers(unittest.TestCase):
         with unittest.mock.patch("shutil.which", lambda name: None):
             found = configurations.peers(options.make_parser().parse_args([]), "/nonexistent", said.append)
         self.assertEqual(found, [])
-        self.assertEqual(said, ["Open MPI is left out: there is no mpicxx.openmpi", "MPICH is left out: there is no mpicxx.mpich",
-                                "Gloo is left out: there is no C++ compiler"])
+        self.assertEqual(said, ["%s is left out: /nonexistent has no %s; bench/peers/install fetches it" % both for both in (
+            ("Open MPI 5", "openmpi-5"), ("MPICH 5", "mpich-5"), ("Intel MPI", "impi"), ("oneCCL", "oneccl"))] +
+                         ["Open MPI is left out: there is no mpicxx.openmpi", "MPICH is left out: there is no mpicxx.mpich",
+                          "Gloo is left out: there is no C++ compiler"])
+
+    def test_fetched_peers_are_rows_of_their_own_and_those_that_spin_have_a_core_for_each_rank(self):
+        said = []
+        wanted = options.make_parser().parse_args(["--np", "2,5"])
+        with tempfile.TemporaryDirectory() as into, unittest.mock.patch.object(machine, "CORES", 2), \
+                unittest.mock.patch.object(programs, "build", lambda name, *_: pathlib.Path(into, name)):
+            for name in venvs.PACKAGES:
+                venvs.folder(into, name).mkdir(parents=True)
+                pathlib.Path(venvs.folder(into, name), venvs.MARK).write_text(venvs.mark(name), encoding="utf-8")
+            with unittest.mock.patch("shutil.which", lambda name: "c++" if name == "c++" else None):
+                found = {peer.name: peer for peer in configurations.peers(wanted, into, said.append)}
+            words = {name: peer.command(2, ["--np", "2"]) for name, peer in found.items()}
+            homes = {name: str(venvs.folder(into, name)) for name in venvs.PACKAGES}
+            pathlib.Path(homes["impi"], venvs.MARK).write_text("impi-rt==1\n", encoding="utf-8")
+            self.assertRaisesRegex(programs.Missing, "install fetches it", venvs.find, into, "impi")
+        self.assertEqual(list(found)[:6], ["openmpi-5", "openmpi-5-nocma", "openmpi-5-collsm", "mpich-5", "impi", "oneccl"])
+        cell = ("shm", "all_reduce", 5, 1024)
+        self.assertEqual([n for n, peer in found.items() if not peer.runs(cell)], ["mpich-5", "oneccl"])
+        self.assertTrue(all(peer.runs(("shm", "all_reduce", 2, 1024)) for peer in found.values()))
+        self.assertEqual([line for line in said if "spin" in line], [
+            "mpich-5, oneccl: not by 5 ranks, which are more than cores: theirs spin, and a call may not end"])
+        self.assertEqual([words[n][0] for n in homes], [homes["openmpi-5"] + "/bin/mpirun"] + [
+            homes[n] + "/bin/mpiexec.hydra" for n in ("mpich-5", "impi", "oneccl")])
+        self.assertNotIn("oob_tcp_if_include", words["openmpi-5"])  # Open MPI 5 would not start
+        self.assertIn("sm,self", words["openmpi-5"])
+        self.assertEqual(words["openmpi-5-nocma"][-6:-3], ["--mca", "smsc", "^cma"])
+
+    def test_what_no_index_has_is_told_in_a_sentence_and_nothing_is_left(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = [ROOT / "bench/peers/install", "--build", folder]
+            done = subprocess.run([*words, "mpich-5"], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PIP_NO_INDEX": "1"})
+            self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (1, "", 1), done.stderr)
+            self.assertRegex(done.stderr, "^install: (pip could not install mpich==|python3 makes no virtual environment)")
+            self.assertFalse(venvs.folder(folder, "mpich-5").exists())
+            done = subprocess.run([*words, "lam"], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr.splitlines()[-1]),
+                             (2, "install: error: 'lam' is none of openmpi-5, mpich-5, impi, oneccl"))
 
     def test_a_folder_without_our_library_is_wrong_use(self):
         with tempfile.TemporaryDirectory() as folder:
