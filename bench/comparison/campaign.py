@@ -7,6 +7,8 @@ import time
 
 from comparison import launching, machine, results
 
+LEAST_S = 5  # left to begin a launch
+
 
 class Campaign:
     """Owns the file and its rows. `launch` is launching.launch or like it."""
@@ -41,7 +43,7 @@ class Campaign:
             if self.disturbed:
                 self.waited_s += machine.wait_until_idle(min(2.0, max(0.0, self.options.quiet_wait - self.waited_s)))
             left = self.end - time.monotonic()
-            if left < self.options.least_s:
+            if left < LEAST_S:
                 return best
             order = 1 + max((row.order for row in self.rows), default=0) + attempt
             rows, seconds = self.launch(work, self.options, order, min(left, self.options.limit))

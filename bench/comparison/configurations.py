@@ -3,7 +3,7 @@
 import dataclasses
 import typing
 
-from comparison import gates, machine, options, programs, results, venvs
+from comparison import machine, programs, results, venvs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,31 +119,8 @@ def ours(wanted, into):
     yield Configuration("rondo", direct(program), environment)
     if wanted.windows:
         yield Configuration("rondo-windows", direct(program, "--windows", "1"), environment)
-    if wanted.reproducible:
-        yield Configuration("rondo-reproducible", direct(program, "--determinism", "reproducible"), environment)
-    for algorithm in wanted.algorithm:
-        yield Configuration("rondo-" + algorithm, direct(program), {**environment, "RONDO_ALGORITHM": algorithm})
     if wanted.against:
         yield Configuration("rondo-against", direct(programs.build_ours(wanted.against, into)), environment)
-
-
-def bounds(wanted, into, say):
-    """The bounds, where they can be built: bench/peers/bound_peer.cpp."""
-    try:
-        program = programs.build_bound(into)
-    except programs.Missing as why:
-        say("the bound is left out: %s" % why)
-        return []
-    # Of blocks that differ it knows what goes from or to a root in shared memory, where calls are signals for the most part.
-    lacks = options.IN_PLACE + (options.VARIABLE if wanted.transport == "tcp" else ("all_gather_v", "all_to_all_v"))
-    flags = {gates.BOUND: []}
-    if wanted.windows:
-        flags[gates.BOUND_WINDOWS] = ["--windows", "1"]
-    if wanted.transport == "shm":
-        flags[gates.BOUND_AHEAD] = ["--ahead", "1"]
-    without_rseq = {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}  # switches of its ranks are cheaper, and ours do without too
-    return [Configuration(name, direct(program, "--transport", wanted.transport, *more), without_rseq, lacks=lacks)
-            for name, more in flags.items()]
 
 
 def peers(wanted, into, say):

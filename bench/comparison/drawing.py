@@ -10,12 +10,12 @@ from comparison import gates, results, tables
 PANEL = (300, 240)  # width and height of the axes
 MARGIN = (64, 72, 40, 72)  # left, top, between panels, bottom
 NAMES = {"rondo": "Rondo", "rondo-windows": "Rondo, windows", "openmpi": "Open MPI", "mpich": "MPICH",
-         "impi": "Intel MPI", "oneccl": "oneCCL", "gloo": "Gloo", "bound": "bound"}
+         "impi": "Intel MPI", "oneccl": "oneCCL", "gloo": "Gloo"}
 DRAWN = list(NAMES)
 LIGHT = {"rondo": "#cf222e", "openmpi": "#0969da", "mpich": "#1a7f37", "impi": "#8250df", "oneccl": "#bf3989",
-         "gloo": "#9a6700", "bound": "#8c959f"}
+         "gloo": "#9a6700"}
 DARK = {"rondo": "#ff7b72", "openmpi": "#58a6ff", "mpich": "#3fb950", "impi": "#d2a8ff", "oneccl": "#ff9bce",
-        "gloo": "#d29922", "bound": "#8c959f"}
+        "gloo": "#d29922"}
 MOST_MARKS = 7  # on the horizontal axis
 LEAST_WIDTH = 600  # the legend's
 
@@ -28,7 +28,7 @@ def colours(palette):
 STYLE = ("text{font:12px system-ui,sans-serif;fill:#24292f}text.title{font-size:14px;font-weight:600}"
          ".frame{fill:none;stroke:#8c959f}.grid{stroke:#8c959f;stroke-opacity:.25}"
          "polyline{fill:none;stroke-width:1.5}polyline.rondo,polyline.rondo-windows{stroke-width:3}"
-         "polyline.rondo-windows{stroke-dasharray:6 4}polyline.bound{stroke-width:1;stroke-dasharray:2 2}" + colours(LIGHT) +
+         "polyline.rondo-windows{stroke-dasharray:6 4}" + colours(LIGHT) +
          "@media (prefers-color-scheme:dark){text{fill:#e6edf3}" + colours(DARK) + "}")
 
 

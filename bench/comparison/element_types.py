@@ -2,7 +2,6 @@
 """--cases types: all_reduce of every element type and operator against sums of floats, per byte, at a size at which
 memory decides. all_reduce_perf measures them, which knows all types and checks every result."""
 import csv
-import dataclasses
 import pathlib
 import time
 
@@ -11,6 +10,7 @@ from comparison import configurations, launching, machine, odd, pairing, plannin
 BYTES = 16 << 20
 BASE = ("float", "sum")
 FLAGS = {"types": ("-d", "all", "-o", "sum"), "operators": ("-d", "float", "-o", "all")}
+GROUPS = tuple(FLAGS)
 SAMPLES = ("-c", "1", "-n", "1", "-w", "2", "--batches", "31", "--csv")
 
 
@@ -38,7 +38,7 @@ def plan(options, chosen, rows):
 def launches(options, chosen):
     for round_ in range(1, options.pairs + 1):
         for np in options.np:
-            for group in FLAGS:
+            for group in GROUPS:
                 yield launching.Work(round_, np, group, chosen[0], (("all_reduce", BYTES),))
 
 
@@ -76,7 +76,7 @@ def judge(rows):
     """Comparisons with the sums of floats of the same launch."""
     found, base = [], "all_reduce %s %s" % BASE
     same_launch = {(row.order, row.np): row for row in rows if row.collective == base and row.usable}
-    kinds = sorted({(row.np, row.collective) for row in rows if row.usable and row.group in FLAGS} -
+    kinds = sorted({(row.np, row.collective) for row in rows if row.usable and row.group in GROUPS} -
                    {(row.np, base) for row in rows})
     for np, kind in kinds:
         mine = [row for row in rows if (row.np, row.collective) == (np, kind) and row.usable]

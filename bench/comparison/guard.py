@@ -6,6 +6,7 @@ COLLECTIVES = ("all_reduce", "all_gather", "broadcast", "reduce_scatter")
 BYTES = (64, 16 << 10, 1 << 20)
 RANKS = (2, 4)
 LIMIT = 1.1
+GROUPS = ("guard",)
 BEFORE = "rondo-against"
 
 

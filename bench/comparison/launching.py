@@ -25,6 +25,8 @@ class Work:
         return (self.round, self.np, self.group, self.configuration.name)
 
 
+PATIENCE = 200  # turns of 5 ms that a launch may wait for near cores, in all
+LEAST_ITERATIONS = 3
 UNSIZED = ("barrier", "waiting")
 
 
@@ -48,9 +50,9 @@ def waits(work):
 
 def arguments(work, options, folder, limit_s):
     named = {"np": work.np, "meeting": os.path.join(folder, "meeting"), "waits": waits(work),
-             "cells": cells_text(work.cells), "near-ns": results.NEAR_NS, "far-ns": results.FAR_NS, "patience": options.patience,
-             "budget-ms": options.budget_ms, "min-iterations": options.min_iterations,
-             "max-iterations": options.max_iterations, "offset": options.offset, "limit-s": int(limit_s) + 1}
+             "cells": cells_text(work.cells), "near-ns": results.NEAR_NS, "far-ns": results.FAR_NS, "patience": PATIENCE,
+             "budget-ms": options.budget_ms, "min-iterations": LEAST_ITERATIONS,
+             "max-iterations": options.max_iterations, "limit-s": int(limit_s) + 1}
     return [word for name, value in named.items() for word in ("--" + name, str(value))]
 
 

@@ -13,6 +13,7 @@ WORLD_BYTES = (64, 64 << 10, 1 << 20, 16 << 20)
 SHIFTED_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20)
 PER_BYTE_FROM = 1 << 10  # below, a call's time hardly depends on its bytes: then times are compared, not times per byte
 CLIFF = 1.5
+GROUPS = ("worlds", "counts", "shifted", "huge")
 
 
 @dataclasses.dataclass(frozen=True)

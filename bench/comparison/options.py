@@ -49,17 +49,14 @@ def make_parser():
     parser = argparse.ArgumentParser(
         prog="compare", formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         description="Collectives of this library and of the peers that are installed or fetched, launched in "
-        "turns on this host, checked, judged. Exit status: 0 every gate holds or is out of the bound's reach too, 1 one is missed "
+        "turns on this host, checked, judged. Exit status: 0 every gate holds, 1 one is missed "
         "or not measured, 2 wrong use.")
     add = parser.add_argument
     add("--ours", default="build/release", help="a build or an installation of this library")
     add("--against", help="another one, compared as rondo-against")
-    add("--algorithm", type=words, default=[], help="also ours with RONDO_ALGORITHM set to each of these")
     add("--windows", action="store_true", help="also ours with buffers from Communicator::allocate")
-    add("--reproducible", action="store_true", help="also ours in reproducible mode")
     add("--transport", choices=("shm", "tcp"), default="shm", help="tcp: every library is kept from shared memory")
     add("--no-peers", action="store_true", help="ours alone")
-    add("--no-bound", action="store_true", help="without the bound")
     add("--only", type=words, default=[], help="of the peers' configurations, only those whose name contains one of these")
     add("--cases", choices=("even", "odd", "types", "guard"), default="even",
         help="odd: odd worlds, counts and addresses against their even neighbours; types: element types and operators "
@@ -72,13 +69,9 @@ def make_parser():
     add("--pairs", type=int, default=5, help="pairs of near launches that end a cell; a gate needs 5, p99 20; with other "
         "--cases: launches of each configuration")
     add("--rounds", type=int, default=60, help="launches of a configuration that a cell may take")
-    add("--patience", type=int, default=200, help="turns of 5 ms that a launch may wait for near cores, in all")
-    add("--offset", type=int, default=0, help="floats by which buffers are shifted from a page's begin")
     add("--budget-ms", type=int, default=25, help="timed part of a cell")
-    add("--min-iterations", type=int, default=3)
     add("--max-iterations", type=int, default=2000)
     add("--limit", type=float, default=60, help="seconds that a launch may take")
-    add("--least-s", type=float, default=5, help="seconds that must be left to begin a launch")
     add("--total", type=float, default=3600, help="seconds for all; --append goes on later")
     add("--quiet-wait", type=float, default=60, help="seconds to wait for an idle machine, in all")
     add("--retries", type=int, default=2, help="repeats of a launch during which others used over 4 %% of the CPU")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What to launch next. A turn measures a few cells that still lack pairs, those with the fewest first, with ours and every
-peer that may be the best one there, one after the other: so both sides of a pair are a second or two apart. The
-bound is with them where ours has not clearly reached its gate and its goal so far."""
+peer that may be the best one there, one after the other: so both sides of a pair are a second or two apart."""
 import collections
 import itertools
 
@@ -10,7 +9,6 @@ from comparison import gates, launching, pairing, results
 HOPELESS = 3.0  # a peer so many times slower than the best one in a cell is not asked for that cell again
 LOOKS = 3  # nor is one that so many launches found slower than a leader
 FRUITLESS = 2  # nor one that was asked so often and never answered
-CLEARLY = 1.1  # so far beyond its gate and goal, ours is not expected to fall behind them
 TURN_S = 1.0  # estimated time of a launch's cells
 CELL_S = 0.02  # estimated time of a cell, and of each byte of it on each rank: filled, checked
 BYTE_S = 2.5e-9
@@ -25,7 +23,7 @@ def cells_of(options, np):
 
 
 def in_turn(configurations):
-    """Ours and the bound between the peers."""
+    """Ours between the peers."""
     peers = [c for c in configurations if gates.is_peer(c.name)]
     return peers[1::2] + [c for c in configurations if not gates.is_peer(c.name)] + peers[::2]
 
@@ -36,7 +34,6 @@ class Progress:
     def __init__(self, configurations, rows, pairs):
         self.configurations, self.rows, self.pairs = in_turn(configurations), rows, pairs
         self.asked = collections.Counter((row.cell, row.configuration) for row in rows)
-        self.targets = gates.read_targets()
 
     def tries(self, cell):
         return max(self.asked[cell, configuration.name] for configuration in self.configurations)
@@ -58,24 +55,7 @@ class Progress:
             if any(self.pairs_of(distances, mine, other) < self.pairs
                    for other in (leaders & beside_peers or {gates.OURS})):
                 wanted |= {mine} | (beside_peers or {gates.OURS})
-            for bound in filter(names.__contains__, gates.bounds_of(mine)):
-                if self.lacks_bound(cell, distances, mine, bound, leaders):
-                    wanted |= {mine, bound} | leaders
         return wanted
-
-    def lacks_bound(self, cell, distances, mine, bound, leaders):
-        """Whether the bound has to be measured beside `mine`: what is missed may be out of reach."""
-        if cell[1] == "waiting" or self.unanswered(cell, bound) >= FRUITLESS:
-            return False
-        judgement = gates.judge_cell(mine, cell, distances, self.targets)
-        if judgement.ratio is None:
-            return False
-        margin = 1 if judgement.ratio.pairs >= self.pairs else CLEARLY
-        if judgement.ratio.median >= margin * max(judgement.gate, judgement.goal or 0):
-            return False
-        if bound != gates.bounds_of(mine)[0] and bound != judgement.bound and not judgement.is_beaten:
-            return False  # it stands in for one that ours beats
-        return any(self.pairs_of(distances, bound, other) < self.pairs for other in leaders | {mine})
 
     @staticmethod
     def pairs_of(distances, mine, other):

@@ -8,7 +8,6 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "bench" / "peers"
-SYSTEM_CALLS = ROOT / "comm" / "base" / "system_call.hpp"
 FLAGS = ["-O3", "-march=native", "-std=c++20"]  # most of a long cell's time goes into filling and checking its buffers
 
 
@@ -67,10 +66,6 @@ def build_ours(folder, into):
     headers = [header for path in includes for header in path.glob("rondo/*.hpp")]
     return build("rondo_peer", into, compiler() + flags,
                  ["-L%s" % library, "-Wl,-rpath,%s" % library, "-lrondo", "-pthread"], headers)
-
-
-def build_bound(into):
-    return build("bound_peer", into, compiler() + ["-I%s" % ROOT], ["-pthread"], [SYSTEM_CALLS])
 
 
 def build_mpi(name, into):

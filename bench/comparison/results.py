@@ -60,6 +60,7 @@ FIELDS = [field.name for field in dataclasses.fields(Row)]
 TYPES = {field.name: field.type for field in dataclasses.fields(Row)}
 FROM_PROGRAM = FIELDS[FIELDS.index("collective"):]
 LATER = {"in_a_row_us": 0}  # fields that older files lack
+FORMER = "bound"  # a program without checks, which older files have rows of
 
 
 def make_row(texts):
@@ -115,7 +116,7 @@ def write_rows(file, rows):
 
 
 def read(path, to_append=False):
-    """(head lines, rows). ValueError for a file that is something else, or to which today's rows cannot be appended."""
+    """(head lines, rows, but for those of FORMER). ValueError for a file that is something else, or to which today's rows cannot be appended."""
     with open(path, encoding="utf-8", newline="") as file:
         text = file.read()
     lines = text.splitlines(keepends=True)
@@ -126,4 +127,5 @@ def read(path, to_append=False):
     if to_append and table.fieldnames != FIELDS:
         raise ValueError("%s has no column %s, so it can be judged (--report-only) but not appended to: begin a new file"
                          % (path, ", ".join(LATER)))
-    return head, [make_row({**LATER, **texts}) for texts in table]
+    rows = [make_row({**LATER, **texts}) for texts in table]
+    return head, [row for row in rows if row.library != FORMER]

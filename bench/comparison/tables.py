@@ -28,38 +28,24 @@ def heading(configuration, cell):
     return "%s, %d ranks, %s, %s" % (collective, np, transport, name)
 
 
-HEAD = ("| size | ours | best peer | its time | ratio [quartiles] | goal | gate %s | pairs | cores | elsewhere | p99 ours / peer |"
-        " in a row ours / peer | bound / in a row | of bound | in reach |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+HEAD = ("| size | ours | best peer | its time | ratio [quartiles] | gate %s | pairs | cores | elsewhere | p99 ours / peer |"
+        " in a row ours / peer |\n|---|---|---|---|---|---|---|---|---|---|---|")
 
 
 def both_text(ours_us, theirs_us):
     return "%s / %s" % (time_text(ours_us), time_text(theirs_us))
 
 
-def bound_texts(judgement):
-    """The bound's time, alone and in a row; its part in the time of ours; the ratio to the best peer that it reaches,
-    with its pairs."""
-    of_bound, reach = judgement.of_bound, judgement.reach
-    stands_in = judgement.bound != gates.bounds_of(judgement.configuration)[0]
-    which = {gates.BOUND_WINDOWS: " over windows", gates.BOUND_AHEAD: " ahead"}.get(judgement.bound, "") if stands_in else ""
-    in_a_row = " / " + time_text(of_bound.in_a_row.theirs_us) if of_bound and of_bound.in_a_row else ""
-    return [time_text(of_bound.theirs_us) + in_a_row + which if of_bound else "",
-            "%.2f%s" % (of_bound.median, " beaten" if judgement.is_beaten else "") if of_bound else "",
-            "%s (%d)" % (ratio_text(reach), reach.pairs) if reach else ""]
-
-
 def judgement_row(judgement):
     ratio = judgement.ratio
     times = [time_text(ratio.ours_us), ratio.theirs, time_text(ratio.theirs_us)] if ratio else ["", "", ""]
-    goal = "" if judgement.goal is None else "%g %s" % (judgement.goal, judgement.goal_verdict)
     beside = "%s (%d)" % (ratio_text(judgement.beside), judgement.beside.pairs) if judgement.beside else ""
     p99 = both_text(ratio.ours_p99_us, ratio.theirs_p99_us) if ratio else ""
     in_a_row = both_text(ratio.in_a_row.ours_us, ratio.in_a_row.theirs_us) if ratio and ratio.in_a_row else ""
     if judgement.p99 == "FAIL":
         p99 += " FAIL"
-    cells = [size_text(judgement.cell[3]), *times, ratio_text(ratio), goal, judgement.verdict,
-             str(ratio.pairs if ratio else 0), judgement.distance, beside, p99, in_a_row,
-             *bound_texts(judgement)]
+    cells = [size_text(judgement.cell[3]), *times, ratio_text(ratio), judgement.verdict,
+             str(ratio.pairs if ratio else 0), judgement.distance, beside, p99, in_a_row]
     return "| %s |" % " | ".join(cells)
 
 
@@ -112,10 +98,8 @@ def waiting(rows):
 
 def summary(judgements):
     verdicts = [j.verdict for j in judgements]
-    goals = [j.goal_verdict for j in judgements if j.goal is not None]
-    counted = [verdicts.count(verdict) for verdict in ("pass", "FAIL", "out of reach")]
-    line = "%d cells: %d pass the gate, %d fail, %d out of reach, %d have too few pairs; %d of %d goals met, %d out of reach" % (
-        len(judgements), *counted, len(verdicts) - sum(counted), goals.count("met"), len(goals), goals.count("out of reach"))
+    counted = [verdicts.count(verdict) for verdict in ("pass", "FAIL")]
+    line = "%d cells: %d pass the gate, %d fail, %d have too few pairs" % (len(judgements), *counted, len(verdicts) - sum(counted))
     p99 = [j.p99 for j in judgements]
     if p99.count("few pairs") < len(p99):
         line += "; p99 not worse in %d of %d" % (p99.count("pass"), len(p99) - p99.count("few pairs"))
