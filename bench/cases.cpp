@@ -15,31 +15,14 @@ std::size_t extent(Extent e, std::size_t count, int world_size) {
 
 bool has_blocks(const CollectiveRow& row) { return row.send == Extent::world || row.recv == Extent::world; }
 
-// Elements that an in-place call does not read, or does not write, because they are where they belong.
+// Elements that an in-place call does not write, because they are where they belong: a block or the whole of whoever
+// has both buffers. Nor does it read them, unless others need them.
 Traffic elements_in_place(const Cell& c) {
-  const auto count = static_cast<double>(c.count);
-  switch (c.what->collective) {
-    case Collective::broadcast:
-      return {.read = 0, .written = count};
-    case Collective::all_gather:
-      return {.read = 0, .written = count * c.world_size};
-    case Collective::gather:
-    case Collective::scatter:
-      return {.read = count, .written = count};
-    case Collective::all_reduce:
-    case Collective::reduce:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-    case Collective::all_gather_v:
-    case Collective::gather_v:
-    case Collective::scatter_v:
-    case Collective::all_to_all_v:
-    case Collective::send:
-    case Collective::recv:
-    case Collective::barrier:
-      break;
-  }
-  return {};
+  const CollectiveRow& row = c.row();
+  if (row.reduces || row.send == Extent::none || row.has_block_per_pair()) return {};
+  const auto stay = static_cast<double>(c.count) * (row.rooted ? 1 : c.world_size);
+  const bool others_need_them = row.send == Extent::one && !row.recv_at_root;
+  return {.read = others_need_them ? 0 : stay, .written = stay};
 }
 
 }  // namespace
@@ -51,9 +34,7 @@ const Case& find_case(std::string_view program) {
 }
 
 std::size_t Cell::send_count() const { return extent(row().send, count, world_size); }
-std::size_t Cell::recv_count() const {
-  return what->collective == Collective::send ? count : extent(row().recv, count, world_size);
-}
+std::size_t Cell::recv_count() const { return row().is_message() ? count : extent(row().recv, count, world_size); }
 std::size_t Cell::bytes() const { return std::max(send_count(), recv_count()) * size_of(dtype); }
 bool Cell::has_input() const { return !row().send_at_root || rank == root; }
 bool Cell::has_output() const { return !row().recv_at_root || rank == root; }
@@ -92,40 +73,20 @@ double least_us(const Traffic& traffic, const MemoryRates& rates) {
 
 std::vector<Stretch> expected_output(const Cell& c, std::uint32_t seed) {
   if (!c.has_output()) return {};
-  const std::size_t mine = static_cast<std::size_t>(c.rank) * c.count;
-  const auto one = [&](int rank, std::size_t first) { return std::vector<Stretch>{{0, c.count, {rank, first, seed}}}; };
-  switch (c.what->collective) {
-    case Collective::barrier:
-      return {};
-    case Collective::reduce_scatter:
-      return one(-1, mine);
-    case Collective::broadcast:
-      return one(c.root, 0);
-    case Collective::scatter:
-      return one(c.root, mine);
-    case Collective::send:
-      return one((c.rank + c.world_size - 1) % c.world_size, 0);
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::all_to_all: {
-      std::vector<Stretch> all;
-      for (int r = 0; r < c.world_size; ++r) {
-        const std::size_t first = c.what->collective == Collective::all_to_all ? mine : 0;
-        all.push_back({static_cast<std::size_t>(r) * c.count, c.count, {r, first, seed}});
-      }
-      return all;
-    }
-    case Collective::all_reduce:
-    case Collective::reduce:
-      return one(-1, 0);
-    case Collective::all_gather_v:
-    case Collective::gather_v:
-    case Collective::scatter_v:
-    case Collective::all_to_all_v:
-    case Collective::recv:
-      break;
+  const CollectiveRow& row = c.row();
+  if (row.send == Extent::counts || row.recv == Extent::counts) {
+    throw std::logic_error("no program measures " + std::string(row.name));
   }
-  throw std::logic_error("no program measures " + std::string(row_of(c.what->collective).name));
+  const std::size_t first = row.send == Extent::world ? static_cast<std::size_t>(c.rank) * c.count : 0;
+  const auto one = [&](int rank) { return std::vector<Stretch>{{0, c.count, {rank, first, seed}}}; };
+  if (row.is_message()) return one((c.rank + c.world_size - 1) % c.world_size);
+  if (row.reduces) return one(-1);
+  if (row.send_at_root) return one(c.root);
+  std::vector<Stretch> all;
+  for (int r = 0; row.recv == Extent::world && r < c.world_size; ++r) {
+    all.push_back({static_cast<std::size_t>(r) * c.count, c.count, {r, first, seed}});
+  }
+  return all;
 }
 
 }  // namespace rondo::bench

@@ -24,7 +24,7 @@ void pass_on(Group& group, const Cell& c, const void* send, void* recv, Stream s
 }  // namespace
 
 void invoke(Communicator& communicator, const Cell& cell, const void* send, void* recv, int times, Stream stream) {
-  const bool passes_on = cell.what->collective == Collective::send;
+  const bool passes_on = cell.row().is_message();
   if (times == 1 && !passes_on) return call_once(communicator, cell, send, recv, stream);
   Group group = communicator.group();
   for (int i = 0; i < times; ++i) {

@@ -74,7 +74,7 @@ double least_bytes_of_bound(const Flags& flags) {
   return flags.device.kind == Device::Kind::cpu ? kPastCaches * static_cast<double>(largest_cache_bytes()) : 0;
 }
 
-bool is_sized(const Case& what) { return what.collective != Collective::barrier; }
+bool is_sized(const Case& what) { return row_of(what.collective).send != Extent::none; }
 
 bool any_is_large(std::vector<Cell> cells, std::size_t bytes, double least_bytes) {
   return std::any_of(cells.begin(), cells.end(), [&](Cell& cell) {

@@ -24,9 +24,9 @@ endfunction()
 
 function(rondo_configure target)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -ffp-contract=off)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Werror=switch -ffp-contract=off)
   if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests(/|$)")  # tests need not deal with every collective and type
-    target_compile_options(${target} PRIVATE -Wswitch-enum)
+    target_compile_options(${target} PRIVATE -Werror=switch-enum)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC 12 at -O3 sees fmt 9's fmt::join of integers write into a buffer of no bytes, and a std::string overlap itself.

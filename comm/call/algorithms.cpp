@@ -4,65 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
+#include "comm/call/blocks.hpp"
 #include "kernels/algorithms/table.hpp"
 #include "kernels/algorithms/tuner.hpp"
-#include "kernels/average.hpp"
 
 namespace rondo::comm {
 namespace {
-
-using kernels::Pattern;
-
-Pattern pattern_of(Collective collective) {
-  switch (collective) {
-    case Collective::all_reduce:
-      return Pattern::all_reduce;
-    case Collective::reduce:
-      return Pattern::reduce;
-    case Collective::broadcast:
-      return Pattern::broadcast;
-    case Collective::all_gather:
-    case Collective::all_gather_v:
-      return Pattern::all_gather;
-    case Collective::reduce_scatter:
-      return Pattern::reduce_scatter;
-    case Collective::all_to_all:
-    case Collective::all_to_all_v:
-      return Pattern::all_to_all;
-    case Collective::gather:
-    case Collective::gather_v:
-      return Pattern::gather;
-    case Collective::scatter:
-    case Collective::scatter_v:
-      return Pattern::scatter;
-    case Collective::send:
-    case Collective::recv:
-    case Collective::barrier:
-      break;
-  }
-  return Pattern::barrier;
-}
-
-// Of a rank's larger buffer, from what every rank knows. all_to_all_v has one algorithm, so nothing hangs on it.
-std::size_t bytes_of(const Call& call, int world_size) {
-  return call.collective == Collective::all_to_all_v ? 0 : larger_count(call, world_size) * size_of(call.dtype);
-}
 
 std::vector<std::size_t> offsets_of(std::span<const std::size_t> counts) {
   std::vector<std::size_t> offsets;
   lay_out(counts, offsets);
   return offsets;
-}
-
-// A call that moves nothing must still find out that the others agree.
-bool moves_nothing(const Call& call) {
-  if (call.collective == Collective::all_to_all_v) return false;  // the pairs find out
-  const auto counts = counts_of(call);
-  if (counts.empty()) return call.count == 0;
-  return std::all_of(counts.begin(), counts.end(), [](std::size_t count) { return count == 0; });
 }
 
 // Peers to which, or from which, nothing is moved though something might be. Where the other end may think otherwise
@@ -73,8 +27,9 @@ struct Silent {
 
 Silent find_silent(const Call& call, const Team& team) {
   Silent silent;
-  const bool pairs = call.collective == Collective::all_to_all_v;
-  const bool scatters = call.collective == Collective::scatter_v;
+  const CollectiveRow& row = row_of(call.collective);
+  const bool pairs = row.has_own_counts();
+  const bool scatters = !pairs && row.send == Extent::counts;
   if ((!pairs && !scatters) || moves_nothing(call)) return silent;
   const auto empty = [](std::span<const std::size_t> counts, int rank) {
     return counts[static_cast<std::size_t>(rank)] == 0;
@@ -90,15 +45,7 @@ Silent find_silent(const Call& call, const Team& team) {
 
 }  // namespace
 
-bool prefers_board(std::string_view wanted) { return wanted.empty() || wanted == BoardCollectives::kName; }
-
-CallShape shape_of(const Call& call, int world_size) {
-  const bool nothing = moves_nothing(call);
-  return {.pattern = nothing ? Pattern::barrier : pattern_of(call.collective),
-          .bytes = bytes_of(call, world_size),
-          .variable_counts = !counts_of(call).empty(),
-          .one_fold = !nothing && row_of(call.collective).reduces && kernels::averages_widely(call.dtype, call.op)};
-}
+bool prefers_board(std::string_view wanted) { return wanted.empty() || wanted == kBoard.name; }
 
 void check_algorithm_name(std::string_view name) {
   if (name == kBoard.name || name == kTwoLevel.name) return;
@@ -162,13 +109,14 @@ void run_row(const Chosen& chosen, HostPrimitives& primitives, const kernels::Wo
 
 void run_algorithm(const Chosen& chosen, const Call& call, const Signature& signature, HostPrimitives& primitives,
                    const Team& team, std::chrono::milliseconds timeout) {
-  const bool pairs = call.collective == Collective::all_to_all_v;
+  const CollectiveRow& row = row_of(call.collective);
+  const bool pairs = row.has_own_counts();
   primitives.begin({.signature = signature,
                     .input = static_cast<const std::byte*>(call.send),
                     .output = static_cast<std::byte*>(call.recv),
                     .dtype = call.dtype,
                     .op = call.op,
-                    .reduces = row_of(call.collective).reduces,
+                    .reduces = row.reduces,
                     .may_hold = true,
                     .send_counts = pairs ? call.send_counts : std::span<const std::size_t>{},
                     .recv_counts = pairs ? call.recv_counts : std::span<const std::size_t>{}},

@@ -8,19 +8,10 @@
 #include <rondo/communicator.hpp>
 
 #include "comm/call/host_primitives.hpp"
-#include "comm/node/ways/board_collectives.hpp"
+#include "comm/call/shape.hpp"
 #include "kernels/algorithms/table.hpp"
 
 namespace rondo::comm {
-
-// What a choice of algorithm may hang on: every rank knows the same of a call.
-struct CallShape {
-  kernels::Pattern pattern{};  // barrier where nothing is moved: such a call must still find out that others agree
-  std::size_t bytes = 0;       // of a rank's larger buffer; 0 for all_to_all_v, whose counts are each rank's own
-  bool variable_counts = false;
-  bool one_fold = false;  // an average of a type too narrow for sums: all inputs are folded at once, or in a wider type
-};
-CallShape shape_of(const Call& call, int world_size);
 
 struct Chosen {
   int row = 0;            // of the algorithm table
@@ -29,7 +20,7 @@ struct Chosen {
 };
 
 // The board (node/ways/board_collectives.hpp) is no row of the table: it does not move steps over links.
-inline constexpr Chosen kBoard{-1, BoardCollectives::kName};
+inline constexpr Chosen kBoard{-1, "board"};
 // Whoever can meet there does, unless a name from the configuration says otherwise.
 bool prefers_board(std::string_view wanted);
 

@@ -28,8 +28,23 @@ inline std::size_t larger_count(const Call& call, int world_size) {
   return row.send == Extent::world || row.recv == Extent::world ? call.count * as_size(world_size) : call.count;
 }
 
+// Elements of one buffer, whose blocks have these counts.
+inline std::size_t elements_of(const Call& call, Extent extent, std::span<const std::size_t> counts, int world_size) {
+  switch (extent) {
+    case Extent::none:
+      break;
+    case Extent::one:
+      return call.count;
+    case Extent::world:
+      return call.count * as_size(world_size);
+    case Extent::counts:
+      return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  }
+  return 0;
+}
+
 // In place, elements from where a rank's send buffer begins to where its receive buffer does: a rank's block of the one
-// is the other. Not of all_to_all, whose buffers are two.
+// is the other. Not where its buffers are two.
 inline std::ptrdiff_t in_place_distance(const Call& call, int rank) {
   const CollectiveRow& row = row_of(call.collective);
   const auto counts = counts_of(call).first(counts_of(call).empty() ? 0 : as_size(rank));

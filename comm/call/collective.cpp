@@ -35,6 +35,16 @@ constexpr std::array<CollectiveRow, kCollectiveCount> kTable{{
     {Collective::barrier, "barrier", none, none, kNo, kNo, kNo, kNo, all},
 }};
 
+consteval bool is_sound(std::span<const CollectiveRow> rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (static_cast<std::size_t>(rows[i].collective) != i) return false;
+    if (rows[i].rooted != (rows[i].send_at_root || rows[i].recv_at_root)) return false;
+  }
+  return true;
+}
+static_assert(is_sound(kTable),
+              "a row for each Collective, in its order; rooted is what a buffer at the root makes it");
+
 }  // namespace
 
 const std::array<CollectiveRow, kCollectiveCount>& collective_table() { return kTable; }

@@ -40,9 +40,6 @@ using comm::Way;
 
 constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the kernels, which say more
 
-bool may_work_in_place(Collective c) { return c != Collective::all_to_all && c != Collective::all_to_all_v; }
-bool is_message(Collective c) { return c == Collective::send || c == Collective::recv; }
-
 [[noreturn]] void reject(const Call& call, const std::string& why) {
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", name_of(call.collective), why));
 }
@@ -116,7 +113,7 @@ void CommunicatorImpl::validate(const Call& call) const {
   if (row.reduces && !is_supported(call.dtype, call.op)) {
     reject(call, fmt::format("{} of {} makes no sense", name_of(call.op.kind()), name_of(call.dtype)));
   }
-  const bool at_peer = is_message(call.collective);
+  const bool at_peer = row.is_message();
   if ((row.rooted || at_peer) && (call.root < 0 || call.root >= world_size())) {
     reject(call, fmt::format("{} {} is not a rank of 0 to {}", at_peer ? "peer" : "root", call.root, world_size() - 1));
   }
@@ -133,14 +130,13 @@ void CommunicatorImpl::validate(const Call& call) const {
   if (call.recv == nullptr && receives && elements(call, row.recv, call.recv_counts, world_size()) != 0)
     reject(call, "the receive buffer is null");
   const auto self = static_cast<std::size_t>(rank());
-  if (call.collective == Collective::all_to_all_v && call.send_counts[self] != call.recv_counts[self]) {
+  if (row.has_own_counts() && call.send_counts[self] != call.recv_counts[self]) {
     reject(call, fmt::format("rank {} sends itself {} elements and receives {} from itself", self,
                              call.send_counts[self], call.recv_counts[self]));
   }
   const Buffers buffers = buffers_of(call);
   if (buffers.admit(call)) return;
-  if (!may_work_in_place(call.collective))
-    reject(call, "its buffers overlap, and it cannot work in place: give it two");
+  if (row.has_block_per_pair()) reject(call, "its buffers overlap, and it cannot work in place: give it two");
   const auto in_place = static_cast<std::ptrdiff_t>(buffers.in_place);
   const std::string where = in_place == 0 ? std::string("where its send buffer begins")
                                           : fmt::format("{} bytes {} the start of its send buffer", std::abs(in_place),
@@ -156,7 +152,7 @@ Buffers CommunicatorImpl::buffers_of(const Call& call) const {
   const bool is_root = rank() == call.root;
   if ((row.send_at_root && !is_root) || (row.recv_at_root && !is_root) || send == 0 || recv == 0) return {};
   const auto in_place = static_cast<std::uintptr_t>(comm::in_place_distance(call, rank())) * element;
-  return {.send_bytes = send, .recv_bytes = recv, .in_place = may_work_in_place(call.collective) ? in_place : send};
+  return {.send_bytes = send, .recv_bytes = recv, .in_place = row.has_block_per_pair() ? send : in_place};
 }
 
 void CommunicatorImpl::fail(ErrorCode code, int culprit, const std::string& sentence) {
@@ -187,7 +183,7 @@ void CommunicatorImpl::guarded(F&& body) {
 }
 
 void CommunicatorImpl::execute(const Call& call) {
-  if (is_message(call.collective)) {
+  if (row_of(call.collective).is_message()) {
     validate(call);
     guarded([&] { run_messages(std::span(&call, 1)); });
   } else {
@@ -379,11 +375,11 @@ void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
   std::vector<Call> messages;
   for (const auto& owned : calls) {
     validate(owned.call());
-    if (is_message(owned.call().collective)) messages.push_back(owned.call());
+    if (row_of(owned.call().collective).is_message()) messages.push_back(owned.call());
   }
   guarded([&] { run_messages(messages); });
   for (const auto& owned : calls) {
-    if (!is_message(owned.call().collective)) execute(owned.call());
+    if (!row_of(owned.call().collective).is_message()) execute(owned.call());
   }
 }
 

@@ -21,8 +21,7 @@ Signature signature_of(const Call& call) {
   Signature s{.count = call.count, .collective = call.collective, .dtype = call.dtype};
   if (row.reduces) s.op = call.op;
   if (row.rooted) s.root = call.root;
-  if (call.collective == Collective::all_to_all_v) return s;  // every rank's counts are its own
-  if (row.send == Extent::counts || row.recv == Extent::counts) {
+  if (row.has_common_counts()) {
     const auto counts = row.send == Extent::counts ? call.send_counts : call.recv_counts;
     s.count = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
     s.shape = hash_of(counts);

@@ -29,6 +29,9 @@ Signature signature_of(const Call& call);
 // Of a message, the same at both ends.
 Signature signature_of_message(const Call& call);
 
+// Of a message, at either end. Says so of any bits, unlike the table's row.
+inline bool is_message(const Signature& s) { return s.collective == Collective::send; }
+
 // All but its number, its count and its shape, in one word.
 inline std::uint64_t kind_of(const Signature& s) {
   return static_cast<std::uint64_t>(s.collective) | static_cast<std::uint64_t>(s.dtype) << 8 |

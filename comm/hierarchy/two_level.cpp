@@ -18,26 +18,9 @@ TwoLevel::TwoLevel(Team& team, BoardCollectives& board, HostPrimitives& links, c
 std::string_view TwoLevel::why_not(const Call& call, Determinism determinism, std::string_view wanted) const {
   if (!nodes_.nested()) return "no rank shares memory with another";
   if (!board_.fits(nodes_.most)) return "too many ranks on a node";
-  switch (call.collective) {
-    case Collective::all_to_all:
-    case Collective::all_to_all_v:
-    case Collective::send:
-    case Collective::recv:
-      return "every byte crosses once as it is";
-    case Collective::all_reduce:
-    case Collective::reduce:
-    case Collective::broadcast:
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::all_gather_v:
-    case Collective::gather_v:
-    case Collective::scatter_v:
-    case Collective::barrier:
-      break;
-  }
-  if (row_of(call.collective).reduces && determinism == Determinism::reproducible) {
+  const CollectiveRow& row = row_of(call.collective);
+  if (row.is_message() || row.has_block_per_pair()) return "every byte crosses once as it is";
+  if (row.reduces && determinism == Determinism::reproducible) {
     return "(a + b) + (c + d) is not ((a + b) + c) + d";
   }
   if (!wanted.empty()) return wanted == kTwoLevel.name ? "" : "RONDO_ALGORITHM";

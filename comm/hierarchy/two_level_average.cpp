@@ -12,8 +12,9 @@ void TwoLevel::average_widely() {
   constexpr std::size_t kStripBytes = 16 << 20;  // of wide inputs: many chunks, and memory that stays this rank's
   const Call narrow = call_;
   const std::size_t element = element_;
-  const bool scatters = narrow.collective == Collective::reduce_scatter;
-  const bool gets = narrow.collective != Collective::reduce || team_.rank() == narrow.root;
+  const CollectiveRow& row = row_of(narrow.collective);
+  const bool scatters = row.send == Extent::world;
+  const bool gets = !row.recv_at_root || team_.rank() == narrow.root;
   const std::size_t blocks = scatters ? static_cast<std::size_t>(team_.size()) : 1;
   call_.dtype = kernels::wide_type_of(narrow.dtype);
   call_.op = ReduceOp::sum;
@@ -38,8 +39,8 @@ void TwoLevel::average_widely() {
 // A strip of every block that is sent.
 void TwoLevel::widen_strip(const Call& narrow, Range strip, std::byte* into) const {
   const std::size_t element = size_of(narrow.dtype);
-  const std::size_t blocks =
-      narrow.collective == Collective::reduce_scatter ? static_cast<std::size_t>(team_.size()) : 1;
+  const bool scatters = row_of(narrow.collective).send == Extent::world;
+  const std::size_t blocks = scatters ? static_cast<std::size_t>(team_.size()) : 1;
   for (std::size_t block = 0; block < blocks; ++block) {
     const auto* const from =
         static_cast<const std::byte*>(narrow.send) + (block * narrow.count + strip.offset) * element;

@@ -147,7 +147,7 @@ void Team::announce_waiting(const Signature& signature) {
 // A rank that called something smaller may be done with it and in its next collective: what they disagree on is then
 // what both did under the smaller of the two sequence numbers.
 std::string Team::find_difference(const Signature& mine, int peer, const Signature& theirs) {
-  const bool collectives = mine.collective != Collective::send && theirs.collective != Collective::send;
+  const bool collectives = !is_message(mine) && !is_message(theirs);
   if (collectives && theirs.sequence == mine.sequence && theirs.past != mine.past) {
     return find_earliest_difference(mine.sequence, peer);
   }

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::size_t index_of(Team::Side side) { return static_cast<std::size_t>(side); }
 
-// Of an all_to_all_v each pair's is its own.
+// Where counts are each rank's own, no two need have the same.
 Signature comparable(Signature signature) {
-  if (signature.collective == Collective::all_to_all_v) signature.count = 0;
+  if (row_of(signature.collective).has_own_counts()) signature.count = 0;
   signature.on_device = 1;
   return signature;
 }
@@ -73,7 +73,7 @@ void Team::on_device_call(int peer, const Signature& theirs) {
   Remote& remote = *remotes_[static_cast<std::size_t>(peer)];
   {
     const std::lock_guard lock(device_calls_);
-    if (theirs.collective == Collective::send) {
+    if (is_message(theirs)) {
       remote.messages = {.sent = theirs.sequence, .received = theirs.count};
       return;
     }
@@ -299,9 +299,9 @@ std::string Team::find_unread(int peer) {
   }
   if (step == nullptr) return {};
   const Signature& unread = step->signature;
-  const bool is_message = unread.collective == Collective::send;
-  if (unread.sequence == 0) return {};                                          // of kernels, which count by themselves
-  if (!is_message && unread.sequence > latest(Side::host).sequence) return {};  // who waits there says it
+  const bool collective = !is_message(unread);
+  if (unread.sequence == 0) return {};                                         // of kernels, which count by themselves
+  if (collective && unread.sequence > latest(Side::host).sequence) return {};  // who waits there says it
   return fmt::format("rank {} had sent it {} #{} of {} {} that it never received", peer, name_of(unread.collective),
                      unread.sequence, unread.count, name_of(unread.dtype));
 }

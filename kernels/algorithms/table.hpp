@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include <rondo/extent.hpp>
+
 #include "kernels/algorithms/barrier.hpp"
 #include "kernels/algorithms/direct.hpp"
 #include "kernels/algorithms/pairwise.hpp"
@@ -30,23 +32,38 @@ enum class Pattern : unsigned char {
 };
 inline constexpr int kPatternCount = 9;
 
+// What verifier, kernels and tests know of the buffers comes from here alone.
 struct PatternRow {
   Pattern pattern;
   std::string_view name;
-  bool reduces, rooted;
+  Extent send, recv;  // size of the input and of the output; world: blocks, which may be of different lengths
+  bool send_at_root, recv_at_root;  // the buffer is used at the root alone
+  bool reduces;
+
+  constexpr bool rooted() const { return send_at_root || recv_at_root; }
+  constexpr bool sends_blocks() const { return send == Extent::world; }
+  constexpr bool receives_blocks() const { return recv == Extent::world; }
+  constexpr bool has_block_per_pair() const { return sends_blocks() && receives_blocks(); }  // not in place
 };
 inline constexpr std::array<PatternRow, kPatternCount> kPatterns{{
-    {Pattern::all_reduce, "all_reduce", true, false},
-    {Pattern::reduce, "reduce", true, true},
-    {Pattern::broadcast, "broadcast", false, true},
-    {Pattern::all_gather, "all_gather", false, false},
-    {Pattern::reduce_scatter, "reduce_scatter", true, false},
-    {Pattern::all_to_all, "all_to_all", false, false},
-    {Pattern::gather, "gather", false, true},
-    {Pattern::scatter, "scatter", false, true},
-    {Pattern::barrier, "barrier", false, false},
+    {Pattern::all_reduce, "all_reduce", Extent::one, Extent::one, false, false, true},
+    {Pattern::reduce, "reduce", Extent::one, Extent::one, false, true, true},
+    {Pattern::broadcast, "broadcast", Extent::one, Extent::one, true, false, false},
+    {Pattern::all_gather, "all_gather", Extent::one, Extent::world, false, false, false},
+    {Pattern::reduce_scatter, "reduce_scatter", Extent::world, Extent::one, false, false, true},
+    {Pattern::all_to_all, "all_to_all", Extent::world, Extent::world, false, false, false},
+    {Pattern::gather, "gather", Extent::one, Extent::world, false, true, false},
+    {Pattern::scatter, "scatter", Extent::world, Extent::one, true, false, false},
+    {Pattern::barrier, "barrier", Extent::none, Extent::none, false, false, false},
 }};
 constexpr const PatternRow& row_of(Pattern pattern) { return kPatterns[static_cast<std::size_t>(pattern)]; }
+
+// The patterns of a kind, one bit each: kernels cannot read the table.
+constexpr unsigned patterns_that(bool (*are_such)(const PatternRow&)) {
+  unsigned bits = 0;
+  for (const PatternRow& row : kPatterns) bits |= are_such(row) ? 1U << static_cast<unsigned>(row.pattern) : 0U;
+  return bits;
+}
 
 struct AlgorithmRow {
   Pattern pattern;
@@ -140,8 +157,8 @@ constexpr void run_alone(P& p, bool reduces, const Work& work) {
 template <Primitives P>
 void run_algorithm(int id, P& p, const Work& work) {
   if (work.size != 1) return kAlgorithms<P>[static_cast<std::size_t>(id)].run(p, work);
-  const Pattern pattern = algorithm_row(id).pattern;
-  if (pattern != Pattern::barrier) run_alone(p, row_of(pattern).reduces, work);
+  const PatternRow& row = row_of(algorithm_row(id).pattern);
+  if (row.recv != Extent::none) run_alone(p, row.reduces, work);
 }
 
 }  // namespace rondo::kernels

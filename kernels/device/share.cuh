@@ -16,12 +16,10 @@ RONDO_DEVICE Range share_of(std::uint64_t count, unsigned element, int channels,
   return {first, clipped((units.offset + units.count) * unit) - first};
 }
 
-RONDO_DEVICE bool sends_blocks(Pattern p) {
-  return p == Pattern::reduce_scatter || p == Pattern::scatter || p == Pattern::all_to_all;
-}
-RONDO_DEVICE bool receives_blocks(Pattern p) {
-  return p == Pattern::all_gather || p == Pattern::gather || p == Pattern::all_to_all;
-}
+inline constexpr unsigned kSendBlocks = patterns_that([](const PatternRow& row) { return row.sends_blocks(); });
+inline constexpr unsigned kReceiveBlocks = patterns_that([](const PatternRow& row) { return row.receives_blocks(); });
+RONDO_DEVICE bool sends_blocks(Pattern p) { return (kSendBlocks >> static_cast<unsigned>(p) & 1U) != 0; }
+RONDO_DEVICE bool receives_blocks(Pattern p) { return (kReceiveBlocks >> static_cast<unsigned>(p) & 1U) != 0; }
 
 // One of the two lists of blocks, by all threads; a barrier must follow.
 RONDO_DEVICE void fill_blocks(const Launch& launch, const Operation& operation, int first_count, unsigned element,

@@ -21,22 +21,26 @@ std::size_t total(const Work& work, std::span<const std::size_t> counts) {
   return sum;
 }
 
-std::size_t own_count(const Work& work, std::span<const std::size_t> counts) {
-  return counts.empty() ? work.count : counts[static_cast<std::size_t>(work.rank)];
+// Elements of one of a rank's buffers. The counts of its blocks, and those of the other buffer's: where this one is a
+// block, it is the rank's own of those.
+std::size_t elements(const Work& work, Extent extent, std::span<const std::size_t> counts,
+                     std::span<const std::size_t> others) {
+  if (extent == Extent::none) return 0;
+  if (has_block_per_rank(extent)) return total(work, counts);
+  return others.empty() ? work.count : others[static_cast<std::size_t>(work.rank)];
 }
 
 }  // namespace
 
 RankBlocks blocks_of(const Problem& problem, int rank) {
   RankBlocks blocks;
+  const PatternRow& row = row_of(problem.pattern);
+  const bool pairs = row.has_block_per_pair();
   const auto me = static_cast<std::size_t>(rank);
   for (std::size_t peer = 0; peer < problem.counts.size(); ++peer) {
-    const auto& row = problem.counts[peer];
-    const bool to_all = problem.pattern == Pattern::all_to_all;
-    if (problem.pattern == Pattern::scatter || to_all) {
-      blocks.send_counts.push_back(to_all ? problem.counts[me][peer] : row[0]);
-    }
-    if (problem.pattern != Pattern::scatter) blocks.recv_counts.push_back(to_all ? row[me] : row[0]);
+    const auto& theirs = problem.counts[peer];
+    if (row.sends_blocks()) blocks.send_counts.push_back(pairs ? problem.counts[me][peer] : theirs[0]);
+    if (row.receives_blocks()) blocks.recv_counts.push_back(pairs ? theirs[me] : theirs[0]);
   }
   blocks.send_offsets = packed(blocks.send_counts);
   blocks.recv_offsets = packed(blocks.recv_counts);
@@ -55,93 +59,39 @@ Work work_of(const Problem& problem, int rank, const RankBlocks& blocks) {
 }
 
 std::size_t input_count(const Problem& problem, const Work& work) {
-  const bool at_root = work.rank == work.root;
-  switch (problem.pattern) {
-    case Pattern::all_reduce:
-    case Pattern::reduce:
-      return work.count;
-    case Pattern::all_gather:
-    case Pattern::gather:
-      return own_count(work, work.recv_counts);
-    case Pattern::broadcast:
-      return at_root ? work.count : 0;
-    case Pattern::reduce_scatter:
-    case Pattern::all_to_all:
-      return total(work, work.send_counts);
-    case Pattern::scatter:
-      return at_root ? total(work, work.send_counts) : 0;
-    case Pattern::barrier:
-      return 0;
-  }
-  return 0;
+  const PatternRow& row = row_of(problem.pattern);
+  if (row.send_at_root && work.rank != work.root) return 0;
+  return elements(work, row.send, work.send_counts, work.recv_counts);
 }
 
 std::size_t output_count(const Problem& problem, const Work& work) {
-  const bool at_root = work.rank == work.root;
-  switch (problem.pattern) {
-    case Pattern::all_reduce:
-    case Pattern::broadcast:
-    case Pattern::reduce_scatter:
-      return work.count;
-    case Pattern::reduce:
-      return at_root ? work.count : 0;
-    case Pattern::all_gather:
-    case Pattern::all_to_all:
-      return total(work, work.recv_counts);
-    case Pattern::gather:
-      return at_root ? total(work, work.recv_counts) : 0;
-    case Pattern::scatter:
-      return own_count(work, work.send_counts);
-    case Pattern::barrier:
-      return 0;
-  }
-  return 0;
+  const PatternRow& row = row_of(problem.pattern);
+  if (row.recv_at_root && work.rank != work.root) return 0;
+  return elements(work, row.recv, work.recv_counts, work.send_counts);
 }
 
 bool is_overlaid(const Problem& problem, const Work& work) {
   const bool both = input_count(problem, work) > 0 && output_count(problem, work) > 0;
-  return problem.in_place && both && problem.pattern != Pattern::all_to_all;
+  return problem.in_place && both && !row_of(problem.pattern).has_block_per_pair();
 }
 
+// A rank's block of the one is the other.
 Overlay overlay_of(const Problem& problem, const Work& work) {
-  switch (problem.pattern) {
-    case Pattern::all_gather:
-    case Pattern::gather:
-      return {.input_at = work.recv_block(work.rank).offset};
-    case Pattern::reduce_scatter:
-    case Pattern::scatter:
-      return {.output_at = work.send_block(work.rank).offset};
-    case Pattern::all_reduce:
-    case Pattern::reduce:
-    case Pattern::broadcast:
-    case Pattern::all_to_all:
-    case Pattern::barrier:
-      break;
-  }
+  const PatternRow& row = row_of(problem.pattern);
+  if (row.sends_blocks()) return {.output_at = work.send_block(work.rank).offset};
+  if (row.receives_blocks()) return {.input_at = work.recv_block(work.rank).offset};
   return {};
 }
 
 Origin origin_of(const Problem& problem, const Work& work, std::size_t output_element) {
-  switch (problem.pattern) {
-    case Pattern::all_reduce:
-    case Pattern::reduce:
-      return {output_element};
-    case Pattern::reduce_scatter:
-      return {work.send_block(work.rank).offset + output_element};
-    case Pattern::broadcast:
-      return {output_element, work.root};
-    case Pattern::scatter:
-      return {work.send_block(work.rank).offset + output_element, work.root};
-    case Pattern::all_gather:
-    case Pattern::gather:
-    case Pattern::all_to_all:
-    case Pattern::barrier:
-      break;
-  }
+  const PatternRow& row = row_of(problem.pattern);
+  const std::size_t first = row.sends_blocks() ? work.send_block(work.rank).offset : 0;
+  if (row.reduces) return {first + output_element};
+  if (row.send_at_root) return {first + output_element, work.root};
   int source = 0;  // the block that the element lies in
   while (output_element >= work.recv_block(source).offset + work.recv_block(source).count) ++source;
   const std::size_t within = output_element - work.recv_block(source).offset;
-  if (problem.pattern != Pattern::all_to_all) return {within, source};
+  if (!row.has_block_per_pair()) return {within, source};
   const RankBlocks theirs = blocks_of(problem, source);
   return {work_of(problem, source, theirs).send_block(work.rank).offset + within, source};
 }

@@ -52,7 +52,7 @@ int root_of(int kind, int size) { return kind == 0 ? 0 : kind == 1 ? size - 1 : 
 
 // Blocks of very different length, empty ones among them.
 std::vector<std::vector<std::size_t>> uneven_counts(Pattern pattern, int size, std::size_t count) {
-  const std::size_t columns = pattern == Pattern::all_to_all ? static_cast<std::size_t>(size) : 1;
+  const std::size_t columns = row_of(pattern).has_block_per_pair() ? static_cast<std::size_t>(size) : 1;
   std::vector counts(static_cast<std::size_t>(size), std::vector<std::size_t>(columns));
   for (std::size_t i = 0; i < counts.size(); ++i) {
     for (std::size_t j = 0; j < columns; ++j) counts[i][j] = (i + 2 * j) % 3 == 0 ? 0 : (count + 3 * i + 5 * j) % 7;
@@ -125,7 +125,7 @@ TEST_CASE("every algorithm's plan is right: the full product", "[.full]") {
   for (int algorithm = 0; algorithm < kAlgorithmCount; ++algorithm) {
     for (const int size : world_sizes()) {
       for (int count = 0; count < kCountKinds; ++count) {
-        for (int root = 0; root < (row_of(algorithm_row(algorithm).pattern).rooted ? kRootKinds : 1); ++root) {
+        for (int root = 0; root < (row_of(algorithm_row(algorithm).pattern).rooted() ? kRootKinds : 1); ++root) {
           for (int layout = 0; layout < kLayoutCount; ++layout) {
             for (const bool in_place : {false, true}) {
               right += check({algorithm, size, count, root, layout, in_place, false});

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "comm/base/log.hpp"
+#include "comm/call/blocks.hpp"
 #include "comm/device/launch/device_work.hpp"
 #include "comm/device/memory/kept.hpp"
 
@@ -19,7 +20,7 @@ constexpr std::chrono::milliseconds kReportAfter = 2000ms;
 constexpr std::chrono::milliseconds kBelief = 500ms;      // that a kernel still waits, since it last said so
 constexpr std::chrono::milliseconds kSuspicion = 1000ms;  // that a kernel waits for a rank that has left
 
-bool is_message(const Call& call) { return call.collective == Collective::send || call.collective == Collective::recv; }
+bool is_message(const Call& call) { return rondo::row_of(call.collective).is_message(); }
 
 }  // namespace
 
@@ -224,9 +225,9 @@ void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream) {
 // are compared: either of two ranks is the second to come here, and launches after it has looked.
 void DeviceEngine::note(const Signature& signature, const Choice& choice) {
   parts_.team->note_device_call(signature);
-  const bool alone =
-      choice.kernel != KernelKind::window && (rondo::row_of(signature.collective).rooted ||
-                                              (signature.count == 0 && signature.collective != Collective::barrier));
+  const CollectiveRow& row = rondo::row_of(signature.collective);
+  const bool moves_nothing = signature.count == 0 && row.send != Extent::none;
+  const bool alone = choice.kernel != KernelKind::window && (row.rooted || moves_nothing);
   if (!alone && may_be_alone_) {
     if (const std::string difference = parts_.team->find_device_disagreement(); !difference.empty())
       throw Error(ErrorCode::mismatch, difference);

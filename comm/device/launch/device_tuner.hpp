@@ -5,7 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "comm/call/algorithms.hpp"
+#include <rondo/communicator.hpp>
+
+#include "comm/call/shape.hpp"
 #include "kernels/device/layout.hpp"
 
 namespace rondo::comm::device {

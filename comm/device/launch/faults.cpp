@@ -23,8 +23,8 @@ std::string who(int peer, const Team& team) {
 // Chosen again from what the signature says; empty for messages, and where the counts were each rank's own.
 std::string algorithm_of(const Fault& fault, const Signature& s, const Terms& terms) {
   const CollectiveRow& row = rondo::row_of(s.collective);
-  if (s.collective == Collective::send || s.collective == Collective::recv) return "message";
-  if (s.collective == Collective::all_to_all_v || row.send == Extent::counts || row.recv == Extent::counts) {
+  if (row.is_message()) return "message";
+  if (row.send == Extent::counts || row.recv == Extent::counts) {
     return fault.window ? "window" : std::string(name_of(static_cast<KernelKind>(fault.protocol)));
   }
   const Call call{.collective = s.collective, .count = s.count, .dtype = s.dtype, .root = s.root};

@@ -2,9 +2,9 @@
 #include "comm/device/launch/launcher.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
+#include "comm/call/blocks.hpp"
 #include "comm/device/launch/signatures.hpp"
 
 namespace rondo::comm::device {
@@ -12,24 +12,6 @@ namespace {
 
 using kernels::device::kNoCounts;
 using kernels::device::Operation;
-
-std::size_t bytes_of(Extent extent, const Call& call, std::span<const std::size_t> counts, int world_size) {
-  std::size_t count = 0;
-  switch (extent) {
-    case Extent::none:
-      break;
-    case Extent::one:
-      count = call.count;
-      break;
-    case Extent::world:
-      count = call.count * static_cast<std::size_t>(world_size);
-      break;
-    case Extent::counts:
-      count = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-      break;
-  }
-  return count * size_of(call.dtype);
-}
 
 std::uint64_t key_of(const Signature& s) {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -56,8 +38,8 @@ void Batch::clear() {
 bool Batch::takes(const Call& call, const Choice& choice) const {
   if (empty()) return true;
   if (choice.kernel != kernel_) return false;
-  const bool message = call.collective == Collective::send || call.collective == Collective::recv;
-  if (message) return launch_.operations == 0 && launch_.messages < kernels::device::kMaxMessages;
+  if (rondo::row_of(call.collective).is_message())
+    return launch_.operations == 0 && launch_.messages < kernels::device::kMaxMessages;
   return launch_.operations < kernels::device::kMaxOperations &&
          counts_ + counts_needed(call) <= static_cast<int>(std::size(launch_.counts));
 }
@@ -102,8 +84,10 @@ void Batch::add_collective(const Call& call, const Choice& choice, const Signatu
 void Batch::find_windows(const Call& call, Operation& operation) const {
   const CollectiveRow& row = rondo::row_of(call.collective);
   const int world_size = regions_.layout().world_size;
-  const WindowPlace from = windows_.find(call.send, bytes_of(row.send, call, call.send_counts, world_size));
-  const WindowPlace to = windows_.find(call.recv, bytes_of(row.recv, call, call.recv_counts, world_size));
+  const std::size_t element = size_of(call.dtype);
+  const WindowPlace from =
+      windows_.find(call.send, elements_of(call, row.send, call.send_counts, world_size) * element);
+  const WindowPlace to = windows_.find(call.recv, elements_of(call, row.recv, call.recv_counts, world_size) * element);
   operation.send_window = from.window;
   operation.send_offset = from.offset;
   operation.recv_window = to.window;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <rondo/dtype.hpp>
+#include <rondo/extent.hpp>
 #include <rondo/reduce_op.hpp>
 
 namespace rondo {
@@ -34,10 +35,7 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr int kCollectiveCount = 15;  // of Collective
 
-// Sizes of one rank's buffers, as multiples of the call's count: 1, world_size, or the sum of the call's counts.
-enum class Extent : std::uint8_t { none, one, world, counts };
-
-// What a collective is.
+// What a collective is. What the library must know of its buffers comes from here alone.
 struct CollectiveRow {
   Collective collective;  // the row's index
   std::string_view name;  // "all_reduce"
@@ -49,6 +47,15 @@ struct CollectiveRow {
   bool reduces;           // Call::op counts
   // busbw = algbw * factor(n); algbw counts the larger buffer of a rank.
   double (*busbw_factor)(int world_size);
+
+  // Between two ranks: Call::root is the peer.
+  constexpr bool is_message() const { return (send == Extent::none) != (recv == Extent::none); }
+  // Every rank has a block for every other: in place it would overwrite what it has not sent, so its buffers are two.
+  constexpr bool has_block_per_pair() const { return has_block_per_rank(send) && has_block_per_rank(recv); }
+  // Every rank's counts are its own, and no other rank knows them.
+  constexpr bool has_own_counts() const { return send == Extent::counts && recv == Extent::counts; }
+  // Every rank passes the same counts.
+  constexpr bool has_common_counts() const { return (send == Extent::counts) != (recv == Extent::counts); }
 };
 
 // All rows, by Collective.

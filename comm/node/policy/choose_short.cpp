@@ -43,7 +43,7 @@ constexpr std::size_t most_of_crowd(Collective collective) {
   return 512 << 10;
 }
 
-bool has_parts(const CollectiveRow& row) { return row.send == Extent::world || row.send == Extent::counts; }
+bool has_parts(const CollectiveRow& row) { return has_block_per_rank(row.send); }
 
 }  // namespace
 
@@ -67,8 +67,7 @@ std::size_t Chooser::most_of_short_block(Collective collective) const {
 
 bool Chooser::is_short(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
-  if (call.collective == Collective::send || call.collective == Collective::recv) return false;
-  if (call.collective == Collective::all_to_all_v) return false;  // nobody knows what others bring
+  if (row.is_message() || row.has_own_counts()) return false;  // nobody knows what others bring
   const std::size_t most = most_of_short_block(call.collective);
   if (row.send != Extent::none && lengths_of(call, facts_.ranks).longest > most / size_of(call.dtype)) return false;
   return !goes_to_ring(call) || larger_count(call, facts_.ranks) * size_of(call.dtype) <= facts_.ring.capacity();

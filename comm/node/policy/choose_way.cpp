@@ -12,7 +12,7 @@ using namespace threshold;
 
 // What is short is used in place, too, where a rank brings so much that to copy it twice takes longer than to ask.
 Start Chooser::start(const Call& call, std::string_view named) const {
-  if (call.collective == Collective::all_to_all_v) {
+  if (row_of(call.collective).has_own_counts()) {
     const std::string_view usual = "its blocks are short, or not within reach";
     return {.way = Way::counted,
             .why = {.why = "all ranks share memory, and counts come with the arrivals",

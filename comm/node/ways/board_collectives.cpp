@@ -21,7 +21,7 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
       may_pull_(config.algorithm.empty()) {}
 
 bool BoardCollectives::takes(const Call& call) const {
-  return spans_team() && fits(size_) && call.collective != Collective::send && call.collective != Collective::recv;
+  return spans_team() && fits(size_) && !row_of(call.collective).is_message();
 }
 
 bool BoardCollectives::run_direct(const Call& call, std::chrono::milliseconds timeout) {
@@ -84,7 +84,7 @@ std::size_t BoardCollectives::larger_bytes() const {
 }
 
 RingPlan BoardCollectives::plan(std::size_t skipped, bool even) const {
-  const std::size_t longest = call_.collective == Collective::all_to_all_v ? longest_ : longest_block();
+  const std::size_t longest = row_of(call_.collective).has_own_counts() ? longest_ : longest_block();
   return chooser_.plan({.call = call_, .larger = larger_bytes(), .longest = longest - skipped, .even = even});
 }
 

@@ -29,7 +29,6 @@ class BoardCollectives {
  public:
   BoardCollectives(Team& team, const Config& config, Windows& windows);
 
-  static constexpr std::string_view kName = "board";
   bool spans_team() const { return size_ == team_.size(); }  // all its ranks share the segment
   // They agree on the answer. Messages are not collectives.
   bool takes(const Call& call) const;

@@ -50,11 +50,6 @@ void put_float(DataType dtype, std::byte* at, float value) {
   std::memcpy(at, &bits, size_of(dtype));
 }
 
-bool sends_blocks(Pattern p) {
-  return p == Pattern::reduce_scatter || p == Pattern::scatter || p == Pattern::all_to_all;
-}
-bool receives_blocks(Pattern p) { return p == Pattern::all_gather || p == Pattern::gather || p == Pattern::all_to_all; }
-
 }  // namespace
 
 std::string FifoCase::describe() const {
@@ -74,7 +69,7 @@ bool FifoCase::makes_sense() const {
   if (pattern.reduces && kernels::averages_widely(dtype, op) && !algorithm.canonical_order)
     return false;  // never chosen
   if (variable_counts && !algorithm.variable_counts) return false;
-  return !in_place || (algorithm.pattern != Pattern::all_to_all && algorithm.pattern != Pattern::barrier);
+  return !in_place || (!pattern.has_block_per_pair() && pattern.recv != Extent::none);
 }
 
 FifoBuffers::FifoBuffers(const FifoCase& c)
@@ -88,8 +83,8 @@ FifoBuffers::FifoBuffers(const FifoCase& c)
 // Uneven, some of them 0.
 std::size_t FifoBuffers::block_count(int from, int to) const {
   if (!case_.variable_counts) return case_.count;
-  const bool pairs = pattern_ == Pattern::all_to_all;
-  const int of = pairs ? 3 * from + to : pattern_ == Pattern::scatter ? to : from;
+  const auto& pattern = kernels::row_of(pattern_);
+  const int of = pattern.has_block_per_pair() ? 3 * from + to : pattern.sends_blocks() ? to : from;
   return case_.count * static_cast<std::size_t>(of % 3) + static_cast<std::size_t>(of % 2);
 }
 
@@ -103,20 +98,20 @@ std::size_t FifoBuffers::blocks(int rank, bool sends) const { return block_offse
 
 void FifoBuffers::allocate(int rank) {
   Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  const bool sends = sends_blocks(pattern_), receives = receives_blocks(pattern_);
+  const auto& pattern = kernels::row_of(pattern_);
+  const bool sends = pattern.sends_blocks(), receives = pattern.receives_blocks();
   std::size_t in = case_.count, out = case_.count;
   if (sends) in = blocks(rank, true);
   if (receives) out = blocks(rank, false);
   if (receives && !sends) in = block_count(rank, rank);
-  if (sends && !receives) out = pattern_ == Pattern::scatter ? block_count(rank, rank) : case_.count;
-  if (pattern_ == Pattern::barrier) in = out = 0;
+  if (sends && !receives) out = block_count(rank, rank);
+  if (pattern.send == Extent::none) in = 0;
+  if (pattern.recv == Extent::none) out = 0;
   r.input_bytes = in * element_;
   r.output_bytes = out * element_;
   const bool at_root = rank == case_.root;
-  const bool rooted_in = pattern_ == Pattern::broadcast || pattern_ == Pattern::scatter;
-  const bool rooted_out = pattern_ == Pattern::reduce || pattern_ == Pattern::gather;
-  if (rooted_in && !at_root) r.input_bytes = 0;
-  r.has_output = (!rooted_out || at_root) && pattern_ != Pattern::barrier;
+  if (pattern.send_at_root && !at_root) r.input_bytes = 0;
+  r.has_output = (!pattern.recv_at_root || at_root) && pattern.recv != Extent::none;
   if (!r.has_output) r.output_bytes = 0;
   r.send = GuardedBuffer(r.input_bytes, case_.misalignment * element_);
   r.recv = GuardedBuffer(r.output_bytes, (case_.misalignment / 2) * element_);
@@ -162,7 +157,7 @@ void FifoBuffers::fill(std::uint32_t seed) {
     if (!rank.given.empty()) std::memcpy(rank.input, rank.given.data(), rank.given.size());
     rank.expected.assign(rank.output_bytes, GuardedBuffer::kPoison);
   }
-  if (pattern_ == Pattern::barrier) return;
+  if (kernels::row_of(pattern_).recv == Extent::none) return;
   if (kernels::row_of(pattern_).reduces) {
     expect_reduced();
   } else {
@@ -186,7 +181,7 @@ void FifoBuffers::expect_reduced() {
                      case_.ranks);
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].output_bytes == 0) continue;
-    const std::size_t first = pattern_ == Pattern::reduce_scatter ? rank * case_.count * element_ : 0;
+    const std::size_t first = kernels::row_of(pattern_).sends_blocks() ? rank * case_.count * element_ : 0;
     std::memcpy(ranks_[rank].expected.data(), result.data() + first, ranks_[rank].output_bytes);
   }
 }
@@ -198,15 +193,16 @@ void FifoBuffers::copy_block(int from, std::size_t from_offset, int to, std::siz
 }
 
 void FifoBuffers::expect_moved() {
+  const auto& pattern = kernels::row_of(pattern_);
   for (int to = 0; to < case_.ranks; ++to) {
-    const bool at_root = to == case_.root;
-    if (pattern_ == Pattern::broadcast) copy_block(case_.root, 0, to, 0, case_.count);
-    if (pattern_ == Pattern::scatter) {
+    if (pattern.send_at_root && pattern.sends_blocks()) {
       copy_block(case_.root, block_offset(case_.root, to, true), to, 0, block_count(case_.root, to));
+    } else if (pattern.send_at_root) {
+      copy_block(case_.root, 0, to, 0, case_.count);
     }
-    if (!receives_blocks(pattern_) || (pattern_ == Pattern::gather && !at_root)) continue;
+    if (!pattern.receives_blocks() || (pattern.recv_at_root && to != case_.root)) continue;
     for (int from = 0; from < case_.ranks; ++from) {
-      const std::size_t offset = pattern_ == Pattern::all_to_all ? block_offset(from, to, true) : 0;
+      const std::size_t offset = pattern.sends_blocks() ? block_offset(from, to, true) : 0;
       copy_block(from, offset, to, block_offset(to, from, false), block_count(from, to));
     }
   }
@@ -236,8 +232,8 @@ void FifoBuffers::add_to(std::vector<device::Launch>& launches, int index) const
                  .send_offset = 0,
                  .recv_offset = 0};
     if (!case_.variable_counts) continue;
-    operation.send_counts = sends_blocks(pattern_) ? 0 : device::kNoCounts;
-    operation.recv_counts = receives_blocks(pattern_) ? device::kMaxRanks : device::kNoCounts;
+    operation.send_counts = kernels::row_of(pattern_).sends_blocks() ? 0 : device::kNoCounts;
+    operation.recv_counts = kernels::row_of(pattern_).receives_blocks() ? device::kMaxRanks : device::kNoCounts;
     for (int peer = 0; peer < case_.ranks; ++peer) {
       launch.counts[peer] = block_count(rank, peer);
       launch.counts[device::kMaxRanks + peer] = block_count(peer, rank);
