@@ -183,7 +183,10 @@ void refuse_huge(const Problem& problem, const LinkLayout& layout) {
 }
 
 int run(const Flags& flags) {
-  if (flags.list) return list_algorithms(), 0;
+  if (flags.list) {
+    list_algorithms();
+    return 0;
+  }
   const Problem problem{.pattern = find_pattern(flags.collective),
                         .size = flags.ranks,
                         .root = flags.root,

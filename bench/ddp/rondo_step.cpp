@@ -87,7 +87,10 @@ int run(const std::string& model, int blocks, int count, bool to_none) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) return std::fprintf(stderr, "usage: rondo_step conv|mlp BLOCKS STEPS none|zeros\n"), 2;
+  if (argc != 5) {
+    std::fprintf(stderr, "usage: rondo_step conv|mlp BLOCKS STEPS none|zeros\n");
+    return 2;
+  }
   try {
     return run(argv[1], std::stoi(argv[2]), std::stoi(argv[3]), std::string(argv[4]) == "none");
   } catch (const std::exception& error) {

@@ -87,7 +87,8 @@ class Meeting {
     const double deadline = now() + kPatienceSeconds;
     for (long poll = 1; shared_->phase.load(std::memory_order_acquire) == phase; ++poll) {
       if (how != Waits::sleep) {
-        how == Waits::spin ? pause() : yield();
+        if (how == Waits::spin) pause();
+        if (how == Waits::yield) yield();
         if (poll % kPollsBetweenIdle == 0) idle_();
       } else {
         const timespec turn{0, 2'000'000};

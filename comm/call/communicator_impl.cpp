@@ -277,7 +277,8 @@ void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, 
 void CommunicatorImpl::run_collective(const PreparedCall& prepared, const Call& call) {
   const bool tries_direct = prepared.asks && board_.may_go_direct(call);
   const bool is_short = prepared.way == Way::short_call && !tries_direct;
-  is_short ? run_short(prepared, call) : run_long(prepared, call, tries_direct);
+  if (is_short) return run_short(prepared, call);
+  run_long(prepared, call, tries_direct);
 }
 
 bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, std::uint64_t past) {

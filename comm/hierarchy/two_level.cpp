@@ -65,7 +65,11 @@ void TwoLevel::run(const Call& call, const Signature& signature, std::chrono::mi
   lay_out(counts_of(call), offsets_);
   board_.begin(timeout);
   links_.begin({.signature = signature}, timeout);
-  shape_of(call, team_.size()).one_fold ? average_widely() : run_phases();
+  if (shape_of(call, team_.size()).one_fold) {
+    average_widely();
+  } else {
+    run_phases();
+  }
   links_.finish();
 }
 

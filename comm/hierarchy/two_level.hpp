@@ -67,6 +67,7 @@ class TwoLevel {
   void cross(bool sends);
   void set_blocks(int node, std::size_t first, Range round);
   void pack_blocks(int node);
+  void lay_out_own_node(bool in_place);
   std::size_t elements_of(int node) const;
   std::size_t elements_to_cross() const;
   template <class F>

@@ -132,6 +132,15 @@ void TwoLevel::pack_blocks(int node) {
   }
 }
 
+// Where they lie in the call's buffer, or one after the other.
+void TwoLevel::lay_out_own_node(bool in_place) {
+  if (in_place) {
+    set_blocks(nodes_.mine, 0, {0, longest_block()});
+  } else {
+    pack_blocks(nodes_.mine);
+  }
+}
+
 std::size_t TwoLevel::elements_of(int node) const {
   std::size_t total = 0;
   for (const int rank : nodes_.of(node)) total += block(rank).count;
@@ -154,7 +163,7 @@ void TwoLevel::for_each_packed(F f) const {
 void TwoLevel::gather() {
   find_gates();
   const bool with_root = nodes_.mine == root_node();
-  with_root ? set_blocks(nodes_.mine, 0, {0, longest_block()}) : pack_blocks(nodes_.mine);
+  lay_out_own_node(with_root);
   const bool crosses = is_gate();
   std::byte* const packed = crosses ? scratch(elements_to_cross()) : nullptr;
   on_board({.collective = Collective::gather_v,
@@ -185,7 +194,7 @@ void TwoLevel::scatter() {
     turn_to(gates_, packed, packed);
     cross(with_root);
   }
-  with_root ? set_blocks(nodes_.mine, 0, {0, longest_block()}) : pack_blocks(nodes_.mine);
+  lay_out_own_node(with_root);
   on_board({.collective = Collective::scatter_v,
             .send = with_root ? send(0) : packed,
             .recv = recv(0),

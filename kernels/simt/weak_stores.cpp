@@ -86,9 +86,14 @@ bool Machine::let_out_any() {
   const std::size_t first = random.below(blocks_.size());
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = *blocks_[(first + i) % blocks_.size()];
-    if (!block.stores.empty()) return let_out_one(block), true;
+    if (!block.stores.empty()) {
+      let_out_one(block);
+      return true;
+    }
     for (unsigned t = 0; t < block.lane_count; ++t) {
-      if (!block.lanes[t].stores.empty()) return let_out_one(block.lanes[t]), true;
+      if (block.lanes[t].stores.empty()) continue;
+      let_out_one(block.lanes[t]);
+      return true;
     }
   }
   return false;

@@ -113,7 +113,10 @@ TEST_CASE("a job under timeout leaves nothing") {
 TEST_CASE("the two ways to find all descendants agree") {
   Running job(nasty("2"));
   job.lines("pid ", 2 * kPidsOfRank);
-  const auto sorted = [](std::vector<pid_t> pids) { return std::sort(pids.begin(), pids.end()), pids; };
+  const auto sorted = [](std::vector<pid_t> pids) {
+    std::sort(pids.begin(), pids.end());
+    return pids;
+  };
   std::vector<pid_t> quick, slow;
   for (int attempt = 0; attempt < 100; ++attempt) {  // what only starts the others may end in between
     quick = sorted(rondo::process::descendants());

@@ -68,7 +68,9 @@ bool Spread::leave() const {
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (!CPU_ISSET(core, &*allowed)) continue;
     const int ranks = ranks_on(static_cast<std::uint32_t>(core + 1));
-    if (ranks < fewest) fewest = ranks, to = core;
+    if (ranks >= fewest) continue;
+    fewest = ranks;
+    to = core;
   }
   if (to < 0) return false;
   cpu_set_t there;

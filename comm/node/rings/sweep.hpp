@@ -17,7 +17,10 @@ class Sweep {
    public:
     Iterator(const Sweep& sweep, std::size_t nth) : sweep_(sweep), nth_(nth) {}
     kernels::Range operator*() const { return sweep_.piece(nth_); }
-    Iterator& operator++() { return ++nth_, *this; }
+    Iterator& operator++() {
+      ++nth_;
+      return *this;
+    }
     bool operator!=(const Iterator& other) const { return nth_ != other.nth_; }
 
    private:

@@ -78,7 +78,10 @@ void CopiedCollectives::run(const Call& call, std::span<const kernels::Range> bl
 }
 
 bool CopiedCollectives::finish() {
-  if (as_size(size_) > Claims::kMost) return board_.meet(), false;
+  if (as_size(size_) > Claims::kMost) {
+    board_.meet();
+    return false;
+  }
   claims_.finish_own(size_ == 2 || !row_of(call_.collective).rooted || index_ == call_.root);
   if (fetched_ == nullptr) return false;
   fold(call_.send, std::exchange(fetched_, nullptr), call_.recv, call_.count * element_);
@@ -95,7 +98,9 @@ void CopiedCollectives::reduce_by_two() {
   const bool at_root = index_ == call_.root;
   const int made_by_root = chooser_.copied_parts(call_.collective, true);
   const std::size_t bytes = call_.count * element_, of_root = part_of(bytes, shifted(made_by_root, call_.root));
-  if (!chooser_.root_adds_alone(bytes)) return at_root ? sum({0, of_root}) : sum({of_root, bytes - of_root});
+  if (!chooser_.root_adds_alone(bytes)) {
+    return sum(at_root ? kernels::Range{0, of_root} : kernels::Range{of_root, bytes - of_root});
+  }
   if (!at_root) return;
   std::byte* const into = call_.recv == call_.send ? strip() : static_cast<std::byte*>(call_.recv);
   copy_slices(1 - index_, true, into, buffers_.send[as_size(1 - index_)], bytes);
@@ -105,7 +110,7 @@ void CopiedCollectives::reduce_by_two() {
 void CopiedCollectives::all_reduce_by_two() {
   const int made_by_first = chooser_.copied_parts(call_.collective, true);
   const std::size_t bytes = call_.count * element_, of_first = part_of(bytes, shifted(made_by_first, 0));
-  index_ == 0 ? sum({0, of_first}) : sum({of_first, bytes - of_first});
+  sum(index_ == 0 ? kernels::Range{0, of_first} : kernels::Range{of_first, bytes - of_first});
 }
 
 // bytes: of both inputs. Strips of the other's are fetched, added to this rank's, and brought to the other where it

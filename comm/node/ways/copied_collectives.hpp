@@ -54,7 +54,10 @@ class CopiedCollectives {
   void all_reduce_by_two();
   void sum(kernels::Range bytes);
   void fold(const void* own, const void* theirs, void* into, std::size_t bytes) const;
-  std::byte* strip() { return strip_.resize(kStripBytes), strip_.data(); }
+  std::byte* strip() {
+    strip_.resize(kStripBytes);
+    return strip_.data();
+  }
   void exchange(int other, Stretch stretch, Stretch theirs);
   void move(int from, int to, Stretch stretch, int parts);
   bool share(std::size_t count) const { return chooser_.both_copy(count * element_); }  // a block of so many elements

@@ -147,7 +147,11 @@ void DirectCollectives::fold(std::size_t count) {
                                .count = now.count,
                                .divisor = divisor,
                                .stores = in_caches ? kernels::Stores::plain : stores_};
-    scales_ ? fold_scaled(job) : kernels::fold(call_.dtype, call_.op, job);
+    if (scales_) {
+      fold_scaled(job);
+    } else {
+      kernels::fold(call_.dtype, call_.op, job);
+    }
   }
 }
 

@@ -80,7 +80,11 @@ void ShortCalls::lay_out(std::span<const std::size_t> counts, bool has_parts, Pl
 
 void ShortCalls::publish(const Plan& plan, const Call& call, std::chrono::milliseconds timeout) {
   board_.begin(timeout);
-  plan.in_ring ? board_.settle() : board_.settle_own();
+  if (plan.in_ring) {
+    board_.settle();
+  } else {
+    board_.settle_own();
+  }
   bring(plan, call);
   board_.arrive(plan.read_by);
 }

@@ -119,7 +119,11 @@ TEST_CASE("two ranks sum in the same pieces though one of them works in place, a
     const std::size_t count = (mebibytes << 20) / sizeof(std::int32_t);
     const Values wanted = sum(values(0, 0, 0, count), values(0, 1, 0, count));
     Values mine = values(0, me, 0, count), other(count, -1);
-    me == 0 ? comm.all_reduce(mine, ReduceOp::sum) : comm.all_reduce(mine, other, ReduceOp::sum);
+    if (me == 0) {
+      comm.all_reduce(mine, ReduceOp::sum);
+    } else {
+      comm.all_reduce(mine, other, ReduceOp::sum);
+    }
     expect((me == 0 ? mine : other) == wanted, "all_reduce");
   });
 }

@@ -123,7 +123,9 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
     std::size_t index;
 
     at::TensorBase operator()(const at::TensorBase&) const {
-      if (const auto all = gradients.lock()) index == kFrozen ? all->end_pass_later() : all->on_arrival(index);
+      const auto all = gradients.lock();
+      if (all && index == kFrozen) all->end_pass_later();
+      if (all && index != kFrozen) all->on_arrival(index);
       return {};
     }
   };

@@ -66,7 +66,9 @@ std::vector<T> gather_all(Communicator& communicator, const std::vector<T>& mine
   for (std::size_t place = 0, before = 1; before != 0; ++place) {
     before = 0;
     for (const auto& list : lists) {
-      if (place < list.size()) all.push_back(list[place]), ++before;
+      if (place >= list.size()) continue;
+      all.push_back(list[place]);
+      ++before;
     }
   }
   return all;
