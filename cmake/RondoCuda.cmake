@@ -64,7 +64,7 @@ message(STATUS "CUDA: on (nvcc ${CMAKE_CUDA_COMPILER_VERSION}, for ${RONDO_CUDA_
 function(rondo_kernel_objects target)
   add_library(${target} OBJECT ${ARGN})
   target_compile_options(
-    ${target} PRIVATE --expt-relaxed-constexpr -fmad=false -Xfatbin=-compress-all -Xcompiler=-w)
+    ${target} PRIVATE --expt-relaxed-constexpr -fmad=false -Xfatbin=-compress-all -Xcompiler=-w -Xptxas=-v)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/kernels/include")
   target_link_libraries(${target} PRIVATE rondo_cuda_runtime)
   set_target_properties(
@@ -74,7 +74,9 @@ function(rondo_kernel_objects target)
                CUDA_VISIBILITY_PRESET hidden
                POSITION_INDEPENDENT_CODE ON
                VISIBILITY_INLINES_HIDDEN ON)
+  set(launcher "${PROJECT_SOURCE_DIR}/cmake/logged")
   if(RONDO_CCACHE)
-    set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${RONDO_CCACHE}")
+    list(APPEND launcher "${RONDO_CCACHE}")
   endif()
+  set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
 endfunction()

@@ -71,6 +71,10 @@ function(rondo_program name)
   add_executable(${name} ${ARGN})
   rondo_configure(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  # Most tests hold the library's layers themselves. Line numbers would be a third of them; those of dev have them.
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests(/|$)" AND NOT RONDO_SANITIZE)
+    target_link_options(${name} PRIVATE LINKER:--strip-debug)
+  endif()
 endfunction()
 
 # A part of programs that includes headers of the layers. What they define is linked by the program: the layers by tests,
