@@ -137,3 +137,14 @@ def peers(wanted, into, say):
         say("%s: not by %s ranks, which are more than cores: theirs spin, and a call may not end" % (
             ", ".join(spinning), ", ".join(map(str, crowds))))
     return found
+
+
+def ours_and_peers(wanted, into, say):
+    mine = list(ours(wanted, into))
+    if wanted.no_peers:
+        return mine
+    found = peers(wanted, into, say)
+    for part in wanted.only:
+        if not any(part in peer.name for peer in found):
+            raise ValueError("--only %s: none of the peers that are here has such a name" % part)
+    return mine + [peer for peer in found if not wanted.only or any(part in peer.name for part in wanted.only)]

@@ -19,6 +19,19 @@ def parse_size(text):
     return int(digits) << shift
 
 
+def at_least(least, of=int):
+    """A parser of numbers."""
+    def parse(text):
+        try:
+            number = of(text)
+        except ValueError:
+            number = None
+        if number is None or not least <= number < float("inf"):
+            raise argparse.ArgumentTypeError("'%s' is no number of at least %g" % (text, least))
+        return number
+    return parse
+
+
 def words(text):
     return text.replace(",", " ").split()
 
@@ -66,15 +79,15 @@ def make_parser():
         help="also 'in_place': results where inputs were; 'variable': blocks that differ; 'waiting': the CPU that a waiting rank uses")
     add("--sizes", type=sizes, default=SIZES, help="bytes of the larger buffer of a rank")
     add("--all-reduce-sizes", type=sizes, default=ALL_REDUCE_SIZES, help="the same for all_reduce")
-    add("--pairs", type=int, default=5, help="pairs of near launches that end a cell; a gate needs 5, p99 20; with other "
+    add("--pairs", type=at_least(1), default=5, help="pairs of near launches that end a cell; a gate needs 5, p99 20; with other "
         "--cases: launches of each configuration")
-    add("--rounds", type=int, default=60, help="launches of a configuration that a cell may take")
-    add("--budget-ms", type=int, default=25, help="timed part of a cell")
-    add("--max-iterations", type=int, default=2000)
-    add("--limit", type=float, default=60, help="seconds that a launch may take")
-    add("--total", type=float, default=3600, help="seconds for all; --append goes on later")
-    add("--quiet-wait", type=float, default=60, help="seconds to wait for an idle machine, in all")
-    add("--retries", type=int, default=2, help="repeats of a launch during which others used over 4 %% of the CPU")
+    add("--rounds", type=at_least(1), default=60, help="launches of a configuration that a cell may take")
+    add("--budget-ms", type=at_least(1), default=25, help="timed part of a cell")
+    add("--max-iterations", type=at_least(1), default=2000)
+    add("--limit", type=at_least(1, float), default=60, help="seconds that a launch may take")
+    add("--total", type=at_least(1, float), default=3600, help="seconds for all; --append goes on later")
+    add("--quiet-wait", type=at_least(0, float), default=60, help="seconds to wait for an idle machine, in all")
+    add("--retries", type=at_least(0), default=2, help="repeats of a launch during which others used over 4 %% of the CPU")
     add("--out", default="build/compare.csv", help="file of the rows; FILE.md gets the tables")
     add("--append", action="store_true", help="go on with the file instead of beginning it anew")
     add("--report-only", action="store_true", help="judge the file, measure nothing")

@@ -6,6 +6,7 @@ import io
 import itertools
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -85,7 +86,8 @@ class Parsing(unittest.TestCase):
         self.assertEqual(options.sizes("8,1K 64M"), [8, 1024, 64 << 20])
         parser = options.make_parser()
         self.assertEqual(parser.parse_args([]).np, [2, 4, 8])
-        for wrong in (["--np", "1"], ["--sizes", "7X"], ["--collectives", "all"], ["--nonsense"]):
+        for wrong in (["--np", "1"], ["--sizes", "7X"], ["--collectives", "all"], ["--nonsense"],
+                      ["--pairs", "0"], ["--pairs", "many"], ["--total", "nan"], ["--retries", "-1"], ["--limit", "inf"]):
             with self.subTest(wrong), unittest.mock.patch("sys.stderr", io.StringIO()), self.assertRaises(SystemExit) as end:
                 parser.parse_args(wrong)
             self.assertEqual(end.exception.code, 2)
@@ -429,6 +431,14 @@ class Peers(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("holds no librondo.so", done.stderr)
 
+    def test_a_peer_that_is_not_here_is_not_compared_with_in_silence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "librondo.so").touch()
+            words = ["--ours", folder, "--out", folder + "/x.csv", "--build", folder, "--only", "lam", "--total", "1"]
+            with unittest.mock.patch.object(programs, "build", lambda name, *_: pathlib.Path(folder, name)):
+                wanted = options.make_parser().parse_args(words)
+                self.assertRaisesRegex(ValueError, "--only lam: none of the peers", configurations.ours_and_peers, wanted, folder, lambda _: None)
+
     def test_a_launch_that_does_not_end_is_killed_and_told(self):
         out, error = launching.run(["sh", "-c", "echo begun; sleep 60"], {}, 0.5)
         self.assertEqual((out, error), ("begun\n", "not done after 0 s"))
@@ -448,6 +458,32 @@ class Guard(unittest.TestCase):
         names = [(work.np, work.configuration) for work in guard.launches(wanted, ["now", "before"])]
         self.assertEqual(names, [(2, "now"), (2, "before"), (4, "now"), (4, "before"),
                                  (2, "before"), (2, "now"), (4, "before"), (4, "now")])
+
+
+    @unittest.skipUnless(shutil.which("git") and shutil.which("cmake"), "git and cmake")
+    def test_what_cannot_be_compared_is_told_in_a_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(ROOT / "bench", folder + "/bench", ignore=shutil.ignore_patterns("results"))
+
+            def run(*words):
+                done = subprocess.run([folder + "/bench/guard", *words], capture_output=True, text=True, check=False,
+                                      env={**os.environ, "GIT_CEILING_DIRECTORIES": os.path.dirname(folder)})
+                return done.returncode, done.stderr
+
+            def git(*words):
+                subprocess.run(["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false",
+                                "-c", "core.hooksPath=/dev/null", *words], check=True)
+
+            self.assertRegex(run()[1], r"\Aguard: this is no clone with a commit;.*\n\Z")
+            git("init", "--quiet")
+            pathlib.Path(folder, ".gitignore").write_text("build\n", encoding="utf-8")
+            git("add", ".")
+            git("commit", "--quiet", "-m", "the first")
+            self.assertEqual(run("nonesuch"), (2, "guard: there is no commit 'nonesuch'.\n"))
+            self.assertEqual(run(), (2, "guard: there is no commit 'HEAD~1'.\n"))
+            self.assertEqual(run("a", "b"), (2, "guard: one commit at most, not 'a b'; see bench/guard --help.\n"))
+            code, told = run("HEAD")
+            self.assertEqual((code, "guard: build/guard/source cannot be built; all of it: " in told.splitlines()[-1]), (2, True), told)
 
 
 class OddCases(unittest.TestCase):
