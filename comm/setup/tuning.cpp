@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include <rondo/error.hpp>
@@ -30,6 +32,32 @@ constexpr Collective kSums[] = {Collective::all_reduce};
 constexpr Collective kPoured[] = {Collective::reduce};
 constexpr Collective kBoth[] = {Collective::all_reduce, Collective::all_gather};
 constexpr TuningTrial kNotTried{.values = {}, .collectives = {}, .sizes = {}, .most_ranks = 0};  // by rondo-tune
+
+// So many eighths of the leader. A value beyond any size stays that.
+template <std::uint64_t kEighths>
+constexpr std::uint64_t eighths(std::uint64_t leader) {
+  return leader > kNever / kEighths ? kNever : leader * kEighths / 8;
+}
+
+// AMD: what a group of cores has in its last cache was still worth keeping results in. Intel's is slow beyond the cache
+// that a core has to itself.
+std::uint64_t streaming_bytes_here() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("intel") != 0) {
+    constexpr long kLeast = 1 << 20, kMost = 4 << 20;
+    static const long of_core = std::clamp(sysconf(_SC_LEVEL2_CACHE_SIZE), kLeast, kMost);
+    return static_cast<std::uint64_t>(of_core);
+  }
+#endif
+  return 16 << 20;
+}
+
+// What a longer call brings into the caches puts places out that change hands: then a rank had better run ahead. Where
+// results go past the caches early on, that is less.
+constexpr std::uint64_t handed_bytes(std::uint64_t streaming) { return streaming < 6 * M ? kNever : 6 * M; }
+
+// Where only one other rank waits for the core, small caches count for more than turns.
+constexpr std::uint64_t few_sum_chunk_bytes(std::uint64_t streaming) { return streaming < 4 * M ? 256 * K : kNever; }
 
 constexpr TuningField kFields[] = {
     {"flat_bytes_of_two",
@@ -72,32 +100,66 @@ constexpr TuningField kFields[] = {
      {.values = kLongOrNever, .collectives = kPoured, .sizes = kLong, .most_ranks = 2}},
     {"cold_bytes", &Tuning::cold_bytes, 0, kNever,
      "ranks that share cores: sums in place go past the caches where all that they read is so much", kNotTried},
+    {"cold_string_bytes", &Tuning::cold_string_bytes, 0, kNever,
+     "the same of an all_reduce, on processors that copy long stretches as strings", kNotTried, &Tuning::cold_bytes,
+     eighths<12>},
     {"streaming_bytes",
      &Tuning::streaming_bytes,
      0,
      kNever,
-     "results are stored past the caches where all that the ranks read, and a third of what they write, is so much; "
-     "half as much again in all_reduce, all_gather and all_to_all, twice as much over windows; a quarter of it is on "
-     "its way from one rank to others where ranks share cores; up to 4 of these sum half a chunk at a time where it is "
-     "less than eight chunks",
+     "results are stored past the caches where all that the ranks read, and a third of what they write, is so much",
      {.values = kLongOrNever, .collectives = kBoth, .sizes = kLong}},
+    {"streaming_string_bytes", &Tuning::streaming_string_bytes, 0, kNever,
+     "the same in all_reduce, all_gather and all_to_all, on processors that copy long stretches as strings", kNotTried,
+     &Tuning::streaming_bytes, eighths<12>},
+    {"streaming_in_place_bytes", &Tuning::streaming_in_place_bytes, 0, kNever,
+     "the same of what goes between buffers within reach: no rings take room", kNotTried, &Tuning::streaming_bytes,
+     eighths<16>},
+    {"streaming_copied_bytes", &Tuning::streaming_copied_bytes, 0, kNever,
+     "two ranks with a core each, where pages are cheap: beside the kernel's copies from or to a root, a rank's own "
+     "block goes past the caches where the root's buffer is so long",
+     kNotTried, &Tuning::streaming_bytes, eighths<7>},
+    {"warm_bytes", &Tuning::warm_bytes, 0, kNever,
+     "ranks that share cores: that a single source puts into all rings ahead of its readers", kNotTried,
+     &Tuning::streaming_bytes, eighths<2>},
+    {"handed_bytes", &Tuning::handed_bytes, 0, kNever,
+     "two ranks write where they read last in calls of up to so many bytes of all pieces", kNotTried,
+     &Tuning::streaming_bytes, handed_bytes},
+    {"few_sum_chunk_bytes", &Tuning::few_sum_chunk_bytes, 4 * K, kNever,
+     "up to 4 ranks that share cores: the most that each publishes at a time of a sum longer than chunk_bytes",
+     kNotTried, &Tuning::streaming_bytes, few_sum_chunk_bytes},
     {"direct_bytes",
      &Tuning::direct_bytes,
      0,
      kNever,
-     "from here on, memory that peers can reach is used in place; what would be short, where a rank brings more; by "
-     "ranks that share cores, but of pieces for each, twice as much, of a reduce four times, and of what has a root "
-     "counting its whole buffer",
+     "from here on, memory that peers can reach is used in place; what would be short, where a rank brings more",
      {.values = kShort, .collectives = kBoth, .sizes = kShort, .buffers = TuningTrial::Buffers::windows}},
+    {"direct_crowd_bytes", &Tuning::direct_crowd_bytes, 0, kNever,
+     "ranks that share cores: what would be short is used in place where a rank brings more, or the root's buffer is "
+     "longer; what brings a piece for each goes by direct_bytes",
+     kNotTried, &Tuning::direct_bytes, eighths<16>},
+    {"direct_crowd_reduce_bytes", &Tuning::direct_crowd_reduce_bytes, 0, kNever,
+     "the same of a reduce, whose root must know where all buffers lie", kNotTried, &Tuning::direct_bytes, eighths<32>},
     {"single_copy_bytes",
      &Tuning::single_copy_bytes,
      0,
      kNever,
-     "from here on, by ranks that share cores from 4 times as much, by two of them 8 times, in blocks from each to "
-     "each that are as long, where pages are cheap, by two with a core each, blocks from or to a root from a quarter "
-     "of it and sums for both from 4 times as much, the kernel also tries to copy ordinary memory of processes at "
-     "once, and goes on where that was faster",
+     "ranks with a core each: from here on the kernel also tries to copy ordinary memory of processes at once, and "
+     "goes on where that was faster",
      {.values = kSingleCopy, .collectives = kCopies, .sizes = kLong}},
+    {"single_copy_root_bytes", &Tuning::single_copy_root_bytes, 0, kNever,
+     "the same of two ranks where pages are cheap: the block that goes from or to a root", kNotTried,
+     &Tuning::single_copy_bytes, eighths<2>},
+    {"single_copy_sum_bytes", &Tuning::single_copy_sum_bytes, 0, kNever, "the same of two ranks' sums for both",
+     kNotTried, &Tuning::single_copy_bytes, eighths<32>},
+    {"single_copy_crowd_bytes", &Tuning::single_copy_crowd_bytes, 0, kNever,
+     "the same of more than two ranks that share cores", kNotTried, &Tuning::single_copy_bytes, eighths<32>},
+    {"single_copy_crowd_bytes_of_two", &Tuning::single_copy_crowd_bytes_of_two, 0, kNever,
+     "the same of two that share a core, for whom a meeting more is a turn each", kNotTried, &Tuning::single_copy_bytes,
+     eighths<64>},
+    {"single_copy_crowd_block_bytes", &Tuning::single_copy_crowd_block_bytes, 0, kNever,
+     "and of their blocks from everybody to everybody, each of which must be so long", kNotTried,
+     &Tuning::single_copy_bytes, eighths<8>},
     {"two_level_leader_bytes", &Tuning::two_level_leader_bytes, 0, kNever,
      "several nodes: all_reduces up to here cross between nodes by one rank of each", kNotTried},
     {"two_level_chunk_bytes", &Tuning::two_level_chunk_bytes, 4 * K, 1024 * M,
@@ -151,7 +213,10 @@ std::string parse_row(std::istringstream& words, TunerRow& row) {
   return {};
 }
 
-std::string parse_field(const std::string& name, std::istringstream& words, Tuning& tuning) {
+// By field; what the text does not name is empty.
+using Named = std::array<std::optional<std::uint64_t>, std::size(kFields)>;
+
+std::string parse_field(const std::string& name, std::istringstream& words, Named& named) {
   const auto* field =
       std::find_if(std::begin(kFields), std::end(kFields), [&](const auto& f) { return f.name == name; });
   if (field == std::end(kFields)) return fmt::format("{} is not a setting", name);
@@ -161,24 +226,27 @@ std::string parse_field(const std::string& name, std::istringstream& words, Tuni
   if (!parse_bytes(text, value) || value < field->low || value > field->high) {
     return fmt::format("{} takes {} to {}, not {}", name, bytes_text(field->low), bytes_text(field->high), text);
   }
-  tuning.*field->value = value;
+  named[static_cast<std::size_t>(field - std::begin(kFields))] = value;
   return {};
 }
 
 }  // namespace
 
-std::uint64_t machine_streaming_bytes() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_is("intel") != 0) {
-    constexpr long kLeast = 1 << 20, kMost = 4 << 20;
-    static const long of_core = std::clamp(sysconf(_SC_LEVEL2_CACHE_SIZE), kLeast, kMost);
-    return static_cast<std::uint64_t>(of_core);
-  }
-#endif
-  return 16 << 20;
+Tuning::Tuning() {
+  set_value(*this, &Tuning::cold_bytes, cold_bytes);
+  set_value(*this, &Tuning::streaming_bytes, streaming_bytes_here());
+  set_value(*this, &Tuning::direct_bytes, direct_bytes);
+  set_value(*this, &Tuning::single_copy_bytes, single_copy_bytes);
 }
 
 std::span<const TuningField> tuning_fields() { return kFields; }
+
+void set_value(Tuning& tuning, std::uint64_t Tuning::*value, std::uint64_t to) {
+  tuning.*value = to;
+  for (const TuningField& field : kFields) {
+    if (field.leader == value) tuning.*field.value = field.from_leader(to);
+  }
+}
 
 std::string bytes_text(std::uint64_t value) {
   if (value == kNever) return "never";
@@ -194,6 +262,7 @@ std::string bytes_text(std::uint64_t value) {
 Tuning parse_tuning(std::string_view text, std::string_view source) {
   Tuning tuning;
   tuning.source = source;
+  Named named;
   std::istringstream lines{std::string(text)};
   std::size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -202,10 +271,13 @@ Tuning parse_tuning(std::string_view text, std::string_view source) {
     std::string name, rest;
     if (!(words >> name)) continue;
     TunerRow row{};
-    const std::string fault = name == kLinksName ? parse_row(words, row) : parse_field(name, words, tuning);
+    const std::string fault = name == kLinksName ? parse_row(words, row) : parse_field(name, words, named);
     if (!fault.empty()) refuse(source, number, fault);
     if (words >> rest) refuse(source, number, fmt::format("{} does not belong there", rest));
     if (name == kLinksName) tuning.links.push_back(row);
+  }
+  for (std::size_t i = 0; i < named.size(); ++i) {  // leaders come first
+    if (named[i]) set_value(tuning, kFields[i].value, *named[i]);
   }
   return tuning;
 }

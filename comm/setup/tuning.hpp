@@ -14,12 +14,11 @@
 
 namespace rondo::comm {
 
-// Of the processor that this runs on. AMD: what a group of cores has in its last cache was still worth keeping results
-// in. Intel's is slow beyond the cache that a core has to itself.
-std::uint64_t machine_streaming_bytes();
-
-// Bytes are those of a rank's larger buffer unless said otherwise. To add one: a member and its row in tuning.cpp.
+// Bytes are those of a rank's larger buffer unless said otherwise. To add one: a member and its row in tuning.cpp,
+// which has the meaning, and the default where that follows another value.
 struct Tuning {
+  Tuning();
+
   // Ranks that share memory.
   std::uint64_t flat_bytes_of_two = 32 << 10;
   std::uint64_t flat_bytes = 4 << 10;
@@ -28,9 +27,23 @@ struct Tuning {
   std::uint64_t cached_bytes = 16 << 20;
   std::uint64_t poured_bytes = 8 << 20;
   std::uint64_t cold_bytes = 256 << 20;
-  std::uint64_t streaming_bytes = machine_streaming_bytes();  // see cache_demand()
+  std::uint64_t cold_string_bytes = 0;
+  std::uint64_t streaming_bytes = 0;  // the processor's: see cache_demand()
+  std::uint64_t streaming_string_bytes = 0;
+  std::uint64_t streaming_in_place_bytes = 0;
+  std::uint64_t streaming_copied_bytes = 0;
+  std::uint64_t warm_bytes = 0;
+  std::uint64_t handed_bytes = 0;
+  std::uint64_t few_sum_chunk_bytes = 0;
   std::uint64_t direct_bytes = 4 << 10;
+  std::uint64_t direct_crowd_bytes = 0;
+  std::uint64_t direct_crowd_reduce_bytes = 0;
   std::uint64_t single_copy_bytes = 32 << 10;
+  std::uint64_t single_copy_root_bytes = 0;
+  std::uint64_t single_copy_sum_bytes = 0;
+  std::uint64_t single_copy_crowd_bytes = 0;
+  std::uint64_t single_copy_crowd_bytes_of_two = 0;
+  std::uint64_t single_copy_crowd_block_bytes = 0;
   // Ranks on several nodes.
   std::uint64_t two_level_leader_bytes = 256 << 10;
   std::uint64_t two_level_chunk_bytes = 256 << 10;
@@ -59,13 +72,18 @@ struct TuningField {
   std::uint64_t low, high;
   std::string_view meaning;
   TuningTrial trial;
+  // Its default, from the value of a field before it; null: the member's own.
+  std::uint64_t Tuning::*leader = nullptr;
+  std::uint64_t (*from_leader)(std::uint64_t leader) = nullptr;
 };
 std::span<const TuningField> tuning_fields();
+// And the default to all that follow it.
+void set_value(Tuning& tuning, std::uint64_t Tuning::*value, std::uint64_t to);
 inline constexpr std::string_view kLinksName = "links";
 
 // Lines of `NAME VALUE` (bytes; K, M and G are powers of 1024; "never": beyond any size) and of `links PATTERN
-// MAX_BYTES MAX_WORLD_SIZE ALGORITHM`, where a * is no limit; # begins a comment. What is not named keeps its default.
-// invalid_argument names `source` and the line.
+// MAX_BYTES MAX_WORLD_SIZE ALGORITHM`, where a * is no limit; # begins a comment. What is not named keeps its default,
+// which follows what is named where that is its leader. invalid_argument names `source` and the line.
 Tuning parse_tuning(std::string_view text, std::string_view source);
 Tuning read_tuning(const std::string& path);
 std::string bytes_text(std::uint64_t value);  // 4K, never

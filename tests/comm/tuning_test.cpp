@@ -32,6 +32,28 @@ TEST_CASE("a tuning comes back from its text") {
   CHECK(again.links[0].max_world_size == 4);
 }
 
+TEST_CASE("what follows another value does so until it is named itself, before it or behind it") {
+  const Tuning alone = parse_tuning("single_copy_bytes 64K\n", "here");
+  CHECK(alone.single_copy_root_bytes == 16 << 10);
+  CHECK(alone.single_copy_sum_bytes == 256 << 10);
+  CHECK(alone.single_copy_crowd_bytes_of_two == 512 << 10);
+  for (const char* const text :
+       {"single_copy_bytes never\nsingle_copy_sum_bytes 1M\n", "single_copy_sum_bytes 1M\nsingle_copy_bytes never\n"}) {
+    const Tuning both = parse_tuning(text, "here");
+    CHECK(both.single_copy_sum_bytes == 1 << 20);
+    CHECK(both.single_copy_root_bytes == UINT64_MAX);
+    CHECK(both.single_copy_crowd_bytes == UINT64_MAX);
+  }
+  CHECK(parse_tuning("streaming_bytes 16M\n", "here").handed_bytes == 6 << 20);
+  CHECK(parse_tuning("streaming_bytes 2M\n", "here").few_sum_chunk_bytes == 256 << 10);
+  const Tuning defaults = parse_tuning("", "here");
+  for (const TuningField& field : tuning_fields()) {
+    INFO(field.name);
+    if (field.leader != nullptr) CHECK(defaults.*field.value == field.from_leader(defaults.*field.leader));
+    CHECK(defaults.*field.value == Tuning{}.*field.value);
+  }
+}
+
 TEST_CASE("a tuning's faults are told with their line") {
   const auto chosen = GENERATE(table<std::string, std::string>({
       {"\nflat 3", "file, line 2: flat is not a setting"},

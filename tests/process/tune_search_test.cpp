@@ -46,6 +46,13 @@ TEST_CASE("the search finds what is faster, and leaves alone what makes no diffe
   CHECK(std::find(said.begin(), said.end(), fmt::format("chunk_bytes becomes 64K: {:.2f} times as fast", gain)) !=
         said.end());
 
+  const auto without_copies = [](const Tuning& tuning, bool, std::span<const Cell> cells) {
+    return std::vector<double>(cells.size(), tuning.single_copy_bytes == UINT64_MAX ? 1.0 : 2.0);
+  };
+  const Tuning never = search({.rounds = 1, .only = {"single_copy_bytes"}}, without_copies, [](const auto&) {});
+  CHECK(never.single_copy_bytes == UINT64_MAX);
+  CHECK(never.single_copy_sum_bytes == UINT64_MAX);  // what follows it went along
+
   std::vector<kernels::TunerRow> broadcasts;
   for (const auto& row : found.links) {
     if (row.pattern == kernels::Pattern::broadcast) broadcasts.push_back(row);

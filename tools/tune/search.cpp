@@ -69,7 +69,7 @@ void try_field(const TuningField& field, Tuning& tuning, int rounds, const Measu
   for (const std::uint64_t value : field.trial.values) {
     if (value == tuning.*field.value) continue;
     candidates.push_back(tuning);
-    candidates.back().*field.value = value;
+    comm::set_value(candidates.back(), field.value, value);
   }
   const auto times = in_turns(rounds, candidates, false, cells_of(field), measure);
   std::size_t best = 0;

@@ -19,20 +19,22 @@ bool Chooser::may_copy(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
   if (row.send == Extent::none || (row.reduces && !copies_sums(call))) return false;
   if (!facts_.copies_memory || facts_.ranks == 1) return false;
-  const std::uint64_t least = tuning_.single_copy_bytes, bytes = larger_count(call, facts_.ranks) * size_of(call.dtype);
+  const std::uint64_t bytes = larger_count(call, facts_.ranks) * size_of(call.dtype);
   const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
-  const auto of_many = row.rooted ? kCopiesInCrowd : std::max<std::uint64_t>(as_size(facts_.ranks), kCopiesInCrowd);
-  if (facts_.crowded) return !is_for_all && bytes / (facts_.ranks == 2 ? kCopiesOfTwoInCrowd : of_many) >= least;
-  if (row.reduces && !row.rooted) return bytes / kCopiesOfSums >= least;
-  if (!row.rooted || !both_copy() || !pages_are_cheap()) return bytes >= least;
-  const std::uint64_t block = row.send == row.recv ? bytes : bytes / 2;
-  return block * kCopiesAlone >= least;
+  if (facts_.crowded) {
+    const auto least = facts_.ranks == 2 ? tuning_.single_copy_crowd_bytes_of_two : tuning_.single_copy_crowd_bytes;
+    const bool long_blocks = row.rooted || bytes / as_size(facts_.ranks) >= tuning_.single_copy_crowd_block_bytes;
+    return !is_for_all && bytes >= least && long_blocks;
+  }
+  if (row.reduces && !row.rooted) return bytes >= tuning_.single_copy_sum_bytes;
+  if (!row.rooted || !both_copy() || !pages_are_cheap()) return bytes >= tuning_.single_copy_bytes;
+  return (row.send == row.recv ? bytes : bytes / 2) >= tuning_.single_copy_root_bytes;
 }
 
 // A factor would come with the arrivals in the place of the times. Where pages are dear a sum for both is not worth a
 // try: the rings take no more than what the kernel's copies take alone.
 bool Chooser::copies_sums(const Call& call) const {
-  const std::size_t most = call.collective == Collective::all_reduce ? kMostSummed / 2 : kMostSummed;
+  const std::size_t most = call.collective == Collective::all_reduce ? kMostSummedForBoth : kMostSummed;
   return both_copy() && (row_of(call.collective).rooted || pages_are_cheap()) &&
          call.op != ReduceOp::premultiplied_sum && larger_count(call, facts_.ranks) <= most / size_of(call.dtype);
 }
@@ -70,10 +72,8 @@ bool Chooser::copies_promise(const Call& call, bool in_place) const {
   return pages_are_cheap() && larger_count(call, facts_.ranks) * size_of(call.dtype) < too_long();
 }
 
-// Ranks that share cores have met before they know: shorter blocks have gone with that.
 bool Chooser::copies_blocks(std::size_t longest) const {
   const Call even{.collective = Collective::all_to_all, .count = longest, .dtype = DataType::u8};
-  if (facts_.crowded && longest < tuning_.single_copy_bytes) return false;
   return may_copy(even) && copies_promise(even, false);
 }
 
@@ -117,8 +117,8 @@ int Chooser::copied_parts(Collective collective, bool both) const {
 kernels::Stores Chooser::stores_beside_copies(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
   const std::uint64_t bytes = larger_count(call, facts_.ranks) * size_of(call.dtype);
-  const bool fills = row.rooted && row.send != row.recv && both_copy() && pages_are_cheap() &&
-                     bytes >= tuning_.streaming_bytes / 8 * 7;
+  const bool fills =
+      row.rooted && row.send != row.recv && both_copy() && pages_are_cheap() && bytes >= tuning_.streaming_copied_bytes;
   return fills ? kernels::Stores::streaming : stores_in_place(call);
 }
 

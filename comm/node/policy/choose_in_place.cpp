@@ -81,10 +81,9 @@ bool Chooser::in_halves(std::size_t first, std::size_t second, std::size_t eleme
   return !are_even(first, second) && (first + second) * element >= kLeastHalved;
 }
 
-// No rings take room, so the caches hold twice as much.
 kernels::Stores Chooser::stores_in_place(const Call& call) const {
   const std::size_t bytes = larger_count(call, facts_.ranks) * size_of(call.dtype);
-  const bool beyond_caches = cache_demand(call, bytes, facts_.ranks) / 2 >= tuning_.streaming_bytes;
+  const bool beyond_caches = cache_demand(call, bytes, facts_.ranks) >= tuning_.streaming_in_place_bytes;
   return beyond_caches ? kernels::Stores::streaming : kernels::Stores::plain;
 }
 

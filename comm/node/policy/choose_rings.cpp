@@ -134,12 +134,10 @@ RingPlan Chooser::plan_sum(const RingCall& ring) const {
   return plan;
 }
 
-// Of a sum that takes so many bytes. Where only one other rank waits for the core, small caches count for more than
-// turns.
+// Of a sum that takes so many bytes.
 std::size_t Chooser::crowds_chunk(std::size_t bytes) const {
-  const bool half = facts_.ranks <= kFewRanks && bytes > most_at_once() &&
-                    tuning_.streaming_bytes < kChunksOfSmallCaches * tuning_.chunk_bytes;
-  return half ? tuning_.chunk_bytes / 2 : tuning_.chunk_bytes;
+  const bool few = facts_.ranks <= kFewRanks && bytes > most_at_once();
+  return few ? std::min(tuning_.chunk_bytes, tuning_.few_sum_chunk_bytes) : tuning_.chunk_bytes;
 }
 
 // Where one rank writes and others read, or one reads and others write, small chunks let both go on at once. Where
@@ -165,10 +163,8 @@ RingPlan Chooser::cut(std::size_t count, std::size_t element, std::size_t pieces
           .source = source};
 }
 
-// What else a longer call brings into the caches puts places out that change hands: then a rank had better run ahead.
-// Where results go past them early on, that is less.
 bool Chooser::handed(std::size_t block, std::size_t pieces) const {
-  return tuning_.streaming_bytes < kMostHanded ? block <= kMostHandedBeside : block * pieces <= kMostHanded;
+  return block <= kMostHanded && block * pieces <= tuning_.handed_bytes;
 }
 
 bool Chooser::hands_over(const RingPlan& plan) const {
@@ -208,7 +204,7 @@ RingCourse Chooser::course(const RingPlan& plan) const {
 // write, when the last of that core reads it.
 std::size_t Chooser::ahead_bytes(const RingPlan& plan, std::size_t rings_used) const {
   if (plan.source == RingPlan::kEverybody || !facts_.crowded) return tuning_.ahead_bytes;
-  return std::min<std::size_t>(tuning_.ahead_bytes, tuning_.streaming_bytes / kWarmPart / rings_used);
+  return std::min<std::size_t>(tuning_.ahead_bytes, tuning_.warm_bytes / rings_used);
 }
 
 // Of a ring, for a call of more chunks than can be on their way at once. Where all put, a rank is never far ahead of
@@ -226,10 +222,9 @@ RingStores Chooser::stores(const RingCall& ring) const {
   const CollectiveRow& row = row_of(call.collective);
   const bool sums_alone = row.reduces && row.send == Extent::world;
   const bool copies_all = !row.rooted && !sums_alone && facts_.copies_as_strings;
-  const std::size_t whole = cache_demand(call, ring.larger, facts_.ranks);
-  const std::size_t demand = copies_all ? whole / 3 * 2 : whole;
-  const bool from_memory = demand >= tuning_.streaming_bytes;
-  const bool warm = !facts_.crowded || demand < tuning_.cold_bytes;
+  const std::size_t demand = cache_demand(call, ring.larger, facts_.ranks);
+  const bool from_memory = demand >= (copies_all ? tuning_.streaming_string_bytes : tuning_.streaming_bytes);
+  const bool warm = !facts_.crowded || demand < (copies_all ? tuning_.cold_string_bytes : tuning_.cold_bytes);
   const bool streams = from_memory && !(warm && sums_in_place(call, facts_.ranks));
   return {from_memory, streams ? kernels::Stores::streaming : kernels::Stores::plain};
 }

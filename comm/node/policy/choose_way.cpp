@@ -27,13 +27,13 @@ Start Chooser::start(const Call& call, std::string_view named) const {
   const CollectiveRow& row = row_of(call.collective);
   const std::size_t element = size_of(call.dtype), of_root = larger_count(call, facts_.ranks) * element;
   const std::size_t brought = row.send == Extent::none ? 0 : lengths_of(call, facts_.ranks).brought * element;
-  const std::uint64_t crowds = row.send == Extent::world && !row.rooted ? kCrowdsDirectParts
-                               : row.rooted && row.reduces              ? kCrowdsDirectReduce
-                                                                        : kCrowdsDirect;
+  const bool brings_for_each = row.send == Extent::world && !row.rooted;
+  const std::uint64_t most = !facts_.crowded || brings_for_each ? tuning_.direct_bytes
+                             : row.rooted && row.reduces        ? tuning_.direct_crowd_reduce_bytes
+                                                                : tuning_.direct_crowd_bytes;
   const std::size_t bytes = facts_.crowded && row.rooted ? of_root : brought;
-  const bool asks = bytes > (facts_.crowded ? crowds : 1) * tuning_.direct_bytes;
   return {.way = Way::short_call,
-          .asks = asks && named.empty(),
+          .asks = bytes > most && named.empty(),
           .why = {.why = "what a rank brings comes with its arrival"}};
 }
 

@@ -48,10 +48,8 @@ inline constexpr std::size_t kLeastChunk = 16 << 10;
 inline constexpr std::size_t kLeastHalf = 4 << 10;
 // Chunks begin at a multiple of so much.
 inline constexpr std::size_t kRound = 64;
-// Two ranks hand places over in calls of up to so much: what longer ones bring puts these places out of the caches.
-inline constexpr std::size_t kMostHanded = 6 << 20;
-// The same of a block, where results go past the caches early and leave them to the places.
-inline constexpr std::size_t kMostHandedBeside = 16 << 20;
+// A block of which two ranks hand places over; of longer ones a rank had better run ahead.
+inline constexpr std::size_t kMostHanded = 16 << 20;
 // Chunks in their places of a sum in parts: one is brought while the other is folded.
 inline constexpr std::size_t kFoldedPlaces = 2;
 // The stretch in which short places turn, so that they touch few pages,
@@ -79,19 +77,9 @@ inline constexpr std::size_t kPours = 8;
 inline constexpr std::size_t kLeastPoured = 8 << 10;
 // and at most: the root adds one while the other puts the next.
 inline constexpr std::size_t kMostPoured = 64 << 10;
-// Of streaming_bytes: a core's own cache holds so much of a single source's beside what the readers write.
-inline constexpr std::size_t kWarmPart = 4;
-// Where streaming_bytes is less than so many chunks, few ranks sum half a chunk at a time.
-inline constexpr std::size_t kChunksOfSmallCaches = 8;
 
-// Buffers in place, times direct_bytes: ranks that share cores do not ask where buffers lie when a short call brings no
-// more, or the root's buffer takes no more;
-inline constexpr std::uint64_t kCrowdsDirect = 2;
-// not so much when it brings something else for each,
-inline constexpr std::uint64_t kCrowdsDirectParts = 1;
-// and more of a reduce, whose root must know where all of them lie.
-inline constexpr std::uint64_t kCrowdsDirectReduce = 4;
-// A broadcast that ranks who share cores fetch from the root; a longer one is pushed, so that it is read once.
+// Buffers in place: a broadcast that ranks who share cores fetch from the root; a longer one is pushed, so that it is
+// read once.
 inline constexpr std::size_t kMostPulled = 256 << 10;
 // All ranks' larger buffers: from here on calls go through them forwards and backwards by turns, as caches overflow,
 inline constexpr std::size_t kLeastSwept = 1 << 20;
@@ -108,16 +96,10 @@ inline constexpr double kCheapPageUs = 0.2;
 inline constexpr std::size_t kMostAlone = 16 << 10;
 // and to bring sums takes a call of the kernel more.
 inline constexpr std::size_t kMostAddedAlone = 24 << 10;
-// Two ranks' sums by such copies: longer inputs leave the caches in between. Of sums for both half of it.
+// Two ranks' sums by such copies: longer inputs leave the caches in between;
 inline constexpr std::size_t kMostSummed = 2 << 20;
-// Times single_copy_bytes: two ranks on one core, for whom a meeting more is a turn each,
-inline constexpr std::uint64_t kCopiesOfTwoInCrowd = 8;
-// more of them, from or to a root; and at least so much in exchanges, where it is as many times as there are ranks,
-inline constexpr std::uint64_t kCopiesInCrowd = 4;
-// and two ranks' sums for both.
-inline constexpr std::uint64_t kCopiesOfSums = 4;
-// A part of single_copy_bytes: where pages are cheap, from or to a root of two ranks, which one of them copies alone.
-inline constexpr std::uint64_t kCopiesAlone = 4;
+// the same of sums for both.
+inline constexpr std::size_t kMostSummedForBoth = 1 << 20;
 // From here on rings are faster, most of them past the caches, as the kernel's copies are not. Two ranks, all of it for
 // both; and the blocks of many to a root:
 inline constexpr std::size_t kLeastRings = 32 << 20;

@@ -35,7 +35,7 @@ comm::NodeFacts facts_of(const Cell& cell) {
 
 comm::Tuning tuning_of(const Cell& cell) {
   comm::Tuning tuning;
-  tuning.streaming_bytes = cell.machine.streaming_bytes;
+  comm::set_value(tuning, &comm::Tuning::streaming_bytes, cell.machine.streaming_bytes);
   return tuning;
 }
 

@@ -12,7 +12,7 @@ namespace rondo::test {
 // All of a machine that choices hang on.
 struct Machine {
   std::string_view name;
-  std::size_t streaming_bytes;  // the tuning's, as machine_streaming_bytes() has it there
+  std::size_t streaming_bytes;  // the tuning's default there
   double copied_page_us;
   bool copies_as_strings;
 };
