@@ -2,6 +2,8 @@
 // What a tuned value decides, and that others have no say in it.
 #include "comm/node/policy/chooser.hpp"
 
+#include <algorithm>
+
 #include "tests/support/catch.hpp"
 
 using namespace rondo;
@@ -86,6 +88,10 @@ TEST_CASE("each threshold of single copy has a say in its own calls alone") {
   --shorter.count;
   CHECK(copier(ranks, cores, {}).may_copy(call));
   CHECK_FALSE(copier(ranks, cores, {}).may_copy(shorter));
+  if (value != &Tuning::single_copy_crowd_block_bytes) {
+    const std::string_view told = copier(ranks, cores, {}).why_copied(call).threshold;
+    CHECK(std::ranges::find(comm::tuning_fields(), told, &comm::TuningField::name)->value == value);
+  }
   CHECK_FALSE(copier(ranks, cores, without(value)).may_copy(call));
   for (const comm::TuningField& field : comm::tuning_fields()) {
     const bool has_part = field.value == &Tuning::single_copy_crowd_bytes && call.collective == Collective::all_to_all;

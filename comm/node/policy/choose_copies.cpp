@@ -21,15 +21,28 @@ bool Chooser::may_copy(const Call& call) const {
   if (!facts_.copies_memory || facts_.ranks == 1) return false;
   const std::uint64_t bytes = larger_count(call, facts_.ranks) * size_of(call.dtype);
   const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
-  if (facts_.crowded) {
-    const auto least = facts_.ranks == 2 ? tuning_.single_copy_crowd_bytes_of_two : tuning_.single_copy_crowd_bytes;
-    const bool long_blocks = row.rooted || bytes / as_size(facts_.ranks) >= tuning_.single_copy_crowd_block_bytes;
-    return !is_for_all && bytes >= least && long_blocks;
-  }
-  if (row.reduces && !row.rooted) return bytes >= tuning_.single_copy_sum_bytes;
-  if (!row.rooted || !both_copy() || !pages_are_cheap()) return bytes >= tuning_.single_copy_bytes;
-  return (row.send == row.recv ? bytes : bytes / 2) >= tuning_.single_copy_root_bytes;
+  if (facts_.crowded && is_for_all) return false;
+  const std::uint64_t least_block = facts_.crowded && !row.rooted ? tuning_.single_copy_crowd_block_bytes : 0;
+  const bool counts_block = copies_by_root(row) && row.send != row.recv;  // of two ranks
+  return bytes / as_size(facts_.ranks) >= least_block && (counts_block ? bytes / 2 : bytes) >= least_copied(call).bytes;
 }
+
+Chooser::Limit Chooser::least_copied(const Call& call) const {
+  const CollectiveRow& row = row_of(call.collective);
+  if (facts_.crowded && facts_.ranks == 2)
+    return {"single_copy_crowd_bytes_of_two", tuning_.single_copy_crowd_bytes_of_two};
+  if (facts_.crowded) return {"single_copy_crowd_bytes", tuning_.single_copy_crowd_bytes};
+  if (row.reduces && !row.rooted) return {"single_copy_sum_bytes", tuning_.single_copy_sum_bytes};
+  if (copies_by_root(row)) return {"single_copy_root_bytes", tuning_.single_copy_root_bytes};
+  return {"single_copy_bytes", tuning_.single_copy_bytes};
+}
+
+Reason Chooser::why_copied(const Call& call) const {
+  const Limit least = least_copied(call);
+  return {"one copy by the kernel is tried, or was faster", least.name, least.bytes};
+}
+
+bool Chooser::copies_by_root(const CollectiveRow& row) const { return row.rooted && both_copy() && pages_are_cheap(); }
 
 // A factor would come with the arrivals in the place of the times. Where pages are dear a sum for both is not worth a
 // try: the rings take no more than what the kernel's copies take alone.
@@ -117,8 +130,7 @@ int Chooser::copied_parts(Collective collective, bool both) const {
 kernels::Stores Chooser::stores_beside_copies(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
   const std::uint64_t bytes = larger_count(call, facts_.ranks) * size_of(call.dtype);
-  const bool fills =
-      row.rooted && row.send != row.recv && both_copy() && pages_are_cheap() && bytes >= tuning_.streaming_copied_bytes;
+  const bool fills = copies_by_root(row) && row.send != row.recv && bytes >= tuning_.streaming_copied_bytes;
   return fills ? kernels::Stores::streaming : stores_in_place(call);
 }
 

@@ -154,9 +154,7 @@ class Chooser {
   kernels::Stores stores_in_place(const Call& call) const;
 
   // choose_copies.cpp: by the kernel.
-  Reason why_copied() const {
-    return {"one copy by the kernel is tried, or was faster", "single_copy_bytes", tuning_.single_copy_bytes};
-  }
+  Reason why_copied(const Call& call) const;
   bool may_copy(const Call& call) const;                       // and it is long enough to try
   bool copies_promise(const Call& call, bool in_place) const;  // more than the rings, before any such call was timed
   bool copies_blocks(std::size_t longest) const;               // both, of an all_to_all_v; bytes
@@ -169,16 +167,18 @@ class Chooser {
   kernels::Stores stores_beside_copies(const Call& call) const;  // of a rank's own block
 
  private:
-  bool copies_sums(const Call& call) const;
-  bool pages_are_cheap() const;
-  bool goes_to_ring(const Call& call) const;
-  std::size_t most_place_bytes(int source) const;
-  std::size_t chunk_bytes() const;
-  bool pours_to_root(Collective collective) const;
   struct Limit {  // a threshold of the tuning; without a name there is none
     std::string_view name{};
     std::uint64_t bytes = 0;
   };
+  bool copies_sums(const Call& call) const;
+  bool pages_are_cheap() const;
+  bool copies_by_root(const CollectiveRow& row) const;  // of two ranks, a block from or to it
+  Limit least_copied(const Call& call) const;
+  bool goes_to_ring(const Call& call) const;
+  std::size_t most_place_bytes(int source) const;
+  std::size_t chunk_bytes() const;
+  bool pours_to_root(Collective collective) const;
   Limit whole_limit(Collective collective) const;  // of sums that everybody makes
   bool shares_sums() const;
   std::size_t most_at_once() const;

@@ -40,7 +40,7 @@ class DirectCollectives {
 
   static constexpr std::string_view kName = "zero_copy";
   std::string_view name() const { return copied_now_ ? CopiedCollectives::kName : kName; }  // of the latest that went,
-  Reason why() const { return copied_now_ ? chooser_.why_copied() : chooser_.why_in_place(); }  // and why it did
+  Reason why() const { return copied_now_ ? chooser_.why_copied(call_) : chooser_.why_in_place(); }  // and why it did
   // Whether the call should meet to find out. All ranks agree on the answer; ask once per call.
   bool may_take(const Call& call);
   // After Board::begin(). False: not everything needed lies where peers reach it, and all ranks have found so; the
