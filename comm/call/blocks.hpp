@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -60,7 +61,15 @@ inline bool are_even(std::size_t a, std::size_t b) {
   return std::max(a, b) - std::min(a, b) <= std::max(a, b) / kPart;
 }
 
-// How much of the caches a call wants, in the unit of `larger` (how long a rank's larger buffer is; so many ranks share
+// Whether a rank's smaller buffer lies in its larger one, of so many bytes, wherever its block does.
+inline bool is_in_place(const Call& call, std::size_t larger) {
+  const CollectiveRow& row = row_of(call.collective);
+  if (row.send == row.recv || call.send == call.recv) return call.send == call.recv;
+  const auto send = reinterpret_cast<std::uintptr_t>(call.send), recv = reinterpret_cast<std::uintptr_t>(call.recv);
+  return row.send == Extent::one ? send - recv < larger : recv - send < larger;  // beyond any size where it lies before
+}
+
+// How much of the caches a call wants, in bytes, as `larger` (how long a rank's larger buffer is; so many ranks share
 // them): all that it reads, and a third of what it writes elsewhere, which can be stored past them at a cost.
 inline std::size_t cache_demand(const Call& call, std::size_t larger, int ranks) {
   const CollectiveRow& row = row_of(call.collective);
@@ -70,7 +79,7 @@ inline std::size_t cache_demand(const Call& call, std::size_t larger, int ranks)
     const std::size_t one = is_block ? larger / as_size(ranks) : larger;
     return at_root ? one : one * as_size(ranks);
   };
-  const bool in_place = call.send == call.recv && row.send_at_root == row.recv_at_root;
+  const bool in_place = row.send_at_root == row.recv_at_root && is_in_place(call, larger);
   return all(row.send, row.send_at_root) + (in_place ? 0 : all(row.recv, row.recv_at_root) / 3);
 }
 

@@ -12,8 +12,8 @@ constexpr std::size_t kLarger = 2400;  // bytes of a rank's larger buffer
 constexpr int kRanks = 4;
 
 std::size_t demand(Collective collective, bool in_place = false) {
-  static float buffers[2];
-  return cache_demand({.collective = collective, .send = buffers, .recv = buffers + (in_place ? 0 : 1)}, kLarger,
+  static std::byte buffers[2 * kLarger];
+  return cache_demand({.collective = collective, .send = buffers, .recv = buffers + (in_place ? 0 : kLarger)}, kLarger,
                       kRanks);
 }
 
@@ -51,4 +51,23 @@ TEST_CASE("a call wants room for what its ranks read and for a third of what the
   CHECK(demand(Collective::scatter) == 2400 + 4 * 200);
   CHECK(demand(Collective::gather) == 4 * 600 + 800);
   CHECK(demand(Collective::barrier) == 0);
+}
+
+TEST_CASE("what lies in place wants no more room for what it writes, whichever rank's block it is") {
+  static std::byte buffers[2 * kLarger];
+  const auto demand_of = [](Collective collective, std::byte* send, std::byte* recv) {
+    return cache_demand({.collective = collective, .send = send, .recv = recv}, kLarger, kRanks);
+  };
+  constexpr std::size_t kBlock = kLarger / kRanks;
+  std::byte* const all = buffers + kBlock;
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    INFO("rank " << rank);
+    CHECK(demand_of(Collective::all_gather, all + rank * kBlock, all) == 4 * 600);
+    CHECK(demand_of(Collective::all_gather_v, all + rank * kBlock, all) == 4 * 600);
+    CHECK(demand_of(Collective::reduce_scatter, all, all + rank * kBlock) == 4 * 2400);
+  }
+  for (std::byte* const beside : {all - kBlock, all + kLarger}) {
+    CHECK(demand_of(Collective::all_gather, beside, all) == 4 * 600 + 4 * 800);
+    CHECK(demand_of(Collective::reduce_scatter, all, beside) == 4 * 2400 + 4 * 200);
+  }
 }

@@ -15,14 +15,6 @@ using namespace threshold;
 std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 std::size_t round_up(std::size_t a, std::size_t to) { return divide_up(a, to) * to; }
 
-// Its result goes where its input was read a moment ago.
-bool sums_in_place(const Call& call, int ranks) {
-  const CollectiveRow& row = row_of(call.collective);
-  const std::size_t bytes = (row.send == Extent::world ? as_size(ranks) : 1) * call.count * size_of(call.dtype);
-  const auto *send = static_cast<const std::byte*>(call.send), *recv = static_cast<const std::byte*>(call.recv);
-  return row.reduces && recv >= send && recv < send + bytes;
-}
-
 }  // namespace
 
 // A window has room for two places where everybody puts, and in every ring for one of an only source.
@@ -215,8 +207,8 @@ std::size_t Chooser::window_bytes(const RingPlan& plan, std::size_t place_bytes)
 }
 
 // Where everybody copies most of its result nothing else goes on while stores past the caches wait, and strings through
-// them cost less than loops. Of sums in place the caches still hold a chunk when its result comes: where ranks take
-// turns on cores, only of shorter calls.
+// them cost less than loops. Of sums in place the caches still hold a chunk when its result comes there: where ranks
+// take turns on cores, only of shorter calls.
 RingStores Chooser::stores(const RingCall& ring) const {
   const Call& call = ring.call;
   const CollectiveRow& row = row_of(call.collective);
@@ -225,7 +217,7 @@ RingStores Chooser::stores(const RingCall& ring) const {
   const std::size_t demand = cache_demand(call, ring.larger, facts_.ranks);
   const bool from_memory = demand >= (copies_all ? tuning_.streaming_string_bytes : tuning_.streaming_bytes);
   const bool warm = !facts_.crowded || demand < (copies_all ? tuning_.cold_string_bytes : tuning_.cold_bytes);
-  const bool streams = from_memory && !(warm && sums_in_place(call, facts_.ranks));
+  const bool streams = from_memory && !(warm && row.reduces && is_in_place(call, ring.larger));
   return {from_memory, streams ? kernels::Stores::streaming : kernels::Stores::plain};
 }
 
