@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench/compare and bench/plot without a measurement: known rows in, known judgements and pictures out."""
 import dataclasses
+import importlib.util
 import io
 import itertools
 import os
 import pathlib
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -375,6 +378,10 @@ class Plan(unittest.TestCase):
             self.assertIsNone(next(shares, None))
 
 
+WITHOUT_PIP_S_SETTINGS = {**{name: value for name, value in os.environ.items() if not name.startswith("PIP_")},
+                          "PIP_CONFIG_FILE": os.devnull}
+
+
 class Peers(unittest.TestCase):
     def test_a_missing_peer_is_named_with_the_reason(self):
         said = []
@@ -416,7 +423,7 @@ class Peers(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             words = [ROOT / "bench/peers/install", "--build", folder]
             done = subprocess.run([*words, "mpich-5"], capture_output=True, text=True, check=False,
-                                  env={**os.environ, "PIP_NO_INDEX": "1"})
+                                  env={**WITHOUT_PIP_S_SETTINGS, "PIP_NO_INDEX": "1"})
             self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (1, "", 1), done.stderr)
             self.assertRegex(done.stderr, "^install: (pip could not install mpich==|python3 makes no virtual environment)")
             self.assertFalse(venvs.folder(folder, "mpich-5").exists())
@@ -430,6 +437,23 @@ class Peers(unittest.TestCase):
                                   capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": folder})
         self.assertEqual(done.returncode, 2)
         self.assertIn("holds no librondo.so", done.stderr)
+
+    @unittest.skipUnless(importlib.util.find_spec("ensurepip"), "Debian's python3-venv")
+    def test_who_ends_the_fetching_finds_nothing_unfinished(self):
+        with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as index:  # never answers
+            index.settimeout(40)
+            environment = {**WITHOUT_PIP_S_SETTINGS, "PIP_INDEX_URL": "http://127.0.0.1:%d/" % index.getsockname()[1], "no_proxy": "*"}
+            with subprocess.Popen([ROOT / "bench/peers/install", "--build", folder, "mpich-5"], env=environment,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as fetching:
+                try:
+                    connection, _ = index.accept()
+                    with connection:
+                        self.assertTrue(venvs.folder(folder, "mpich-5").exists())
+                        fetching.send_signal(signal.SIGINT)
+                        self.assertEqual((fetching.communicate(timeout=40)[0], fetching.returncode), ("", 130))
+                finally:
+                    fetching.kill()
+            self.assertFalse(venvs.folder(folder, "mpich-5").exists())
 
     def test_a_peer_that_is_not_here_is_not_compared_with_in_silence(self):
         with tempfile.TemporaryDirectory() as folder:
