@@ -87,5 +87,13 @@ constexpr ReduceTable kTable = {
     copy_twice,
 };
 
+consteval bool has_all_rows() {
+  for (int i = 0; i < kDataTypeCount; ++i) {
+    if (static_cast<int>(kTable.rows[i].dtype) != i || kTable.rows[i].multiply == nullptr) return false;
+  }
+  return true;
+}
+static_assert(has_all_rows(), "a row for each DataType, in its order");
+
 }  // namespace
 }  // namespace rondo::kernels

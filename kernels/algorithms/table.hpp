@@ -57,6 +57,14 @@ inline constexpr std::array<PatternRow, kPatternCount> kPatterns{{
     {Pattern::barrier, "barrier", Extent::none, Extent::none, false, false, false},
 }};
 constexpr const PatternRow& row_of(Pattern pattern) { return kPatterns[static_cast<std::size_t>(pattern)]; }
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kPatterns.size(); ++i) {
+        if (static_cast<std::size_t>(kPatterns[i].pattern) != i || kPatterns[i].name.empty()) return false;
+      }
+      return true;
+    }(),
+    "a row for each Pattern, in its order");
 
 // The patterns of a kind, one bit each: kernels cannot read the table.
 constexpr unsigned patterns_that(bool (*are_such)(const PatternRow&)) {

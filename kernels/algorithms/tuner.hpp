@@ -83,4 +83,14 @@ constexpr int choose_algorithm(Pattern pattern, std::size_t bytes, int world_siz
   return kNoAlgorithm;
 }
 
+consteval bool always_finds_one() {
+  for (const PatternRow& row : kPatterns) {
+    for (const bool canonical : {kAnyOrder, kCanonical}) {
+      if (choose_algorithm(row.pattern, kAnyBytes, kAnyWorld, canonical) == kNoAlgorithm) return false;
+    }
+  }
+  return true;
+}
+static_assert(always_finds_one(), "each pattern has a row for any size, any world and the canonical order");
+
 }  // namespace rondo::kernels

@@ -77,6 +77,49 @@ RONDO_DEVICE unsigned element_bytes(DataType dtype) {
   return 1;
 }
 
+// The unsigned type as long; of others the type itself.
+RONDO_DEVICE DataType unsigned_of(DataType dtype) {
+  switch (dtype) {
+    case DataType::i8:
+      return DataType::u8;
+    case DataType::i32:
+      return DataType::u32;
+    case DataType::i64:
+      return DataType::u64;
+    case DataType::u8:
+    case DataType::u32:
+    case DataType::u64:
+    case DataType::f16:
+    case DataType::bf16:
+    case DataType::f32:
+    case DataType::f64:
+    case DataType::f8e4m3:
+    case DataType::f8e5m2:
+      break;
+  }
+  return dtype;
+}
+
+RONDO_DEVICE bool is_integer(DataType dtype) {
+  switch (unsigned_of(dtype)) {
+    case DataType::u8:
+    case DataType::u32:
+    case DataType::u64:
+      return true;
+    case DataType::i8:
+    case DataType::i32:
+    case DataType::i64:
+    case DataType::f16:
+    case DataType::bf16:
+    case DataType::f32:
+    case DataType::f64:
+    case DataType::f8e4m3:
+    case DataType::f8e5m2:
+      break;
+  }
+  return false;
+}
+
 // ---- the values that a word carries ----
 
 template <class E, class W>
@@ -290,10 +333,7 @@ RONDO_DEVICE void with_element(DataType dtype, ReduceOp::Kind op, F&& f) {
     }
   };
   const auto keeps_sign = op == ReduceOp::min || op == ReduceOp::max || op == ReduceOp::average;
-  if (!keeps_sign && dtype == DataType::i8) dtype = DataType::u8;
-  if (!keeps_sign && dtype == DataType::i32) dtype = DataType::u32;
-  if (!keeps_sign && dtype == DataType::i64) dtype = DataType::u64;
-  with_element(dtype, [&](auto element) {
+  with_element(keeps_sign ? dtype : unsigned_of(dtype), [&](auto element) {
     using E = decltype(element);
     if constexpr (!kFloating<typename E::Value>) {
       integer(element);
@@ -315,10 +355,8 @@ RONDO_DEVICE void with_element(DataType dtype, ReduceOp::Kind op, bool divides, 
 
 // ---- averages of integers: what would wrap is added up in lanes of twice the width ----
 
-// Of 8 and 32 bits: those of 64 wrap.
-RONDO_DEVICE bool widens(DataType dtype) {
-  return dtype == DataType::i8 || dtype == DataType::u8 || dtype == DataType::i32 || dtype == DataType::u32;
-}
+// Those of 64 bits wrap.
+RONDO_DEVICE bool widens(DataType dtype) { return is_integer(dtype) && element_bytes(dtype) < 8; }
 
 struct LaneShape {  // of a word of 8 bytes
   unsigned bits;    // of an element; a lane has twice as many
@@ -326,10 +364,13 @@ struct LaneShape {  // of a word of 8 bytes
   std::uint64_t bias;  // added to every signed element, so that none is negative
   RONDO_DEVICE explicit LaneShape(DataType dtype)
       : bits(8 * element_bytes(dtype)),
-        mask(bits == 8 ? 0x00ff00ff00ff00ffu : 0x00000000ffffffffu),
-        bias(dtype == DataType::i8    ? 0x8080808080808080u
-             : dtype == DataType::i32 ? 0x8000000080000000u
-                                      : 0) {}
+        mask(bits == 8    ? 0x00ff00ff00ff00ffu
+             : bits == 16 ? 0x0000ffff0000ffffu
+                          : 0x00000000ffffffffu),
+        bias(dtype == unsigned_of(dtype) ? 0
+             : bits == 8                 ? 0x8080808080808080u
+             : bits == 16                ? 0x8000800080008000u
+                                         : 0x8000000080000000u) {}
 };
 
 // Of the inputs of up to 64 ranks, so lanes of 16 bits hold the sums of bytes.

@@ -81,9 +81,7 @@ RONDO_DEVICE void fold_words(const WindowMove& move, u64x2 (&words)[kWords], int
 // Integers are scaled by functions of their own, which have no place among words in flight.
 RONDO_DEVICE bool scales_integers(const WindowMove& move) {
   if (move.arithmetic == nullptr || (move.arithmetic->factor == nullptr && move.arithmetic->divisor == 1)) return false;
-  const DataType dtype = move.arithmetic->dtype;
-  return dtype == DataType::i8 || dtype == DataType::u8 || dtype == DataType::i32 || dtype == DataType::u32 ||
-         dtype == DataType::i64 || dtype == DataType::u64;
+  return is_integer(move.arithmetic->dtype);
 }
 
 // Where a thread is among the (column, source) pairs of a piece.

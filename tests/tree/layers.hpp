@@ -33,6 +33,18 @@ inline const std::vector<Layer>& layers() {
   return table;
 }
 
+// Rooms of one layer that know nothing of each other: not even through what others include may the one reach the other.
+struct Strangers {
+  std::string_view folder, stranger;
+};
+inline const std::vector<Strangers>& strangers() {
+  static const std::vector<Strangers> table = {
+      {"comm/device/launch/", "comm/node/"},  // launches know of calls, not of the board
+      {"comm/device/memory/", "comm/node/"},
+  };
+  return table;
+}
+
 // Who may include which library; the first row that fits decides. What is not listed counts as the standard library or
 // the OS and is free for all.
 struct Library {

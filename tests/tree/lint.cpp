@@ -87,6 +87,7 @@ class Checker {
     for (const Source& source : sources) files_.emplace(source.path, &source);
     for (const Source& source : sources) check(source);
     for (const auto& [path, source] : files_) find_cycle(path);
+    for (const Strangers& row : strangers()) find_strangers(row);
   }
   std::vector<std::string> take() { return std::move(violations_); }
 
@@ -178,6 +179,30 @@ class Checker {
     for (const std::string& next : edges_[path]) find_cycle(next);
     trail_.pop_back();
     done_.emplace(path, true);
+  }
+
+  // Said once per file of the folder: how it comes to the stranger.
+  void find_strangers(const Strangers& row) {
+    for (const auto& [path, source] : files_) {
+      if (!path.starts_with(row.folder)) continue;
+      const std::string way = way_to(row.stranger, path);
+      if (!way.empty())
+        violations_.push_back(fmt::format("{}:1: may not include {}: {}{}", path, row.stranger, path, way));
+    }
+  }
+
+  // " -> a -> b" by the shortest way, or nothing.
+  std::string way_to(std::string_view stranger, const std::string& from) {
+    std::map<std::string, std::string> ways = {{from, ""}};
+    std::vector<std::string> reached = {from};
+    for (std::size_t at = 0; at < reached.size(); ++at) {
+      const std::string here = reached[at];
+      if (here.starts_with(stranger)) return ways[here];
+      for (const std::string& next : edges_[here]) {
+        if (ways.emplace(next, ways[here] + " -> " + next).second) reached.push_back(next);
+      }
+    }
+    return {};
   }
 
   std::map<std::string, const Source*> files_;

@@ -93,6 +93,18 @@ TEST_CASE("an include that leads back to its own file is found") {
   CHECK(found[0].find("kernels/a.hpp -> kernels/b.hpp -> kernels/c.hpp -> kernels/a.hpp") != std::string::npos);
 }
 
+TEST_CASE("a room does not come to include one that it knows nothing of") {
+  const std::vector<Source> sources = {
+      {"comm/node/board.hpp", kSpdx + "#pragma once\n"},
+      {"comm/call/name.hpp", kSpdx + "#pragma once\n#include \"comm/node/board.hpp\"\n"},
+      {"comm/device/launch/a.hpp", kSpdx + "#pragma once\n#include \"comm/call/name.hpp\"\n"},
+      {"comm/device/setup/a.hpp", kSpdx + "#pragma once\n#include \"comm/call/name.hpp\"\n"},
+  };
+  const auto found = rondo::tree::violations(sources);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].find("comm/device/launch/a.hpp -> comm/call/name.hpp -> comm/node/board.hpp") != std::string::npos);
+}
+
 TEST_CASE("files without licence, include guard, row or target are found") {
   CHECK(rondo::tree::violations({{"comm/a.cpp", "int a;\n"}}).size() == 1);
   CHECK(rondo::tree::violations({{"tools/check", "#!/usr/bin/env bash\necho\n"}}).size() == 1);
