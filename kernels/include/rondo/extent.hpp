@@ -8,6 +8,6 @@ namespace rondo {
 // Sizes of one rank's buffers, as multiples of the call's count: 1, world_size, or the sum of the call's counts.
 enum class Extent : std::uint8_t { none, one, world, counts };
 
-constexpr bool has_block_per_rank(Extent e) { return e == Extent::world || e == Extent::counts; }
+constexpr bool has_block_per_rank(Extent e) { return e == Extent::world || e == Extent::counts; }  // one for each rank
 
 }  // namespace rondo
