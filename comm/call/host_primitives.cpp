@@ -15,12 +15,6 @@ using kernels::kNobody;
 using kernels::Move;
 using kernels::Place;
 
-namespace {
-
-constexpr std::size_t kLongStep = 512 << 10;
-
-}  // namespace
-
 HostPrimitives::HostPrimitives(Team& team, const Config& config)
     : team_(team),
       waiter_(team, config),
@@ -216,10 +210,10 @@ bool HostPrimitives::advance(Active& active) {
 }
 
 // Bytes, the same at both ends. Short steps let ranks fold and forward what has come while the rest is on its way, and
-// have to fit a FIFO in shared memory; where two ranks only move, each step more costs both of them.
+// have to fit a slot; where two ranks only move, each step more costs both of them.
 std::size_t HostPrimitives::most_of_step(int peer) const {
-  const bool only_moves = peer != kNobody && !job_.reduces && positions() == 2 && !team_.shares_memory(peer);
-  return only_moves ? std::max(slice_bytes_, kLongStep) : slice_bytes_;
+  const bool only_moves = peer != kNobody && !job_.reduces && positions() == 2;
+  return only_moves ? team_.longest_step(peer) : slice_bytes_;
 }
 
 bool HostPrimitives::transfer(Active& active) {
@@ -228,7 +222,7 @@ bool HostPrimitives::transfer(Active& active) {
   while (!active.finished) {
     const std::size_t bytes = std::min(most, active.bytes - active.done);
     if (active.to != kNobody && !team_.send_link(active.to).ready()) {
-      blocked_.push_back({active.to, team_.send_link(active.to).poll_target()});
+      blocked_.push_back({active.to, team_.send_link(active.to).wake()});
       return moved;
     }
     if (active.store != nullptr && !may_overwrite(active.store + active.done, bytes)) return moved;
@@ -240,14 +234,14 @@ bool HostPrimitives::transfer(Active& active) {
       std::byte* direct = has_place ? active.store + active.done : nullptr;
       const StepHeader* header = link.try_step(direct, bytes);
       if (header == nullptr) {
-        blocked_.push_back({active.from, link.poll_target()});
+        blocked_.push_back({active.from, link.wake()});
         return moved;
       }
       check_header(*header, active.signature, active.from, bytes);
       received = link.data();
     }
     handle(active, bytes, received);
-    if (received != nullptr) team_.recv_link(active.from).release();
+    if (active.from != kNobody) team_.recv_link(active.from).release();
     active.done += bytes;
     active.finished = active.done == active.bytes;
     moved = true;
@@ -263,7 +257,7 @@ bool HostPrimitives::may_overwrite(const std::byte* store, std::size_t bytes) {
   for (const int peer : unflushed_) {
     SendLink& link = team_.send_link(peer);
     if (!link.refers_to(store, bytes) || link.flushed()) continue;
-    blocked_.push_back({peer, link.poll_target()});
+    blocked_.push_back({peer, link.wake()});
     return false;
   }
   return true;
@@ -349,7 +343,7 @@ bool HostPrimitives::gather_contributions(std::size_t bytes) {
     RecvLink& link = team_.recv_link(peer);
     const StepHeader* header = link.try_step(nullptr, bytes);
     if (header == nullptr) {
-      blocked_.push_back({peer, link.poll_target()});
+      blocked_.push_back({peer, link.wake()});
       continue;
     }
     check_header(*header, job_.signature, peer, bytes);
@@ -372,7 +366,7 @@ void HostPrimitives::check_header(const StepHeader& header, const Signature& min
 void HostPrimitives::wait() {
   if (copy_on()) return;
   for (const int peer : unflushed_) {
-    if (!team_.send_link(peer).flushed()) blocked_.push_back({peer, team_.send_link(peer).poll_target()});
+    if (!team_.send_link(peer).flushed()) blocked_.push_back({peer, team_.send_link(peer).wake()});
   }
   waiter_.idle(blocked_);
 }

@@ -11,6 +11,10 @@
 
 #include "comm/setup/authenticator.hpp"
 
+namespace rondo::comm {
+struct Transport;
+}
+
 namespace rondo {
 
 inline constexpr int kMostRanks = 1 << 20;  // of one world
@@ -26,7 +30,8 @@ struct Bootstrap {
   std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing (a logged opt-out)
   // Local addresses that reach the rendezvous, most preferred first; peers connect to them. Empty: loopback.
   std::vector<std::string> addresses;
-  std::uint16_t first_port = 0, last_port = 0;  // range for peer connections; 0: any
+  std::uint16_t first_port = 0, last_port = 0;               // range for peer connections; 0: any
+  const std::vector<comm::Transport>* transports = nullptr;  // outlives the communicator; null: those of the library
 };
 
 // Every public entrance's look at its options. invalid_argument: one sentence that names the field. Times are at most

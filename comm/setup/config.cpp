@@ -12,6 +12,7 @@
 #include "comm/base/log_level.hpp"
 #include "comm/call/algorithms.hpp"
 #include "comm/device/launch/device_tuner.hpp"
+#include "comm/transport/transport.hpp"
 
 namespace rondo::comm {
 namespace {
@@ -25,14 +26,11 @@ void check_folder(const char* variable, const std::string& path) {
 
 }  // namespace
 
-Config Config::from_environment() {
+Config Config::from_environment(const Transports& known) {
   log::check_level();
   Config config;
   config.transport = env("RONDO_TRANSPORT").value_or("");
-  if (!config.transport.empty() && config.transport != "shm" && config.transport != "tcp") {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("RONDO_TRANSPORT={} is not a transport: shm, tcp, or unset", config.transport));
-  }
+  check_transport_name(config.transport, known);
   const std::string rseq = env("RONDO_RSEQ").value_or("leave");
   if (rseq != "leave" && rseq != "keep") {
     throw Error(ErrorCode::invalid_argument, fmt::format("RONDO_RSEQ={} is not leave (the default) or keep", rseq));

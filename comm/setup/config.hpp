@@ -4,13 +4,16 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "comm/setup/tuning.hpp"
 
 namespace rondo::comm {
 
+struct Transport;
+
 struct Config {
-  std::string transport;  // RONDO_TRANSPORT: "shm" or "tcp" alone; empty: the best one that works per pair
+  std::string transport;  // RONDO_TRANSPORT: a row of the transport table, alone; empty: per pair the first that works
   std::string algorithm;  // RONDO_ALGORITHM: a row of the algorithm table, used wherever it applies
   std::string protocol;   // RONDO_PROTOCOL: simple, ll, ll128 or window, on devices wherever it applies
   std::uint64_t slice_bytes = 128 << 10;   // RONDO_SLICE_BYTES: one FIFO slot, 64 B to 16 MiB
@@ -22,7 +25,7 @@ struct Config {
   std::string flight_recorder;  // RONDO_FLIGHT_RECORDER: directory for rank<r>.json on failure
   Tuning tuning;                // RONDO_TUNING: a file that rondo-tune wrote
 
-  static Config from_environment();
+  static Config from_environment(const std::vector<Transport>& known);
 };
 
 }  // namespace rondo::comm

@@ -11,7 +11,10 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "comm/base/bytes.hpp"
@@ -21,70 +24,20 @@
 #include "comm/base/machine.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/hierarchy/nodes.hpp"
+#include "comm/setup/card.hpp"
 #include "comm/setup/create.hpp"
 #include "comm/setup/placement.hpp"
+#include "comm/setup/transport_choice.hpp"
 #include "comm/transport/memory.hpp"
 #include "comm/transport/mesh.hpp"
 #include "comm/transport/node_meeting.hpp"
 #include "comm/transport/process_memory.hpp"
-#include "comm/transport/sockets.hpp"
+#include "comm/transport/shm_link.hpp"
 
 namespace rondo::comm {
 namespace {
 
 using Bytes = Store::Bytes;
-
-struct Card {  // what a rank tells all others about itself
-  std::string node, host, pid_namespace, transport, algorithm, protocol, tuning;
-  Device::Kind device{};
-  std::int32_t pid = 0, quota = 1;  // quota: of the control group, in cores
-  Determinism determinism{};
-  std::uint64_t slice_bytes = 0, slots = 0, segment_bytes = 0;
-  std::uint64_t probe = 0, probe_word = 0;  // the address of a Probe, and what it holds
-  Bytes cores, mesh, meeting;
-
-  Bytes encode() const {
-    return ByteWriter()
-        .text(node)
-        .text(host)
-        .text(pid_namespace)
-        .text(transport)
-        .text(algorithm)
-        .text(protocol)
-        .text(tuning)
-        .number(device)
-        .number(pid)
-        .number(quota)
-        .number(determinism)
-        .number(slice_bytes)
-        .number(slots)
-        .number(segment_bytes)
-        .number(probe)
-        .number(probe_word)
-        .bytes(cores)
-        .bytes(mesh)
-        .bytes(meeting)
-        .take();
-  }
-  static Card decode(const Bytes& bytes) {
-    ByteReader in(bytes);
-    Card card;
-    for (std::string* text : {&card.node, &card.host, &card.pid_namespace, &card.transport, &card.algorithm,
-                              &card.protocol, &card.tuning}) {
-      *text = in.text();
-    }
-    card.device = in.number<Device::Kind>();
-    card.pid = in.number<std::int32_t>();
-    card.quota = in.number<std::int32_t>();
-    card.determinism = in.number<Determinism>();
-    for (std::uint64_t* number : {&card.slice_bytes, &card.slots, &card.segment_bytes, &card.probe, &card.probe_word})
-      *number = in.number<std::uint64_t>();
-    card.cores = in.bytes();
-    card.mesh = in.bytes();
-    card.meeting = in.bytes();
-    return card;
-  }
-};
 
 std::string_view name_of(Device::Kind kind) {
   constexpr std::string_view kNames[] = {"cpu", "cuda", "sim"};
@@ -106,7 +59,8 @@ class Connecting {
       : bootstrap_(std::move(bootstrap)),
         place_(place),
         options_(options),
-        config_(Config::from_environment()),
+        known_(bootstrap_.transports != nullptr ? *bootstrap_.transports : transports()),
+        config_(Config::from_environment(known_)),
         monitor_(std::move(monitor)),
         given_lookout_(std::move(lookout)),
         deadline_(std::exchange(bootstrap_.deadline, {}).value_or(deadline_after(options.join_timeout))),
@@ -119,16 +73,19 @@ class Connecting {
                .first_port = bootstrap_.first_port,
                .last_port = bootstrap_.last_port,
                .authenticator = bootstrap_.authenticator}),
-        meeting_(bootstrap_.rank, name_, bootstrap_.authenticator) {}
+        meeting_(bootstrap_.rank, name_, bootstrap_.authenticator) {
+    for (const Transport& row : known_) connectors_.push_back(row.open(bootstrap_));
+  }
 
   Communicator run() {
     exchange_cards();
     agree();
     place();
     share_memory();
+    choice_.check();
     mind_crowds();
     auto team = std::make_unique<Team>(parts());
-    connect_sockets(*team);
+    connect_peers(*team);
     watch_node(*team);
     team->start();
     if (bootstrap_.rank == 0) log_transports(*team);
@@ -166,7 +123,8 @@ class Connecting {
              .cores = usable_core_mask(),
              .mesh = mesh_.advertisement(),
              .meeting = meeting_.advertisement()};
-    for (const Bytes& bytes : exchange("cards", own.encode())) cards_.push_back(Card::decode(bytes));
+    for (const auto& connector : connectors_) own.advertised.push_back(connector->advertise());
+    for (const Bytes& bytes : exchange("cards", own.encode())) cards_.push_back(Card::decode(bytes, known_.size()));
   }
 
   void agree() {
@@ -184,6 +142,7 @@ class Connecting {
       log::warn("rank {}: transport, algorithm, protocol, tuning and determinism are rank 0's, not this rank's",
                 bootstrap_.rank);
     }
+    check_transport_name(first.transport, known_);
     config_.transport = first.transport;
     config_.algorithm = first.algorithm;
     config_.protocol = first.protocol;
@@ -206,7 +165,7 @@ class Connecting {
     }
     int most = 1;
     for (const auto& [node, count] : ranks_on_node) most = std::max(most, count);
-    shape_ = fit_fifos(config_, config_.transport == "tcp" ? 1 : most);
+    shape_ = fit_fifos(config_, choice_.wants_memory() ? most : 1);
     for (int r = 0; r < size(); ++r) {
       if (placement(r).node == placement(bootstrap_.rank).node) neighbours_.push_back(r);
     }
@@ -248,10 +207,10 @@ class Connecting {
     return place_.try_get(obstacle_key()).has_value();
   }
 
-  // The node's ranks meet, and everybody learns whether they did: a node where one could not falls back to sockets.
+  // The node's ranks meet, and everybody learns whether they did: a node where one could not takes a transport without.
   void share_memory() {
-    Obstacle own{"RONDO_TRANSPORT=tcp"};
-    if (config_.transport != "tcp") own = neighbours_.size() > 1 ? meet(neighbours_) : Obstacle{};
+    Obstacle own{"no transport in use shares memory"};
+    if (choice_.wants_memory()) own = neighbours_.size() > 1 ? meet(neighbours_) : Obstacle{};
     const std::string no_copies = own.sentence.empty() ? find_copy_obstacle() : own.sentence;
     const double page_us = no_copies.empty() && neighbours_.size() > 1 ? copied_page_us() : 0;
     std::vector<Obstacle> obstacles;
@@ -267,9 +226,6 @@ class Connecting {
       copied_page_us_ = std::max(copied_page_us_, in.number<double>());
     }
     mind_obstacles(obstacles);
-    if (config_.transport == "shm" && static_cast<int>(neighbours_.size()) != size()) {
-      throw Error(ErrorCode::unsupported, "RONDO_TRANSPORT=shm, but the ranks are on more than one node");
-    }
     if (placement(bootstrap_.rank).shares_memory && neighbours_.size() > 1) return;
     neighbours_ = {bootstrap_.rank};
     descriptors_ = meet_alone();
@@ -285,14 +241,17 @@ class Connecting {
       if (placement(r).node != node) continue;
       if (speaker < 0 || (obstacles[static_cast<std::size_t>(speaker)].lost && !theirs.lost)) speaker = r;
     }
-    if (speaker < 0) return;
+    if (speaker < 0 || !choice_.wants_memory()) return;
     const std::string& why = obstacles[static_cast<std::size_t>(speaker)].sentence;
-    if (config_.transport == "shm") {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("RONDO_TRANSPORT=shm, but rank {} cannot share memory: {}", speaker, why), speaker);
+    if (!config_.transport.empty()) {
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("RONDO_TRANSPORT={}, but rank {} cannot share memory: {}", config_.transport, speaker, why),
+          speaker);
     }
-    if (config_.transport.empty() && speaker == bootstrap_.rank)
-      log::warn("the ranks of rank {}'s node cannot share memory and use tcp: {}", speaker, why);
+    const Transport* instead = choice_.find(neighbours_.front(), neighbours_.back());
+    if (speaker == bootstrap_.rank && instead != nullptr)
+      log::warn("the ranks of rank {}'s node cannot share memory and use {}: {}", speaker, instead->name, why);
   }
 
   // Why the kernel does not copy between this process and a neighbour; empty: it does, both ways.
@@ -388,22 +347,48 @@ class Connecting {
     return parts;
   }
 
-  void connect_sockets(Team& team) {
-    std::vector<int> peers;
-    std::vector<Bytes> advertisements;
+  // Ranks that are not in one segment take a control connection, and a socket for links where their transport needs it.
+  void connect_peers(Team& team) {
+    std::vector<const Transport*> rows;
+    std::vector<MeshWish> wishes;
     for (int r = 0; r < size(); ++r) {
-      if (!team.shares_memory(r)) peers.push_back(r);
-      advertisements.push_back(card(r).mesh);
+      const Transport* row = rows.emplace_back(r == bootstrap_.rank ? nullptr : choice_.find(bootstrap_.rank, r));
+      const bool socket = row != nullptr && row->needs == Transport::Needs::socket;
+      if (socket || !team.shares_memory(r)) wishes.push_back({.rank = r, .data = socket});
     }
-    if (peers.empty()) return;
-    reserve_descriptors(2 * peers.size() + 3,
-                        fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, peers.size()));
+    std::vector<Fd> sockets(rows.size());
+    for (MeshPeer& peer : meet_over_sockets(wishes)) {
+      sockets[static_cast<std::size_t>(peer.rank)] = std::move(peer.data);
+      if (!team.shares_memory(peer.rank)) team.add_control(peer.rank, std::move(peer.control));
+    }
+    const int own = team.own_index();
+    team.add_links(bootstrap_.rank, make_shm_links(team.segment(), team.bells(), own, own));  // to itself: no transport
+    for (int r = 0; r < size(); ++r) {
+      if (r == bootstrap_.rank) continue;
+      const Transport& row = *rows[static_cast<std::size_t>(r)];
+      Connector& connector = *connectors_[static_cast<std::size_t>(&row - known_.data())];
+      team.add_links(r, connector.connect({.self = choice_.party(bootstrap_.rank, row),
+                                           .peer = choice_.party(r, row),
+                                           .shape = shape_,
+                                           .segment = team.segment(),
+                                           .bells = team.bells(),
+                                           .self_index = own,
+                                           .peer_index = team.placement(r).segment_index,
+                                           .socket = std::move(sockets[static_cast<std::size_t>(r)])}));
+    }
+  }
+
+  std::vector<MeshPeer> meet_over_sockets(const std::vector<MeshWish>& wishes) {
+    if (wishes.empty()) return {};
+    std::vector<Bytes> advertisements;
+    for (const Card& c : cards_) advertisements.push_back(c.mesh);
+    reserve_descriptors(2 * wishes.size() + 3,
+                        fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, wishes.size()));
     const auto lookout = [this] {
       look_out();
       store_knows_obstacle();
     };
-    for (MeshPeer& peer : mesh_.connect(advertisements, peers, deadline_, lookout))
-      team.add_socket_peer(peer.rank, std::move(peer.data), std::move(peer.control));
+    return mesh_.connect(advertisements, wishes, deadline_, lookout);
   }
 
   // A death shows in the sockets of the meeting and, where process ids mean the same, in a pidfd of every neighbour.
@@ -415,19 +400,16 @@ class Connecting {
   }
 
   void log_transports(const Team& team) const {
-    const Nodes nodes = nodes_of(team);
-    const std::string_view path = nodes.nested()      ? "two levels, shm within a node and tcp between"
-                                  : nodes.count() > 1 ? "tcp"
-                                                      : "shm";
     const auto last = std::max_element(placement_.begin(), placement_.end(),
                                        [](const auto& a, const auto& b) { return a.node < b.node; });
     log::info("{}: {} ranks on {} node(s): {}; {} slots of {} bytes per link, tuning {}", name_, size(), last->node + 1,
-              path, shape_.slots, shape_.slice_bytes, config_.tuning.source);
+              choice_.describe(nodes_of(team).nested()), shape_.slots, shape_.slice_bytes, config_.tuning.source);
   }
 
   Bootstrap bootstrap_;
   Store& place_;
   Options options_;
+  const Transports& known_;
   Config config_;
   std::shared_ptr<Monitor> monitor_;
   Lookout given_lookout_;
@@ -436,8 +418,10 @@ class Connecting {
   std::string name_;
   Mesh mesh_;
   NodeMeeting meeting_;
+  std::vector<std::unique_ptr<Connector>> connectors_;  // of known_
   std::vector<Card> cards_;
   std::vector<Placement> placement_;
+  TransportChoice choice_{known_, config_.transport, cards_, placement_};
   std::vector<std::pair<Fd, int>> processes_;  // of the other ranks of this node, where they can be watched
   std::vector<int> neighbours_;                // this node's ranks that share memory, this one included
   FifoShape shape_;

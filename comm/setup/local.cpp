@@ -17,6 +17,8 @@
 #include "comm/setup/local_store.hpp"
 #include "comm/setup/placement.hpp"
 #include "comm/transport/memory.hpp"
+#include "comm/transport/shm_link.hpp"
+#include "comm/transport/transport.hpp"
 #include "kernels/thread.hpp"
 
 namespace rondo::comm {
@@ -40,7 +42,7 @@ std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& opti
   auto group = std::make_shared<LocalGroup>();
   group->world_size = world_size;
   group->options = checked(options);
-  group->config = Config::from_environment();
+  group->config = Config::from_environment(transports());
   group->shape = fit_fifos(group->config, world_size);
   group->memory = map_anonymous(Segment::bytes(world_size, group->shape));
   auto bells = std::make_shared<std::vector<Fd>>();
@@ -74,10 +76,12 @@ std::unique_ptr<detail::CommunicatorImpl> make_local_rank(const std::shared_ptr<
   bootstrap.job_ranks.resize(static_cast<std::size_t>(group->world_size));
   std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
   bootstrap.store = std::make_shared<LocalMember>(group->store, rank);
+  auto team = std::make_unique<Team>(std::move(parts));
+  for (int r = 0; r < group->world_size; ++r) team->add_links(r, make_shm_links(segment, team->bells(), rank, r));
   Options options = group->options;
   options.device = device;
-  return std::make_unique<detail::CommunicatorImpl>(std::make_unique<Team>(std::move(parts)), std::move(bootstrap),
-                                                    std::move(options), group->config);
+  return std::make_unique<detail::CommunicatorImpl>(std::move(team), std::move(bootstrap), std::move(options),
+                                                    group->config);
 }
 
 // The device side is made by all ranks together, so each gets a thread for the moment.

@@ -9,15 +9,12 @@
 #include <mutex>
 
 #include "comm/team/team_remote.hpp"
-#include "comm/transport/shm_link.hpp"
-#include "comm/transport/tcp_link.hpp"
 
 namespace rondo::comm {
 
 Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.failure(), parts_.bells) {
   const auto n = static_cast<std::size_t>(size());
-  send_links_.resize(n);
-  recv_links_.resize(n);
+  links_.resize(n);
   remotes_.resize(n);
   device_messages_.resize(n);
   for (auto& agreed : agreed_) agreed.resize(n);
@@ -52,10 +49,10 @@ Team::~Team() {
   if (control_) control_->stop();  // before control_ goes, which its events use
 }
 
-void Team::add_socket_peer(int peer, Fd data, Fd control) {
-  const auto index = static_cast<std::size_t>(peer);
-  std::tie(send_links_[index], recv_links_[index]) = make_tcp_links(std::move(data), peer, parts_.segment.shape());
-  remotes_[index] = std::make_unique<Remote>();
+void Team::add_links(int peer, Links links) { links_[static_cast<std::size_t>(peer)] = std::move(links); }
+
+void Team::add_control(int peer, Fd control) {
+  remotes_[static_cast<std::size_t>(peer)] = std::make_unique<Remote>();
   control_->add(peer, std::move(control));
 }
 
@@ -78,13 +75,6 @@ void Team::on_exit(int peer) {
   fail(ErrorCode::peer_lost, peer,
        fmt::format("rank {} (host {}, pid {}) is lost: its process ended", peer, placement(peer).host,
                    placement(peer).pid));
-}
-
-void Team::open_links(int peer) {
-  const auto index = static_cast<std::size_t>(peer);
-  const int self = own_index(), other = placement(peer).segment_index;
-  send_links_[index] = make_shm_send_link(parts_.segment, parts_.bells, self, other);
-  recv_links_[index] = make_shm_recv_link(parts_.segment, parts_.bells, self, other);
 }
 
 void Team::fail(ErrorCode code, int culprit, std::string_view sentence) {

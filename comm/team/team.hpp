@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's view of the ranks of its communicator: who shares its memory, the link to each, who has left, and the
-// failure they share. Built by connect.cpp or local.cpp; the collectives run on it.
+// One rank's view of the ranks of its communicator: who shares its memory, the links with each, who has left, and the
+// failure they share. Built by connect.cpp or local.cpp, which hand it links of any transport; the collectives run on
+// it.
 #pragma once
 #include <array>
 #include <atomic>
@@ -21,7 +22,7 @@ namespace rondo::comm {
 struct Placement {  // of one rank
   int node = 0;
   int local_rank = 0;
-  int segment_index = -1;     // in our segment; -1: reached over a socket
+  int segment_index = -1;     // in our segment; -1: it is not there
   bool shares_memory = true;  // with the other ranks of its node
   std::string host;
   int pid = 0;
@@ -47,9 +48,10 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  void add_socket_peer(int peer, Fd data, Fd control);
-  void add_watch(int peer, Fd fd);  // a pidfd or socket that becomes readable when the peer's process ends
-  void start();                     // after the last add_…(): from here on the monitor reports
+  void add_links(int peer, Links links);   // with everybody, this rank included, before anything is sent
+  void add_control(int peer, Fd control);  // of every rank that is not in the segment
+  void add_watch(int peer, Fd fd);         // a pidfd or socket that becomes readable when the peer's process ends
+  void start();                            // after the last add_…(): from here on the monitor reports
 
   int rank() const { return parts_.rank; }
   int size() const { return static_cast<int>(parts_.placement.size()); }
@@ -66,18 +68,9 @@ class Team {
   RankLine& own_line() const { return parts_.segment.line(own_index()); }
   bool shares_memory(int peer) const { return placement(peer).segment_index >= 0; }
 
-  SendLink& send_link(int peer) {
-    auto& link = send_links_[static_cast<std::size_t>(peer)];
-    if (!link) [[unlikely]]
-      open_links(peer);
-    return *link;
-  }
-  RecvLink& recv_link(int peer) {
-    auto& link = recv_links_[static_cast<std::size_t>(peer)];
-    if (!link) [[unlikely]]
-      open_links(peer);
-    return *link;
-  }
+  SendLink& send_link(int peer) { return *links_[static_cast<std::size_t>(peer)].send; }
+  RecvLink& recv_link(int peer) { return *links_[static_cast<std::size_t>(peer)].recv; }
+  std::size_t longest_step(int peer) const { return links_[static_cast<std::size_t>(peer)].longest_step; }
 
   // First failure of all ranks wins; every rank gets it.
   void fail(ErrorCode code, int culprit, std::string_view sentence);
@@ -130,7 +123,6 @@ class Team {
   std::string find_unread_on_device(int peer);
   Messages device_messages(int peer) const;
   bool may_leave_something(int peer) const;
-  void open_links(int peer);  // through the segment
   void on_exit(int peer);
   bool unmapped(int peer) const;
   void on_waiting(int peer, const Signature& theirs);
@@ -140,8 +132,7 @@ class Team {
 
   Parts parts_;
   Failure failure_;
-  std::vector<std::unique_ptr<SendLink>> send_links_;
-  std::vector<std::unique_ptr<RecvLink>> recv_links_;
+  std::vector<Links> links_;  // by peer
   std::vector<std::unique_ptr<Remote>> remotes_;
   static constexpr std::size_t kSides = 2;
   std::array<std::vector<std::uint64_t>, kSides> agreed_{};  // by peer: collectives up to there have been compared

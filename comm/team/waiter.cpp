@@ -18,6 +18,10 @@ constexpr auto kInspectEvery = 100ms;
 constexpr auto kAnnounceAtMost = 1000ms;
 constexpr auto kReportAfter = 2s;
 
+// Where nothing wakes the rank: each twice as long as the one before.
+constexpr auto kFirstNap = 50us;
+constexpr auto kLongestNap = 2ms;
+
 }  // namespace
 
 Waiter::Waiter(Team& team, const Config& config)
@@ -49,6 +53,7 @@ void Waiter::sleep(std::span<const Blocked> blocked) {
   if (!armed_) {  // the caller looks once more before we sleep
     team_.bells().announce_sleep(team_.own_index());
     armed_ = true;
+    nap_ = kFirstNap;
     return;
   }
   if (!timing_) {
@@ -58,11 +63,14 @@ void Waiter::sleep(std::span<const Blocked> blocked) {
     announce_every_ = kFirstInspection;
   }
   polled_.assign(1, {team_.bells().fd(team_.own_index()), POLLIN, 0});
+  const auto now = Clock::now();
+  auto wake_at = std::min(next_inspection_, started_ + timeout_);
   for (const Blocked& b : blocked) {
-    if (b.target.fd >= 0) polled_.push_back({b.target.fd, b.target.events, 0});
+    if (b.wake.by == Wake::By::descriptor) polled_.push_back({b.wake.fd, b.wake.events, 0});
+    if (b.wake.by == Wake::By::looking) wake_at = std::min(wake_at, now + nap_);
   }
-  const auto wake_at = std::min(next_inspection_, started_ + timeout_);
-  const auto left = std::max(Clock::duration::zero(), wake_at - Clock::now());
+  nap_ = std::min<Clock::duration>(2 * nap_, kLongestNap);
+  const auto left = std::max(Clock::duration::zero(), wake_at - now);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   const timespec duration{seconds.count(), std::chrono::nanoseconds(left - seconds).count()};
   const int ready = ppoll(polled_.data(), polled_.size(), &duration, nullptr);
@@ -73,7 +81,8 @@ void Waiter::sleep(std::span<const Blocked> blocked) {
     rest();
     suspect_ = suspect;
   }
-  if (ready == 0 || Clock::now() >= next_inspection_) inspect(blocked);
+  const auto then = Clock::now();
+  if (then >= next_inspection_ || (ready == 0 && then >= started_ + timeout_)) inspect(blocked);
 }
 
 void Waiter::inspect(std::span<const Blocked> blocked) {
@@ -106,11 +115,12 @@ void Waiter::look_for_mismatch() {
   }
 }
 
-// What a departed rank had sent is still on its way to us the first time we see it gone. From elsewhere it may take any
-// time; there the end of the connection tells, which comes after it.
+// What a departed rank had sent through the segment is still on its way to us the first time we see it gone. By other
+// links it may take any time; there the end of the link tells, which comes after it.
 void Waiter::look_for_departures(std::span<const Blocked> blocked) {
   const auto gone = std::find_if(blocked.begin(), blocked.end(), [&](const Blocked& b) {
-    return b.target.fd < 0 && b.peer != team_.rank() && team_.departed(b.peer);
+    return b.wake.by == Wake::By::doorbell && b.peer != team_.rank() && team_.shares_memory(b.peer) &&
+           team_.departed(b.peer);
   });
   if (gone == blocked.end()) return;
   if (suspect_ == gone->peer) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where a rank waits for others: spins while every rank has a core, yields when not, then sleeps on its
-// doorbell and sockets. Between sleeps it looks for failures, departures and disagreement, and minds the deadline.
+// The one place where a rank waits for others: spins while every rank has a core, yields when not, then sleeps until
+// its doorbell or a descriptor wakes it, or for naps where nothing does. Between sleeps it looks for failures,
+// departures and disagreement, and minds the deadline.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace rondo::comm {
 
 struct Blocked {  // what the caller cannot go on without
   int peer;
-  PollTarget target;
+  Wake wake;
 };
 
 class Waiter {
@@ -43,7 +44,7 @@ class Waiter {
   static constexpr double kSliceMicroseconds = 1000;  // of a core, about the shortest that the kernel hands out
   static constexpr std::uint64_t kLeastTicksOfSlice = 20'000;  // by the slowest counter that we know, 20 MHz
   static constexpr std::uint64_t kSpinsPerYield = 64;
-  static constexpr std::uint64_t kSocketSpinsPerYield = 16;  // looking at a socket takes as long as many pauses
+  static constexpr std::uint64_t kCallsPerYield = 16;  // a look that calls the kernel takes as long as many pauses
   bool took_a_slice(std::uint64_t before) const;
   void rest();
   void sleep(std::span<const Blocked> blocked);
@@ -61,7 +62,8 @@ class Waiter {
   bool collective_ = false;
   std::chrono::milliseconds timeout_{};
   std::uint64_t round_ = 0;
-  bool armed_ = false;   // our line says that we sleep
+  bool armed_ = false;  // our line says that we sleep
+  Clock::duration nap_{};
   int suspect_ = -1;     // departed when we last looked; if nothing of it has come since, it is the culprit
   bool timing_ = false;  // the times below are valid
   bool reported_ = false;
@@ -74,8 +76,8 @@ inline void Waiter::idle(std::span<const Blocked> blocked) {
   team_.failure().check();
   ++round_;
   // Even with a core for everybody two ranks may have landed on one: then only a yield lets the other one run.
-  const bool socket = !blocked.empty() && blocked.front().target.fd >= 0;
-  if (round_ <= spins_ && round_ % (socket ? kSocketSpinsPerYield : kSpinsPerYield) != 0) return pause_cpu();
+  const bool calls = !blocked.empty() && blocked.front().wake.by == Wake::By::descriptor;
+  if (round_ <= spins_ && round_ % (calls ? kCallsPerYield : kSpinsPerYield) != 0) return pause_cpu();
   if (round_ <= spins_ + yields_) return yield();
   sleep(blocked);
 }

@@ -12,14 +12,14 @@
 namespace rondo {
 namespace {
 
-void check(const MeshOptions& options, std::size_t advertisements, std::span<const int> peers) {
+void check(const MeshOptions& options, std::size_t advertisements, std::span<const MeshWish> peers) {
   const auto world = static_cast<std::size_t>(options.world_size);
   if (advertisements != world) {
     throw Error(ErrorCode::corrupt_message,
                 fmt::format("rank {} got {} advertisements for {} ranks", options.rank, advertisements, world));
   }
   std::set<int> seen;
-  for (const int peer : peers) {
+  for (const auto& [peer, data] : peers) {
     if (peer < 0 || peer >= options.world_size || peer == options.rank || !seen.insert(peer).second) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("rank {} cannot meet rank {} in a world of {}", options.rank, peer, world));
@@ -36,12 +36,12 @@ Mesh::Mesh(MeshOptions options)
 
 std::vector<std::byte> Mesh::advertisement() const { return encode({id_, listeners_.addresses}); }
 
-std::vector<MeshPeer> Mesh::connect(std::span<const Store::Bytes> advertisements, std::span<const int> peers,
+std::vector<MeshPeer> Mesh::connect(std::span<const Store::Bytes> advertisements, std::span<const MeshWish> peers,
                                     Store::Deadline deadline, const Lookout& lookout) {
   check(options_, advertisements.size(), peers);
   std::vector<MeshParty> parties;
-  for (const int peer : peers) {
-    parties.push_back({peer, decode_advertisement(advertisements[static_cast<std::size_t>(peer)], peer)});
+  for (const auto& [peer, data] : peers) {
+    parties.push_back({peer, data, decode_advertisement(advertisements[static_cast<std::size_t>(peer)], peer)});
   }
   const Membership membership{options_.name, options_.generation, static_cast<std::uint32_t>(options_.world_size),
                               options_.authenticator};

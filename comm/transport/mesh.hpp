@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of ranks on different nodes: two TCP connections per pair, both ends proven to be of the same job.
-// Runs in the caller's thread; once connected, peers speak non-blocking I/O on the native descriptors.
+// The meeting of ranks that share no memory: a TCP connection per pair for control, and one for data where it is
+// wanted, both ends proven to be of the same job. Runs in the caller's thread; once connected, peers speak non-blocking
+// I/O on the native descriptors.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -24,8 +25,13 @@ namespace rondo {
 // buffers full, makes it count as dead: ask peer_takes() before sending what can wait.
 struct MeshPeer {
   int rank = -1;
-  Fd data;  // buffers of 4 MiB
+  Fd data;  // buffers of 4 MiB; none where none was wanted
   Fd control;
+};
+
+struct MeshWish {  // the same at both ends
+  int rank = -1;
+  bool data = true;  // a second connection
 };
 
 struct MeshOptions {
@@ -51,7 +57,7 @@ class Mesh {
   // again until the deadline. Returns them in the order of `peers`. Once per Mesh: afterwards nobody listens.
   // timeout: names the missing ranks and what was tried, culprit() is the first; corrupt_message: an advertisement
   // that is none. Strangers, garbage and wrong secrets on the port are dropped and disturb nobody.
-  std::vector<MeshPeer> connect(std::span<const Store::Bytes> advertisements, std::span<const int> peers,
+  std::vector<MeshPeer> connect(std::span<const Store::Bytes> advertisements, std::span<const MeshWish> peers,
                                 Store::Deadline deadline, const Lookout& lookout = {});
 
  private:

@@ -40,6 +40,11 @@ bool send_now(const Fd& socket, std::span<const std::byte> bytes) {
          static_cast<ssize_t>(bytes.size());
 }
 
+bool is_complete(const MeshParty& party) {
+  const auto& [data, control] = party.sockets;
+  return control && (data || !party.wants_data);
+}
+
 std::string joined(const std::vector<std::string>& parts, const char* between) {
   std::string all;
   for (const std::string& part : parts) all += (all.empty() ? "" : between) + part;
@@ -73,8 +78,11 @@ MeshMeeting::MeshMeeting(const Membership& membership, int rank, const MeetingId
       id_(id),
       handshake_limit_(handshake_limit),
       parties_(std::move(parties)),
-      missing_(2 * parties_.size()) {
-  for (MeshParty& party : parties_) party.outcomes.resize(party.advertisement.addresses.size());
+      missing_(parties_.size()) {
+  for (MeshParty& party : parties_) {
+    if (party.wants_data) ++missing_;
+    party.outcomes.resize(party.advertisement.addresses.size());
+  }
 }
 
 std::vector<MeshPeer> MeshMeeting::run(Listeners listeners, Store::Deadline deadline, const Lookout& lookout) {
@@ -82,7 +90,7 @@ std::vector<MeshPeer> MeshMeeting::run(Listeners listeners, Store::Deadline dead
   for (Fd& listener : listeners.sockets) start(accept_all(io_, std::move(listener), *this));
   for (MeshParty& party : parties_) {
     if (party.rank > rank_) continue;
-    start(dial(party, MeetingChannel::data));
+    if (party.wants_data) start(dial(party, MeetingChannel::data));
     start(dial(party, MeetingChannel::control));
   }
   if (missing_ > 0) run_until(io_, deadline, lookout);
@@ -221,8 +229,9 @@ MeshParty* MeshMeeting::find(std::uint32_t rank) {
 bool MeshMeeting::expects(const Encounter& encounter) const {
   const auto found = std::ranges::find(parties_, static_cast<int>(encounter.from), &MeshParty::rank);
   return found != parties_.end() && found->rank > rank_ && encounter.to == static_cast<std::uint32_t>(rank_) &&
-         encounter.channel != MeetingChannel::node && encounter.to_id == id_ &&
-         encounter.from_id == found->advertisement.id;
+         (encounter.channel == MeetingChannel::control ||
+          (encounter.channel == MeetingChannel::data && found->wants_data)) &&
+         encounter.to_id == id_ && encounter.from_id == found->advertisement.id;
 }
 
 Awaitable<void> MeshMeeting::receive(SharedSocket socket) {
@@ -262,7 +271,7 @@ void MeshMeeting::throw_missing() const {
   std::size_t absent = 0;
   int culprit = -1;
   for (const MeshParty& party : parties_) {
-    if (party.sockets[0] && party.sockets[1]) continue;
+    if (is_complete(party)) continue;
     if (absent++ == 0 || party.rank < culprit) culprit = party.rank;
     if (named.size() < kMaxNamed) named.push_back(describe(party));
   }

@@ -14,6 +14,7 @@ namespace rondo {
 
 struct MeshParty {
   int rank = -1;
+  bool wants_data = true;
   Advertisement advertisement;
   std::array<Fd, 2> sockets{};          // by MeetingChannel: data, control
   std::vector<std::string> outcomes{};  // per advertised address, what the last attempt came to

@@ -31,7 +31,7 @@ class ShmSendLink final : public SendLink {
   }
   bool refers_to(const std::byte*, std::size_t) const override { return false; }
   bool flushed() override { return true; }
-  PollTarget poll_target() const override { return {}; }
+  Wake wake() const override { return {}; }
 
  private:
   Segment segment_;
@@ -58,7 +58,7 @@ class ShmRecvLink final : public RecvLink {
     fifo_.freed.store(++taken_, std::memory_order_seq_cst);  // release for ready(), and before wake() looks
     bells_.wake(peer_);
   }
-  PollTarget poll_target() const override { return {}; }
+  Wake wake() const override { return {}; }
 
  private:
   Segment segment_;
@@ -70,11 +70,10 @@ class ShmRecvLink final : public RecvLink {
 
 }  // namespace
 
-std::unique_ptr<SendLink> make_shm_send_link(Segment segment, Doorbells bells, int self, int peer) {
-  return std::make_unique<ShmSendLink>(segment, std::move(bells), self, peer);
-}
-std::unique_ptr<RecvLink> make_shm_recv_link(Segment segment, Doorbells bells, int self, int peer) {
-  return std::make_unique<ShmRecvLink>(segment, std::move(bells), self, peer);
+Links make_shm_links(Segment segment, Doorbells bells, int self, int peer) {
+  return {.send = std::make_unique<ShmSendLink>(segment, bells, self, peer),
+          .recv = std::make_unique<ShmRecvLink>(segment, bells, self, peer),
+          .longest_step = segment.shape().slice_bytes};
 }
 
 }  // namespace rondo::comm

@@ -71,6 +71,7 @@ class Packed {
 
 // One write of 4 MiB takes the kernel less time than eight of 512 KiB; a socket's buffer holds no more.
 constexpr std::size_t kWriteBytes = 4 << 20, kMostSteps = 64;
+constexpr std::size_t kLongestStep = 512 << 10;
 std::size_t steps_of_a_write(FifoShape shape) {
   return std::clamp<std::size_t>(kWriteBytes / shape.slice_bytes, shape.slots, kMostSteps);
 }
@@ -129,7 +130,7 @@ class TcpSendLink final : public SendLink {
     if (queued() != 0) pump();
     return queued() == 0;
   }
-  PollTarget poll_target() const override { return {connection_->socket.get(), POLLOUT}; }
+  Wake wake() const override { return {Wake::By::descriptor, connection_->socket.get(), POLLOUT}; }
 
  private:
   struct Entry {
@@ -244,7 +245,7 @@ class TcpRecvLink final : public RecvLink {
     next_step();
     connection_->answered = true;
   }
-  PollTarget poll_target() const override { return {socket(), POLLIN}; }
+  Wake wake() const override { return {Wake::By::descriptor, socket(), POLLIN}; }
 
  private:
   static constexpr std::ptrdiff_t kHeader = sizeof(StepHeader);
@@ -351,10 +352,12 @@ class TcpRecvLink final : public RecvLink {
 
 }  // namespace
 
-std::pair<std::unique_ptr<SendLink>, std::unique_ptr<RecvLink>> make_tcp_links(Fd socket, int peer, FifoShape shape) {
+Links make_tcp_links(Fd socket, int peer, FifoShape shape) {
   const bool on_host = stays_on_host(socket);
   auto shared = std::make_shared<Connection>(Connection{.socket = std::move(socket), .on_host = on_host});
-  return {std::make_unique<TcpSendLink>(shared, peer, shape), std::make_unique<TcpRecvLink>(shared, peer, shape)};
+  return {.send = std::make_unique<TcpSendLink>(shared, peer, shape),
+          .recv = std::make_unique<TcpRecvLink>(shared, peer, shape),
+          .longest_step = std::max<std::size_t>(shape.slice_bytes, kLongestStep)};
 }
 
 }  // namespace rondo::comm

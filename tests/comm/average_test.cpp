@@ -154,7 +154,8 @@ void check_world(Kind kind, int size, const Body& body) {
 }  // namespace
 
 TEST_CASE("averages on hosts: every algorithm, transport, type and size") {
-  constexpr Kind kKinds[] = {Kind::local, Kind::shm, Kind::tcp, Kind::pairs, Kind::uneven, Kind::woven};
+  constexpr Kind kKinds[] = {Kind::local,  Kind::shm,   Kind::tcp,   Kind::pairs,
+                             Kind::uneven, Kind::woven, Kind::queue, Kind::queue_pairs};
   constexpr const char* kAlgorithms[] = {
       "",       "ring",     "tree",  "recursive_doubling", "halving_doubling", "one_shot", "two_shot", "star",
       "direct", "pairwise", "board", "two_level"};

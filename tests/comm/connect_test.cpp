@@ -20,6 +20,7 @@
 #include "comm/setup/bootstrap.hpp"
 #include "comm/setup/local_store.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/queue_transport.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/setting.hpp"
 
@@ -31,10 +32,13 @@ using test::Setting;
 
 namespace {
 
+const comm::Transports& known() { return test::queue_behind_all(); }
+
 // `before`: in each rank's thread, before it meets the others.
 template <class Body>
 std::vector<std::exception_ptr> meet(
-    int world_size, const Options& options, Body body, const std::function<void(int)>& before = [](int) {}) {
+    int world_size, const Options& options, Body body, const std::function<void(int)>& before = [](int) {},
+    const comm::Transports& transports = known()) {
   auto store = std::make_shared<LocalStore>();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(world_size));
   std::vector<std::thread> threads;
@@ -49,6 +53,7 @@ std::vector<std::exception_ptr> meet(
         bootstrap.rank = r;
         bootstrap.world_size = world_size;
         bootstrap.store = store;
+        bootstrap.transports = &transports;
         Communicator comm = make_communicator(std::move(bootstrap), own);
         body(comm);
       } catch (...) {
@@ -77,7 +82,7 @@ void all_reduce_once(Communicator& comm, std::size_t count) {
 }  // namespace
 
 TEST_CASE("ranks meet and reduce over every transport") {
-  const std::string transport = GENERATE("", "shm", "tcp");
+  const std::string transport = GENERATE("", "shm", "tcp", "queue");
   const std::string nodes = GENERATE("", "each", "pairs");
   const int world = GENERATE(1, 2, 5);
   if (transport == "shm" && !nodes.empty()) return;
@@ -97,11 +102,46 @@ TEST_CASE("ranks meet and reduce over every transport") {
   }
 }
 
+TEST_CASE("ranks that no transport connects refuse together, also those that all others could reach") {
+  Options options;
+  options.node = "each";
+  comm::Transports rows{test::queue_row()};
+  rows[0].can_connect = [](const comm::Party& one, const comm::Party& other) { return one.rank + other.rank != 5; };
+  const auto errors = meet(
+      4, options, [](Communicator&) {}, [](int) {}, rows);
+  for (const auto& error : errors) {
+    CHECK(code_of(error) == ErrorCode::unsupported);
+    CHECK(sentence_of(error).find("no transport connects rank 2 (") == 0);
+  }
+}
+
+TEST_CASE("some pairs may take one transport and others another") {
+  Options options;
+  options.node = GENERATE("each", "pairs");
+  comm::Transports rows = test::queue_before_all();
+  rows[0].can_connect = [](const comm::Party& one, const comm::Party& other) { return one.rank + other.rank != 3; };
+  const auto errors = meet(
+      4, options,
+      [](Communicator& comm) {
+        for (const std::size_t count : {1U, 300'001U}) all_reduce_once(comm, count);
+        comm.barrier();
+      },
+      [](int) {}, rows);
+  for (const auto& error : errors) CHECK(sentence_of(error) == "");
+}
+
 TEST_CASE("shm alone refuses ranks of several nodes") {
   const Setting setting("RONDO_TRANSPORT", "shm");
   Options options;
   options.node = "each";
   for (const auto& error : meet(2, options, [](Communicator&) {})) CHECK(code_of(error) == ErrorCode::unsupported);
+}
+
+TEST_CASE("a transport that is none is refused with the names of those that there are") {
+  const Setting setting("RONDO_TRANSPORT", "pigeon");
+  const auto errors = meet(1, {}, [](Communicator&) {});
+  CHECK(code_of(errors[0]) == ErrorCode::invalid_argument);
+  CHECK(sentence_of(errors[0]) == "RONDO_TRANSPORT=pigeon is not a transport: shm, tcp, queue, or unset");
 }
 
 TEST_CASE("settings that are none are refused by name") {
@@ -157,7 +197,7 @@ TEST_CASE("a flight record is UTF-8, whatever a failure names") {
 TEST_CASE("every algorithm by name gives the same sums") {
   const std::string algorithm =
       GENERATE("ring", "tree", "recursive_doubling", "halving_doubling", "one_shot", "two_shot", "star");
-  const std::string transport = GENERATE("shm", "tcp");
+  const std::string transport = GENERATE("shm", "tcp", "queue");
   const Setting by_name("RONDO_ALGORITHM", algorithm), over("RONDO_TRANSPORT", transport);
   for (const auto& error : meet(5, {}, [](Communicator& comm) {
          for (const std::size_t count : {1U, 1000U, 300'001U}) all_reduce_once(comm, count);
@@ -204,7 +244,7 @@ TEST_CASE("ranks that outnumber their host's cores and have only sockets reduce 
 }
 
 TEST_CASE("a waiting rank leaves its core to others") {
-  const std::string transport = GENERATE("shm", "tcp");
+  const std::string transport = GENERATE("shm", "tcp", "queue");
   const Setting setting("RONDO_TRANSPORT", transport);
   constexpr auto kLate = 400ms;
   timespec used{};
@@ -231,7 +271,8 @@ TEST_CASE("a waiting rank leaves its core to others") {
 }
 
 TEST_CASE("mismatch, departure and abort cross nodes") {
-  const std::string nodes = GENERATE("each", "pairs");
+  const std::string nodes = GENERATE("each", "pairs"), transport = GENERATE("", "queue");
+  const Setting setting("RONDO_TRANSPORT", transport);
   Options options;
   options.node = nodes;
   SECTION("mismatch where the algorithms never meet") {
@@ -242,7 +283,7 @@ TEST_CASE("mismatch, departure and abort cross nodes") {
       comm.barrier();
     });
     for (const auto& error : errors) {
-      CAPTURE(nodes, sentence_of(error));
+      CAPTURE(nodes, transport, sentence_of(error));
       CHECK(code_of(error) == ErrorCode::mismatch);
       CHECK(sentence_of(error).find("rank 3") != std::string::npos);
       CHECK(sentence_of(error).find("count") != std::string::npos);
@@ -255,7 +296,7 @@ TEST_CASE("mismatch, departure and abort cross nodes") {
       if (comm.rank() != 2) comm.barrier();
     });
     for (const int r : {0, 1, 3}) {
-      CAPTURE(nodes, r, sentence_of(errors[static_cast<std::size_t>(r)]));
+      CAPTURE(nodes, transport, r, sentence_of(errors[static_cast<std::size_t>(r)]));
       CHECK(code_of(errors[static_cast<std::size_t>(r)]) == ErrorCode::peer_lost);
       CHECK(sentence_of(errors[static_cast<std::size_t>(r)]).find("rank 2") != std::string::npos);
     }

@@ -46,10 +46,11 @@ class Alone {
     for (int peer = 1; peer < ranks; ++peer) {
       auto [data, far_data] = connected();
       auto [control, far_control] = connected();
-      team_.add_socket_peer(peer, std::move(data), std::move(control));
+      team_.add_links(peer, make_tcp_links(std::move(data), peer, kShape));
+      team_.add_control(peer, std::move(control));
       ends_.push_back(far_data.get());
       controls_.push_back(std::move(far_control));
-      senders_.push_back(make_tcp_links(std::move(far_data), 0, kShape).first);
+      senders_.push_back(make_tcp_links(std::move(far_data), 0, kShape).send);
     }
     team_.start();
   }

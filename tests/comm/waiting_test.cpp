@@ -43,29 +43,39 @@ std::chrono::microseconds cpu_time() {  // of this thread
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
+// Rank 0, which sleeps at once when it waits.
+struct FirstOfTwo {
+  FirstOfTwo() { waiter.begin({}, false, 60s); }
+  comm::Team::Parts parts() const {
+    auto bells = std::make_shared<std::vector<Fd>>();
+    for (int rank = 0; rank < 2; ++rank) bells->emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    comm::Team::Parts parts;
+    for (int r = 0; r < 2; ++r) parts.placement.push_back({.local_rank = r, .segment_index = r, .host = "here"});
+    parts.segment = segment;
+    parts.bells = comm::Doorbells(segment, bells);
+    return parts;
+  }
+  static comm::Config config() {
+    comm::Config config;
+    config.spin = config.yields = 0;
+    return config;
+  }
+  static constexpr comm::FifoShape kShape{.slots = 2, .slice_bytes = 4096, .ring_bytes = 48 << 10};
+  const Mapping memory = map_anonymous(comm::Segment::bytes(2, kShape));
+  const comm::Segment segment{memory.data(), 2, kShape};
+  comm::Team team{parts()};
+  comm::Waiter waiter{team, config()};
+};
+
 }  // namespace
 
 TEST_CASE("a rank of this node that has left is the culprit soon; one elsewhere when its connection ends") {
-  constexpr comm::FifoShape kShape{.slots = 2, .slice_bytes = 4096, .ring_bytes = 48 << 10};
-  const Mapping memory = map_anonymous(comm::Segment::bytes(2, kShape));
-  const comm::Segment segment(memory.data(), 2, kShape);
-  auto bells = std::make_shared<std::vector<Fd>>();
-  for (int rank = 0; rank < 2; ++rank) bells->emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  FirstOfTwo rank;
+  comm::Waiter& waiter = rank.waiter;
   const Fd socket(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));  // that nothing comes from
-
-  comm::Team::Parts parts;
-  for (int r = 0; r < 2; ++r) parts.placement.push_back({.local_rank = r, .segment_index = r, .host = "here"});
-  parts.segment = segment;
-  parts.bells = comm::Doorbells(segment, bells);
-  comm::Team team(parts);
-  segment.line(1).departed = 1;
-
-  comm::Config config;
-  config.spin = config.yields = 0;
-  comm::Waiter waiter(team, config);
-  waiter.begin({}, false, 60s);
-  const auto wait_for = [&](comm::PollTarget target, bool more_comes, std::chrono::milliseconds duration) {
-    const comm::Blocked blocked{.peer = 1, .target = target};
+  rank.segment.line(1).departed = 1;
+  const auto wait_for = [&](comm::Wake wake, bool more_comes, std::chrono::milliseconds duration) {
+    const comm::Blocked blocked{.peer = 1, .wake = wake};
     const auto until = std::chrono::steady_clock::now() + duration;
     while (std::chrono::steady_clock::now() < until) {
       for (int i = 0; i < 2; ++i) waiter.idle(std::span(&blocked, 1));  // until it has slept
@@ -74,8 +84,26 @@ TEST_CASE("a rank of this node that has left is the culprit soon; one elsewhere 
   };
   // What it had sent may still be on its way, or not read yet. Time for several looks at who has left.
   CHECK_NOTHROW(wait_for({}, true, 300ms));
-  CHECK_NOTHROW(wait_for({.fd = socket.get(), .events = POLLIN}, false, 300ms));
+  CHECK_NOTHROW(wait_for({comm::Wake::By::descriptor, socket.get(), POLLIN}, false, 300ms));
+  CHECK_NOTHROW(wait_for({comm::Wake::By::looking}, false, 300ms));
   CHECK(test::code_of(test::thrown_by([&] { wait_for({}, false, 30s); })) == ErrorCode::peer_lost);
+}
+
+TEST_CASE("a rank that nothing wakes looks again soon, and less and less often") {
+  FirstOfTwo rank;
+  const auto looks_in = [&](comm::Wake wake, std::chrono::milliseconds duration) {
+    const comm::Blocked blocked{.peer = 1, .wake = wake};
+    int looks = 0;
+    const auto until = std::chrono::steady_clock::now() + duration;
+    for (; std::chrono::steady_clock::now() < until; ++looks) rank.waiter.idle(std::span(&blocked, 1));
+    rank.waiter.progressed();
+    return looks;
+  };
+  const Fd silent(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  CHECK(looks_in({comm::Wake::By::looking}, 200ms) >= 20);
+  CHECK(looks_in({comm::Wake::By::looking}, 200ms) <= 120);  // naps of 2 ms after the first few
+  CHECK(looks_in({comm::Wake::By::doorbell}, 200ms) <= 10);
+  CHECK(looks_in({comm::Wake::By::descriptor, silent.get(), POLLIN}, 200ms) <= 10);
 }
 
 TEST_CASE("a rank that waits long takes no processor time") {

@@ -121,8 +121,8 @@ struct Proxy::Impl {
     polled_.assign(1, {wake_.get(), POLLIN, 0});
     for (ProxyLink& link : peer_links_) {
       if (link.gone()) continue;
-      add(link.recv_target());
-      if (link.backlogged()) add(link.send_target());
+      add(link.recv_wake());
+      if (link.backlogged()) add(link.send_wake());
     }
     const timespec tick{0, std::chrono::nanoseconds(pace->tick).count()};
     if (::ppoll(polled_.data(), polled_.size(), &tick, nullptr) > 0 && polled_[0].revents != 0) {
@@ -130,8 +130,8 @@ struct Proxy::Impl {
       [[maybe_unused]] const auto got = ::read(wake_.get(), &rung, sizeof rung);
     }
   }
-  void add(const PollTarget& target) {
-    if (target.fd >= 0) polled_.push_back({target.fd, target.events, 0});
+  void add(const Wake& wake) {
+    if (wake.by == Wake::By::descriptor) polled_.push_back({wake.fd, wake.events, 0});
   }
 
   Communicator links_;

@@ -23,8 +23,8 @@ class ProxyLink {
   void peer_left() { gone_ = true; }  // its connection ended in good order
   bool gone() const { return gone_; }
   bool backlogged();  // the host link has not taken all it was given
-  PollTarget recv_target() const { return recv_.poll_target(); }
-  PollTarget send_target() const { return send_.poll_target(); }
+  Wake recv_wake() const { return recv_.wake(); }
+  Wake send_wake() const { return send_.wake(); }
 
  private:
   // A goodbye is answered by a farewell, after which its sender sends nothing: nothing is on its way when sockets

@@ -258,7 +258,7 @@ inline void Board::idle(int index) {
   if (!crowded_ && spun_++ < kPolls) return pause_cpu();
   if (crowded_ ? waiting_ : spun_ == kPolls + 1) look_around();
   if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
-  const Blocked blocked{.peer = rank_of(index), .target = {}};
+  const Blocked blocked{.peer = rank_of(index), .wake = {}};
   waiter_.idle(std::span(&blocked, 1));
 }
 

@@ -16,6 +16,7 @@
 #include "tests/comm/misuse/logged.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/queue_transport.hpp"
 #include "tests/support/ranks.hpp"
 
 using namespace rondo;
@@ -39,8 +40,9 @@ std::vector<std::exception_ptr> run(const std::string& transport, Body body) {
         bootstrap.rank = rank;
         bootstrap.world_size = kRanks;
         bootstrap.store = store;
-        Communicator comm =
-            make_communicator(std::move(bootstrap), {.node = transport == "tcp" ? fmt::format("node{}", rank) : ""});
+        if (transport == "queue") bootstrap.transports = &queue_before_all();
+        const std::string node = transport == "shm" ? "" : fmt::format("node{}", rank);
+        Communicator comm = make_communicator(std::move(bootstrap), {.node = node});
         body(comm);
       });
     });
@@ -108,7 +110,7 @@ void good_calls(Communicator& comm) {
 }  // namespace
 
 TEST_CASE("ranks that took different roots hear of it in the next meeting") {
-  const std::string transport = GENERATE("threads", "shm", "tcp");
+  const std::string transport = GENERATE("threads", "shm", "tcp", "queue");
   for (const auto& lonely : lonely_calls()) {
     const auto call = lonely.second;
     INFO(lonely.first << " over " << transport);
@@ -125,7 +127,7 @@ TEST_CASE("ranks that took different roots hear of it in the next meeting") {
 }
 
 TEST_CASE("ranks that took different roots hear of it from check()") {
-  const std::string transport = GENERATE("threads", "shm", "tcp");
+  const std::string transport = GENERATE("threads", "shm", "tcp", "queue");
   for (const auto& lonely : lonely_calls()) {
     const auto call = lonely.second;
     INFO(lonely.first << " over " << transport);
@@ -148,7 +150,7 @@ TEST_CASE("ranks that took different roots hear of it from check()") {
 }
 
 TEST_CASE("ranks that took different roots and end say so in the log") {
-  const std::string transport = GENERATE("threads", "shm", "tcp");
+  const std::string transport = GENERATE("threads", "shm", "tcp", "queue");
   for (const auto& lonely : lonely_calls()) {
     const auto call = lonely.second;
     INFO(lonely.first << " over " << transport);
@@ -171,7 +173,7 @@ TEST_CASE("ranks that took different roots and end say so in the log") {
 }
 
 TEST_CASE("a message that nobody receives, and a broadcast that nobody joins, are in the log at the end") {
-  const std::string transport = GENERATE("threads", "shm", "tcp");
+  const std::string transport = GENERATE("threads", "shm", "tcp", "queue");
   INFO(transport);
   std::barrier all_have_returned(kRanks);
   const std::string unread = logged([&] {
@@ -199,7 +201,7 @@ TEST_CASE("a message that nobody receives, and a broadcast that nobody joins, ar
 }
 
 TEST_CASE("ranks that called the same leave nothing") {
-  const std::string transport = GENERATE("threads", "shm", "tcp");
+  const std::string transport = GENERATE("threads", "shm", "tcp", "queue");
   INFO(transport);
   CHECK(logged([&] {
           rethrow(run(transport, [](Communicator& comm) {

@@ -190,7 +190,8 @@ void check_mistake(Kind kind, int world, Collective collective, const Mistake& m
 }  // namespace
 
 TEST_CASE("mismatch: any field of any collective, on any rank") {
-  const Kind kind = GENERATE(Kind::local, Kind::tcp, Kind::pairs, Kind::uneven, Kind::woven, Kind::sim);
+  const Kind kind = GENERATE(Kind::local, Kind::tcp, Kind::pairs, Kind::uneven, Kind::woven, Kind::queue,
+                             Kind::queue_pairs, Kind::sim);
   const int world = GENERATE(2, 5);
   for (const CollectiveRow& row : collective_table()) {
     if (row.collective == Collective::send || row.collective == Collective::recv) continue;

@@ -52,7 +52,8 @@ void run_sequences(Kind kind, int world, Shape shape, const std::string& algorit
 TEST_CASE("sequences: every world size, transport, FIFO shape and determinism") {
   static const std::uint32_t seed = rotating_seed();
   const int world = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9);
-  const Kind kind = GENERATE(Kind::local, Kind::shm, Kind::tcp, Kind::pairs, Kind::uneven, Kind::woven);
+  const Kind kind = GENERATE(Kind::local, Kind::shm, Kind::tcp, Kind::pairs, Kind::uneven, Kind::woven, Kind::queue,
+                             Kind::queue_pairs);
   constexpr Shape kShapes[] = {{"", ""}, {"64", "2"}, {"256", "3", "65536"}, {"4096", "5", "262144"}};
   std::mt19937_64 random(seed + static_cast<std::uint64_t>(100 * world) + static_cast<std::uint64_t>(kind));
   Shape shape = kShapes[random() % std::size(kShapes)];

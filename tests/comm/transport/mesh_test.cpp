@@ -30,10 +30,11 @@ MeshOptions options(int rank, int world, std::shared_ptr<const Authenticator> au
   return made;
 }
 
-std::vector<int> all_but(int rank, int world) {
-  std::vector<int> peers(static_cast<std::size_t>(world));
-  std::iota(peers.begin(), peers.end(), 0);
-  peers.erase(peers.begin() + rank);
+std::vector<MeshWish> all_but(int rank, int world) {
+  std::vector<MeshWish> peers;
+  for (int peer = 0; peer < world; ++peer) {
+    if (peer != rank) peers.push_back({peer});
+  }
   return peers;
 }
 
@@ -164,13 +165,25 @@ TEST_CASE("mesh: sockets are as promised") {
   });
 }
 
+TEST_CASE("mesh: where no data connection is wanted there is none") {
+  World world = World::of(3);  // one between 0 and 1
+  check_well(run_ranks(3, [&](int rank) {
+    std::vector<MeshWish> peers = all_but(rank, 3);
+    for (MeshWish& peer : peers) peer.data = peer.rank + rank == 1;
+    const auto met = world.meshes[static_cast<std::size_t>(rank)].connect(world.advertisements, peers, in(10s));
+    for (const MeshPeer& peer : met) {
+      if (bool{peer.data} != (peer.rank + rank == 1) || !peer.control) throw std::runtime_error("another connection");
+    }
+  }));
+}
+
 TEST_CASE("mesh: only the peers asked for are met") {
   World world = World::of(4);  // 0-1 and 2-3
   check_well(run_ranks(4, [&](int rank) {
-    const int other = rank ^ 1;
+    const MeshWish other{rank ^ 1};
     const auto peers =
         world.meshes[static_cast<std::size_t>(rank)].connect(world.advertisements, std::span(&other, 1), in(10s));
-    if (peers.size() != 1 || peers[0].rank != other) throw std::runtime_error("met the wrong rank");
+    if (peers.size() != 1 || peers[0].rank != other.rank) throw std::runtime_error("met the wrong rank");
   }));
 }
 

@@ -40,7 +40,9 @@ struct Pair {
     std::array<int, 2> ends{};
     REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0);
     there = Fd(ends[1]);
-    std::tie(send, recv) = make_tcp_links(Fd(ends[0]), 1, kShape);
+    Links links = make_tcp_links(Fd(ends[0]), 1, kShape);
+    send = std::move(links.send);
+    recv = std::move(links.recv);
     std::iota(data.begin(), data.end(), std::uint32_t{0});
   }
   void post(std::size_t step) {
@@ -121,15 +123,19 @@ int queued(int socket, unsigned long direction) {
 constexpr FifoShape kLong{.slots = 4, .slice_bytes = 16384};  // a step is sent in one piece, or as vectors
 
 // Two links each over a TCP connection within this host, or as if between two.
-struct Links {
-  explicit Links(const char* from = "127.0.0.1") {
+struct Ends {
+  explicit Ends(const char* from = "127.0.0.1") {
     TcpPair pair(from, prepare_for_data);
     set_data_options(pair.near);
     set_data_options(pair.far);
     near = pair.near.get();
     far = pair.far.get();
-    std::tie(near_send, near_recv) = make_tcp_links(std::move(pair.near), 1, kLong);
-    std::tie(far_send, far_recv) = make_tcp_links(std::move(pair.far), 0, kLong);
+    Links of_near = make_tcp_links(std::move(pair.near), 1, kLong),
+          of_far = make_tcp_links(std::move(pair.far), 0, kLong);
+    near_send = std::move(of_near.send);
+    near_recv = std::move(of_near.recv);
+    far_send = std::move(of_far.send);
+    far_recv = std::move(of_far.recv);
     std::iota(data.begin(), data.end(), std::uint32_t{0});
   }
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(data.data()); }
@@ -160,7 +166,7 @@ struct Links {
 }  // namespace
 
 TEST_CASE("whoever only receives leaves a tail unread, acknowledges nothing, and acknowledges all when it waits") {
-  Links links;
+  Ends links;
   const auto pass = [&](std::size_t bytes) {
     links.send(*links.near_send, bytes);
     links.expect(*links.far_recv, bytes);
@@ -180,7 +186,7 @@ TEST_CASE("whoever only receives leaves a tail unread, acknowledges nothing, and
 }
 
 TEST_CASE("a rank that receives all the time owes no more than eight steps when it waits for another") {
-  Links links;
+  Ends links;
   for (int step = 0; step < 50; ++step) {
     links.send(*links.near_send, 100);
     links.expect(*links.far_recv, 100);
@@ -190,7 +196,7 @@ TEST_CASE("a rank that receives all the time owes no more than eight steps when 
 }
 
 TEST_CASE("who has answered until now acknowledges at once, too, when it waits") {
-  Links links;
+  Ends links;
   const auto pass = [&](SendLink& send, RecvLink& recv) {
     links.send(send, 4);
     links.expect(recv, 4);
@@ -207,7 +213,7 @@ TEST_CASE("who has answered until now acknowledges at once, too, when it waits")
 }
 
 TEST_CASE("a long step leaves a tail unread, too, and the next one follows it") {
-  Links links;
+  Ends links;
   for (const std::size_t bytes : {8, 16384, 8, 16384, 5000, 8}) {
     links.send(*links.near_send, bytes);
     links.expect(*links.far_recv, bytes);
@@ -219,7 +225,7 @@ TEST_CASE("a long step leaves a tail unread, too, and the next one follows it") 
 // acknowledges all longer ones at once. What is sent, in calls of one size or of several, is made of elements of four
 // bytes mostly.
 TEST_CASE("no step is as long as the one before, whether steps come back between them or not") {
-  Links links;
+  Ends links;
   const auto pass = [&](SendLink& send, RecvLink& recv, std::size_t bytes) {
     links.send(send, bytes);
     links.expect(recv, bytes);
@@ -241,7 +247,7 @@ TEST_CASE("no step is as long as the one before, whether steps come back between
 }
 
 TEST_CASE("where steps go both ways nothing is left unread") {
-  Links links;
+  Ends links;
   for (int round = 0; round < 5; ++round) {
     for (const auto& [send, recv] : {std::pair(links.near_send.get(), links.far_recv.get()),
                                      std::pair(links.far_send.get(), links.near_recv.get())}) {
@@ -254,7 +260,7 @@ TEST_CASE("where steps go both ways nothing is left unread") {
 }
 
 TEST_CASE("between hosts nothing is left unread, nor sent to be skipped") {
-  Links links("127.0.0.2");
+  Ends links("127.0.0.2");
   for (int step = 0; step < 4; ++step) {
     links.send(*links.near_send, 8);
     CHECK(queued(links.far, SIOCINQ) == static_cast<int>(sizeof(StepHeader)) + 8 + step % 2);
@@ -264,7 +270,7 @@ TEST_CASE("between hosts nothing is left unread, nor sent to be skipped") {
 }
 
 TEST_CASE("links that close with a tail unread do not reset the connection: what they had sent arrives") {
-  Links links;
+  Ends links;
   links.send(*links.near_send, 4);
   links.send(*links.near_send, 4);
   links.sequence = 1;
@@ -285,8 +291,8 @@ TEST_CASE("links that close with a tail unread do not reset the connection: what
 }
 
 TEST_CASE("a stream that comes byte by byte is the same steps") {
-  Links from;
-  Links to;
+  Ends from;
+  Ends to;
   const std::array<std::size_t, 9> sizes{4, 0, 1024, 8, 0, 5000, 16384, 300, 4};
   for (const std::size_t bytes : sizes) from.send(*from.near_send, bytes);
   std::size_t step = 0;
