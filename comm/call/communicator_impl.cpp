@@ -293,7 +293,9 @@ bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, s
       short_calls_.collect(prepared.plan, call);
       break;
     case Way::board:
-      return board_.run(call, options_.timeout);
+      board_.begin(options_.timeout);
+      board_.run(call);
+      break;
     case Way::counted:
       return board_.run_counted(prepared.counted, call, options_.timeout);
     case Way::two_level:

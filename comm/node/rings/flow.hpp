@@ -43,7 +43,7 @@ class Flow {
     return rings_.at(ring < size_ ? ring : ring - size_, place.offset);
   }
 
-  bool hands_over() const { return course_.hands_over; }  // the latest: see Chooser
+  bool hands_over() const { return hands_over_; }  // the latest: see Chooser
 
   // After Board::settle(), on all ranks: a place of at most most_call_bytes() for a call that is not run here. It may
   // be overwritten from the next call but one on.
@@ -53,16 +53,18 @@ class Flow {
   // has nothing more to do.
   template <class Publish, class Fold, class Consume>
   void run(const Plan& plan, Publish publish, Fold fold, Consume consume) {
-    begin(plan);
-    for (Stage stage = next(); stage != kNone; stage = next()) {
-      const kernels::Range chunk = chunk_of(stage);
-      const Place place = place_of(stage);
+    const Frame frame = begin(plan);
+    hands_over_ = frame.course.hands_over;
+    Progress progress;
+    for (Stage stage = next(frame, progress); stage != kNone; stage = next(frame, progress)) {
+      const kernels::Range chunk = chunk_of(frame, progress, stage);
+      const Place place = place_of(frame, progress, stage);
       if (stage == kPublish) publish(chunk, place);
       if (stage == kFold) fold(chunk, place);
       if (stage == kConsume) consume(chunk, place);
-      advance(stage);
+      advance(frame, progress, stage);
     }
-    end();
+    end(frame);
   }
 
  private:
@@ -76,25 +78,44 @@ class Flow {
     std::uint64_t end = 0;  // chunks of all calls up to that call's end
   };
 
-  void begin(const Plan& plan);
-  Stage next();
-  void advance(Stage stage);
-  void end();
-  void look_who_is_here();
-  int awaited() const;
-  bool ready(Stage stage);
-  bool overwritable(std::size_t chunk);
-  bool all_passed(Stage stage, std::uint64_t chunks, bool everybody = false);  // or all that take part
+  struct Frame {
+    const Plan& plan;
+    RingCourse course{};
+    Counts todo{};              // by this rank
+    Place first{};              // of the window; the others lie in these rings in turn
+    std::size_t slot = 0;       // of the first chunk
+    std::uint64_t earlier = 0;  // chunks of all calls, the last of which lie in this one's places
+    bool alike = false;         // as this one's lie there
+  };
+  struct Progress {
+    Counts done{};                             // by this rank
+    std::array<std::uint64_t, kNone> known{};  // that all others of a stage are known to have done, of all calls
+    bool arrived = false, all_here = false;    // all that this rank needs
+    int blocked_by = 0;                        // whose turn it is when nothing is ready,
+    Stage blocked_in = kPublish;               // at what, and up to which chunk of all calls
+    std::uint64_t blocked_until = 0;
+  };
+
+  Frame begin(const Plan& plan);
+  void enter_line(Frame& frame, std::uint64_t meeting);
+  void enter_window(Frame& frame);
+  void enter_shared(Frame& frame);
+  Stage next(const Frame& frame, Progress& progress);
+  void advance(const Frame& frame, Progress& progress, Stage stage);
+  void end(const Frame& frame);
+  void look_who_is_here(const Frame& frame, Progress& progress);
+  int awaited(const Frame& frame) const;
+  bool ready(const Frame& frame, Progress& progress, Stage stage);
+  bool overwritable(const Frame& frame, Progress& progress, std::size_t chunk);
+  // everybody: or all that take part.
+  bool all_passed(const Frame& frame, Progress& progress, Stage stage, std::uint64_t chunks, bool everybody = false);
   void tell(Stage stage, std::uint64_t chunks);
-  void enter_line(std::uint64_t meeting);
-  void enter_window();
-  void enter_shared();
-  bool earlier_was_read(std::size_t chunk);
-  bool takes_part(Stage stage, int index) const;
-  void wait();
-  bool is_behind(int index) const;
-  kernels::Range chunk_of(Stage stage) const;
-  Place place_of(Stage stage) const;
+  bool earlier_was_read(const Frame& frame, Progress& progress, std::size_t chunk);
+  static bool takes_part(const Plan& plan, Stage stage, int index);
+  void wait(const Frame& frame, const Progress& progress);
+  bool is_behind(const Frame& frame, const Progress& progress, int index) const;
+  static kernels::Range chunk_of(const Frame& frame, const Progress& progress, Stage stage);
+  Place place_of(const Frame& frame, const Progress& progress, Stage stage) const;
 
   Board& board_;
   Segment segment_;
@@ -102,20 +123,9 @@ class Flow {
   Rings rings_;
   int index_, size_;
   std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
-  Plan plan_;
-  RingCourse course_;                         // this call's
-  int handed_ = 0;                            // which ring is whose: 1, rank 0 writes next to ring 1
-  Place first_;                               // of the window; the others lie in these rings in turn
-  std::size_t slot_ = 0;                      // of the first chunk
-  Counts done_{}, todo_{};                    // by this rank
-  std::array<std::uint64_t, kNone> known_{};  // that all others of a stage are known to have done, of all calls
-  Window latest_window_;                      // which this call turned in, or one before it
-  std::uint64_t earlier_ = 0;                 // chunks of all calls, the last of which lie in this one's places
-  bool alike_ = false;                        // as this one's lie there
-  bool arrived_ = false, all_here_ = false;   // all that this rank needs
-  int blocked_by_ = 0;                        // whose turn it is when nothing is ready,
-  Stage blocked_in_ = kPublish;               // at what, and up to which chunk of all calls
-  std::uint64_t blocked_until_ = 0;
+  int handed_ = 0;            // which ring is whose: 1, rank 0 writes next to ring 1
+  bool hands_over_ = false;   // the latest call
+  Window latest_window_;      // which this call turned in, or one before it
 };
 
 }  // namespace rondo::comm

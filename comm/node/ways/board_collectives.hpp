@@ -16,6 +16,7 @@
 #include "comm/node/memory/store_choice.hpp"
 #include "comm/node/policy/chooser.hpp"
 #include "comm/node/rings/flow.hpp"
+#include "comm/node/ways/call_frame.hpp"
 #include "comm/node/ways/direct_collectives.hpp"
 #include "comm/setup/config.hpp"
 #include "kernels/algorithms/ranges.hpp"
@@ -36,19 +37,14 @@ class BoardCollectives {
   Board& board() { return board_; }
   Flow& flow() { return flow_; }
   StoreChoice& ring_stores() { return ring_stores_; }
-  // True: all but the beginning went straight between the ranks' buffers.
-  bool run(const Call& call, std::chrono::milliseconds timeout) {
-    begin(timeout);
-    run(call);
-    return went_direct_;
-  }
   // An all_to_all_v, of which each rank knows only its own blocks: where they lie.
   struct Counted {
     std::vector<Range> sent, received;   // by index
     std::size_t bytes = 0, longest = 0;  // of all that is sent; elements of the longest block of those
   };
   static Counted plan_counted(const Call& call);
-  bool run_counted(const Counted& plan, const Call& call, std::chrono::milliseconds timeout);  // as run()
+  // True: all but the beginning went straight between the ranks' buffers.
+  bool run_counted(const Counted& plan, const Call& call, std::chrono::milliseconds timeout);
   // The parts of a larger collective, the one noted last: begin(), then any number of them. `blocks`: where each rank's
   // block of the larger buffer lies, for collectives that have such blocks; by default one after the other.
   bool fits(int ranks) const { return chooser_.fits_rings(ranks); }  // of a node
@@ -70,63 +66,68 @@ class BoardCollectives {
     Place ring;
   };
 
-  void load(const Call& call);
-  void choose_stores();
-  std::size_t larger_bytes() const;
-  RingPlan plan(std::size_t skipped = 0, bool even = true) const;  // elements of each block
+  struct Frame : CallFrame {
+    RingStores stores{};
+  };
+  struct Heard {                                      // of the others' counted blocks
+    std::size_t longest = 0;                          // elements, of any two ranks
+    bool within_reach = false, in_processes = false;  // all buffers; ordinary memory of processes
+  };
 
-  void reduce(bool everywhere);
-  void reduce_whole(bool everywhere);
-  void reduce_in_parts(bool everywhere);
-  void reduce_together();
-  void reduce_scatter();
-  void broadcast();
-  void exchange(std::size_t skipped);
-  bool brings_in_ring(std::size_t step) const;
-  void exchange_lead(const Counted& plan, std::size_t step);
-  void bring_lead(std::byte* into, bool in_ring, std::size_t step);
-  void take_lead(int from, std::size_t step, const Places& places, const std::byte* beside_flag);
-  void compare_counts(int peer, std::size_t sent, std::size_t expected) const;
+  RingStores stores_of(const CallFrame& frame) const;
+  // longest: elements, of what goes through the rings.
+  RingPlan plan(const CallFrame& frame, std::size_t longest, bool even = true) const;
+
+  void reduce(const Frame& frame, bool everywhere);
+  void reduce_whole(const Frame& frame, bool everywhere);
+  void reduce_in_parts(const Frame& frame, bool everywhere);
+  void reduce_together(const Frame& frame);
+  void reduce_scatter(const Frame& frame);
+  void broadcast(const Frame& frame);
+  void exchange(const Frame& frame, std::size_t longest, std::size_t skipped);
+  void gather_blocks(const Frame& frame, bool everywhere);
+  void scatter_blocks(const Frame& frame);
+
+  bool brings_in_ring(const CallFrame& frame, std::size_t step) const;
+  Heard exchange_lead(const Frame& frame, const Counted& plan, std::size_t step);
+  void bring_lead(const CallFrame& frame, std::byte* into, bool in_ring, std::size_t step);
+  void take_lead(const Frame& frame, int from, std::size_t step, const Places& places, const std::byte* beside_flag,
+                 Heard& heard);
+  void compare_counts(const CallFrame& frame, int peer, std::size_t sent, std::size_t expected) const;
   void prepare_lead(std::size_t longest_bytes, bool straight);
-  void pull_blocks(std::size_t skipped, Straight way);
-  void gather_blocks(bool everywhere);
-  void scatter_blocks();
+  void pull_blocks(const Frame& frame, std::size_t skipped, Straight way);
 
-  void publish(Place place, const std::byte* from, std::size_t count, std::size_t first = 0) {
-    publish(place, from, count, first, stores(count * element_));
+  void publish(const Frame& frame, Place place, const std::byte* from, std::size_t count, std::size_t first = 0) {
+    publish(frame, place, from, count, first, stores(count * frame.element));
   }
-  void publish_for(int reader, Place place, const std::byte* from, std::size_t count, std::size_t first) {
-    publish(place, from, count, first, stores(count * element_, reader));
+  void publish_for(const Frame& frame, int reader, Place place, const std::byte* from, std::size_t count,
+                   std::size_t first) {
+    publish(frame, place, from, count, first, stores(count * frame.element, reader));
   }
-  void publish(Place place, const std::byte* from, std::size_t count, std::size_t first, kernels::Stores stores);
+  void publish(const Frame& frame, Place place, const std::byte* from, std::size_t count, std::size_t first,
+               kernels::Stores stores);
   // Lines that are handed over are in this rank's caches.
   template <class... Reader>
   kernels::Stores stores(std::size_t bytes, Reader... reader) const {
     return flow_.hands_over() ? kernels::Stores::plain : ring_stores_.stores(bytes, reader...);
   }
-  void publish_and_keep(Place place, const std::byte* from, std::size_t count, std::byte* into);
-  void publish_pieces(Range chunk, Place place, std::size_t step);
-  void take_pieces(Range chunk, Place place, std::size_t step);
+  void publish_and_keep(const Frame& frame, Place place, const std::byte* from, std::size_t count, std::byte* into);
+  void publish_pieces(const Frame& frame, Range chunk, Place place, std::size_t step);
+  void take_pieces(const Frame& frame, Range chunk, Place place, std::size_t step);
   // Where a reader's piece lies in a place. Of two ranks it is all that lies there: both use the same lines.
   std::size_t piece_of(int reader, std::size_t step) const { return size_ == 2 ? 0 : as_size(reader) * step; }
 
-  void gather_contributions(Place place, std::size_t first, const std::byte* own);
-  void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores stores) {  // contributions_
-    fold(into, count, stores, stores);
+  void gather_contributions(const CallFrame& frame, Place place, std::size_t first, const std::byte* own);
+  void fold(const CallFrame& frame, std::span<std::byte* const> into, std::size_t count, kernels::Stores stores) {
+    fold(frame, into, count, stores, stores);  // contributions_
   }
-  void fold(std::span<std::byte* const> into, std::size_t count, kernels::Stores first, kernels::Stores second);
-  void fold_scaled(kernels::FoldJob job, std::span<void*> out);
+  void fold(const CallFrame& frame, std::span<std::byte* const> into, std::size_t count, kernels::Stores first,
+            kernels::Stores second);
+  void fold_scaled(const CallFrame& frame, kernels::FoldJob job, std::span<void*> out);
 
-  Range block(int of) const;  // of the larger buffer, which holds one per rank
-  Range recv_block(int of) const;
-  std::size_t longest_block() const;
-  void copy_result(std::byte* into, const std::byte* from, std::size_t count) const;
-  const std::byte* send(std::size_t element) const {
-    return static_cast<const std::byte*>(call_.send) + element * element_;
-  }
-  std::byte* recv(std::size_t element) const { return static_cast<std::byte*>(call_.recv) + element * element_; }
-  std::byte* at(int index, Place place, std::size_t element) const {
-    return flow_.at(index, place) + element * element_;
+  void copy_result(const Frame& frame, std::byte* into, const std::byte* from, std::size_t count) const;
+  std::byte* at(const CallFrame& frame, int index, Place place, std::size_t element) const {
+    return flow_.at(index, place) + element * frame.element;
   }
 
   Team& team_;
@@ -136,23 +137,16 @@ class BoardCollectives {
   Flow flow_;
   Claims claims_;
   StoreChoice ring_stores_;
-  int rank_, size_;  // index and number in the segment
-  Call call_{};
-  std::size_t element_ = 1;
-  bool outgrows_caches_ = false;  // this call: what it reads comes from memory
-  kernels::Stores result_stores_{};
-  bool scales_ = false;                     // this call multiplies what it publishes
+  int rank_, size_;                // index and number in the segment
+  Lead lead_;                      // of the next all_to_all_v's blocks,
+  std::size_t lead_made_for_ = 0;  // if the longest takes so many bytes
+  bool lead_straight_ = false;     // and goes straight between buffers
+  const bool may_pull_;
+  // Room for a call.
   std::vector<const void*> contributions_;  // by rank
   std::vector<std::byte> strip_;            // of this rank's, multiplied
   std::vector<std::size_t> offsets_;        // of blocks of variable length
   std::vector<const std::byte*> sources_;   // by rank: the block for this rank, where that is within reach
-  std::size_t longest_ = 0;                 // block of any two ranks
-  Lead lead_;                               // of the next all_to_all_v's blocks,
-  std::size_t lead_made_for_ = 0;           // if the longest takes so many bytes
-  bool lead_straight_ = false;              // and goes straight between buffers
-  bool may_pull_, went_direct_ = false;
-  bool within_reach_ = false, in_processes_ = false;  // all buffers; ordinary memory of processes
-  std::span<const Range> blocks_, recv_blocks_;       // where they are told; those received, where they are others
 };
 
 }  // namespace rondo::comm

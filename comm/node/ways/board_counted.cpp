@@ -47,25 +47,22 @@ BoardCollectives::Counted BoardCollectives::plan_counted(const Call& call) {
 
 bool BoardCollectives::run_counted(const Counted& plan, const Call& call, std::chrono::milliseconds timeout) {
   begin(timeout);
-  call_ = call;
-  element_ = size_of(call.dtype);
-  blocks_ = plan.sent;
-  recv_blocks_ = plan.received;
-  scales_ = went_direct_ = false;
-  result_stores_ = kernels::Stores::plain;
-  const std::size_t step = lead_.part / element_;
+  const CallFrame at_first{
+      .call = call, .index = rank_, .ranks = size_, .blocks = plan.sent, .recv_blocks = plan.received};
+  const std::size_t step = lead_.part / at_first.element;
   Straight way = Straight::no;
+  std::size_t longest = 0;
+  bool goes_straight = false;
   direct_.guarded([&] {
-    exchange_lead(plan, step);
-    way = chooser_.straight(longest_ * element_, longest_ <= step, within_reach_, in_processes_);
-    if (longest_ <= step) return;
-    choose_stores();
-    went_direct_ = way != Straight::no;
-    if (went_direct_) pull_blocks(step, way);
+    const Heard heard = exchange_lead({at_first, {}}, plan, step);
+    longest = heard.longest;
+    way = chooser_.straight(longest * at_first.element, longest <= step, heard.within_reach, heard.in_processes);
+    goes_straight = way != Straight::no && longest > step;
+    if (goes_straight) pull_blocks({at_first, stores_of(at_first)}, step, way);
   });
-  if (!went_direct_ && longest_ > step) exchange(step);
-  prepare_lead(longest_ * element_, chooser_.stays_straight(longest_ * element_, way));
-  return went_direct_;
+  if (!goes_straight && longest > step) exchange({at_first, stores_of(at_first)}, longest, step);
+  prepare_lead(longest * at_first.element, chooser_.stays_straight(longest * at_first.element, way));
+  return goes_straight;
 }
 
 // Of the next call, for the longest block of this one, which all know.
@@ -76,48 +73,51 @@ void BoardCollectives::prepare_lead(std::size_t longest_bytes, bool straight) {
   lead_straight_ = straight;
 }
 
-bool BoardCollectives::brings_in_ring(std::size_t step) const {
+bool BoardCollectives::brings_in_ring(const CallFrame& frame, std::size_t step) const {
   std::size_t count = 0;
-  for (int r = 0; r < size_; ++r) count += r == rank_ ? 0 : std::min(block(r).count, step);
-  return chooser_.brings_in_ring(lead_, count * element_);
+  for (int r = 0; r < size_; ++r) count += r == rank_ ? 0 : std::min(frame.block(r).count, step);
+  return chooser_.brings_in_ring(lead_, count * frame.element);
 }
 
-void BoardCollectives::exchange_lead(const Counted& plan, std::size_t step) {
+BoardCollectives::Heard BoardCollectives::exchange_lead(const Frame& frame, const Counted& plan, std::size_t step) {
   const std::uint64_t meeting = board_.take_line(sizeof(Sender));
   const Places places{.turn = board_.take_body(), .ring = size_ == 2 ? Place{} : flow_.reserve(lead_.room)};
   const Reach& reach = direct_.reach();
   const bool tells = reach.possible() || direct_.may_fetch();
-  const Spot spot = tells ? reach.describe(call_.send, plan.bytes) : Spot{};
-  const bool in_ring = brings_in_ring(step);
-  bring_lead(in_ring ? flow_.at(rank_, places.ring) : board_.body(rank_, places.turn), in_ring, step);
+  const Spot spot = tells ? reach.describe(frame.call.send, plan.bytes) : Spot{};
+  const bool in_ring = brings_in_ring(frame, step);
+  bring_lead(frame, in_ring ? flow_.at(rank_, places.ring) : board_.body(rank_, places.turn), in_ring, step);
   new (board_.payload(rank_, meeting))
       Sender{.spot = spot, .bytes = plan.bytes, .longest = plan.longest, .in_ring = in_ring};
   board_.arrive();
   board_.give_way();
-  const Range mine = block(rank_);
+  const Range mine = frame.block(rank_);
   const std::size_t kept = std::min(mine.count, step);
-  copy_result(recv(recv_block(rank_).offset), send(mine.offset), kept);
-  board_.hold_back(board_.readings(chooser_.holds_back_counted(kept * element_)));
+  copy_result(frame, frame.recv(frame.recv_block(rank_).offset), frame.send(mine.offset), kept);
+  board_.hold_back(board_.readings(chooser_.holds_back_counted(kept * frame.element)));
   board_.await_all();
-  longest_ = plan.longest;
-  within_reach_ = may_pull_ && reach.possible() && (plan.bytes == 0 || reach.find(rank_, spot, plan.bytes) != nullptr);
-  in_processes_ = may_pull_ && direct_.may_fetch() && (plan.bytes == 0 || spot.kind == Spot::Kind::process);
-  sources_[as_size(rank_)] = send(mine.offset);
+  const bool empty = plan.bytes == 0;
+  Heard heard{
+      .longest = plan.longest,
+      .within_reach = may_pull_ && reach.possible() && (empty || reach.find(rank_, spot, plan.bytes) != nullptr),
+      .in_processes = may_pull_ && direct_.may_fetch() && (empty || spot.kind == Spot::Kind::process)};
+  sources_[as_size(rank_)] = frame.send(mine.offset);
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
-    take_lead(r, step, places, board_.payload(r, meeting));
+    take_lead(frame, r, step, places, board_.payload(r, meeting), heard);
   }
+  return heard;
 }
 
-void BoardCollectives::bring_lead(std::byte* into, bool in_ring, std::size_t step) {
+void BoardCollectives::bring_lead(const CallFrame& frame, std::byte* into, bool in_ring, std::size_t step) {
   std::size_t at = lead_.head;
   for (int turn = 1; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
-    const Range theirs = block(r);
-    const std::size_t brought = std::min(theirs.count, step) * element_;
-    new (into + as_size(r) * sizeof(Piece)) Piece{theirs.count, call_.recv_counts[as_size(r)], theirs.offset, at};
+    const Range theirs = frame.block(r);
+    const std::size_t brought = std::min(theirs.count, step) * frame.element;
+    new (into + as_size(r) * sizeof(Piece)) Piece{theirs.count, frame.call.recv_counts[as_size(r)], theirs.offset, at};
     if (brought != 0)
-      kernels::copy(into + at, send(theirs.offset), brought,
+      kernels::copy(into + at, frame.send(theirs.offset), brought,
                     in_ring ? ring_stores_.stores(brought, r) : kernels::Stores::plain);
     at += (brought + kRound - 1) / kRound * kRound;
   }
@@ -125,25 +125,26 @@ void BoardCollectives::bring_lead(std::byte* into, bool in_ring, std::size_t ste
 }
 
 // Every rank draws the same conclusion about what is within reach. What has no bytes is.
-void BoardCollectives::take_lead(int from, std::size_t step, const Places& places, const std::byte* beside_flag) {
+void BoardCollectives::take_lead(const Frame& frame, int from, std::size_t step, const Places& places,
+                                 const std::byte* beside_flag, Heard& heard) {
   const auto& sender = *reinterpret_cast<const Sender*>(beside_flag);
   const std::byte* const place = sender.in_ring != 0 ? flow_.at(from, places.ring) : board_.body(from, places.turn);
   const Piece piece = reinterpret_cast<const Piece*>(place)[rank_];
   if (sender.in_ring != 0) ring_stores_.read();
-  compare_counts(from, piece.sent, piece.expected);
-  longest_ = std::max<std::size_t>(longest_, sender.longest);
+  compare_counts(frame, from, piece.sent, piece.expected);
+  heard.longest = std::max<std::size_t>(heard.longest, sender.longest);
   const bool in_process = sender.spot.kind == Spot::Kind::process;
   const std::byte* buffer = nullptr;
-  if (within_reach_) buffer = direct_.reach().find(from, sender.spot, sender.bytes);
-  within_reach_ = within_reach_ && (sender.bytes == 0 || buffer != nullptr);
-  in_processes_ = in_processes_ && (sender.bytes == 0 || in_process);
+  if (heard.within_reach) buffer = direct_.reach().find(from, sender.spot, sender.bytes);
+  heard.within_reach = heard.within_reach && (sender.bytes == 0 || buffer != nullptr);
+  heard.in_processes = heard.in_processes && (sender.bytes == 0 || in_process);
   if (in_process) buffer = reinterpret_cast<const std::byte*>(sender.spot.at);
-  sources_[as_size(from)] = buffer == nullptr ? nullptr : buffer + piece.before * element_;
-  const Range theirs = recv_block(from);
-  copy_result(recv(theirs.offset), place + piece.at, std::min(theirs.count, step));
+  sources_[as_size(from)] = buffer == nullptr ? nullptr : buffer + piece.before * frame.element;
+  const Range theirs = frame.recv_block(from);
+  copy_result(frame, frame.recv(theirs.offset), place + piece.at, std::min(theirs.count, step));
 }
 
-void BoardCollectives::compare_counts(int peer, std::size_t sent, std::size_t expected) const {
+void BoardCollectives::compare_counts(const CallFrame& frame, int peer, std::size_t sent, std::size_t expected) const {
   const auto check = [&](std::size_t mine, std::size_t theirs) {
     if (mine == theirs) return;
     Signature own = board_.signature(), other = own;
@@ -151,21 +152,21 @@ void BoardCollectives::compare_counts(int peer, std::size_t sent, std::size_t ex
     other.count = theirs;
     throw Error(ErrorCode::mismatch, compare(team_.rank(), own, board_.rank_of(peer), other), board_.rank_of(peer));
   };
-  check(call_.recv_counts[as_size(peer)], sent);
-  check(call_.send_counts[as_size(peer)], expected);
+  check(frame.call.recv_counts[as_size(peer)], sent);
+  check(frame.call.send_counts[as_size(peer)], expected);
 }
 
 // All but the first elements of every block.
-void BoardCollectives::pull_blocks(std::size_t skipped, Straight way) {
+void BoardCollectives::pull_blocks(const Frame& frame, std::size_t skipped, Straight way) {
   std::vector<DirectCollectives::Pull> pieces;
   for (int turn = 0; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
-    const Range theirs = recv_block(r);
+    const Range theirs = frame.recv_block(r);
     if (theirs.count <= skipped) continue;
-    const std::byte* const from = sources_[as_size(r)] + skipped * element_;
-    pieces.push_back({recv(theirs.offset + skipped), from, r, (theirs.count - skipped) * element_});
+    const std::byte* const from = sources_[as_size(r)] + skipped * frame.element;
+    pieces.push_back({frame.recv(theirs.offset + skipped), from, r, (theirs.count - skipped) * frame.element});
   }
-  direct_.pull(call_, pieces, result_stores_, way == Straight::fetches);
+  direct_.pull(frame, pieces, frame.stores.result, way == Straight::fetches);
 }
 
 }  // namespace rondo::comm

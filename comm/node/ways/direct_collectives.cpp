@@ -21,97 +21,106 @@ DirectCollectives::DirectCollectives(Team& team, const Chooser& chooser, Board& 
       size_(board.size()),
       send_(as_size(size_)),
       recv_(as_size(size_)),
-      lines_(as_size(size_)),
-      blocks_(as_size(size_)),
-      send_at_(as_size(size_)),
-      recv_at_(as_size(size_)),
-      factors_(as_size(size_)) {}
+      told_(as_size(size_)) {}
 
 bool DirectCollectives::may_take(const Call& call) {
-  timed_ = nullptr;
-  copied_now_ = false;
-  why_not_ = find_obstacle(call);
-  return why_not_.empty();
+  timed_ = {};
+  latest_ = {.why_not = find_obstacle(call)};
+  return latest_.why_not.empty();
 }
 
 std::string_view DirectCollectives::find_obstacle(const Call& call) {
-  may_copy_ = chooser_.may_copy(call);
-  const std::string_view obstacle = chooser_.why_not_ask(call, reach_.possible(), may_copy_);
+  const bool may_copy = chooser_.may_copy(call);
+  const std::string_view obstacle = chooser_.why_not_ask(call, reach_.possible(), may_copy);
   if (!obstacle.empty()) return obstacle;
   std::uint8_t& skip = outlook(call.collective, larger_count(call, size_) * size_of(call.dtype)).skip;
   if (skip != 0) --skip;
-  return chooser_.why_not_ask(call, reach_.possible(), may_copy_, skip != 0);
+  return chooser_.why_not_ask(call, reach_.possible(), may_copy, skip != 0);
 }
 
 bool DirectCollectives::run(const Call& call) {
-  load(call);
-  Outlook& kind = outlook(call.collective, bytes_);
-  backwards_ = kind.backwards = !kind.backwards && chooser_.sweeps(bytes_);
-  const CollectiveRow& row = row_of(call.collective);
-  const bool copy_goes_on = chooser_.copies_for_root_alone(call) && may_copy_ && kind.times.goes_on();
-  if (copy_goes_on || (kind.root_reached && chooser_.asks_root_alone(call))) return run_with_root(kind, copy_goes_on);
-  root_alone_ = false;
-  bool moved = false, copies = false;
+  lay_out(counts_of(call), offsets_);
+  const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
+  Outlook& kind = outlook(call.collective, bytes);
+  kind.backwards = !kind.backwards && chooser_.sweeps(bytes);
+  const Frame frame{{.call = call, .index = rank_, .ranks = size_, .offsets = offsets_},
+                    chooser_.stores_in_place(call),
+                    kind.backwards};
+  const bool may_copy = chooser_.may_copy(call);
+  const bool copy_goes_on = chooser_.copies_for_root_alone(call) && may_copy && kind.times.goes_on();
+  const bool root_alone = copy_goes_on || (kind.root_reached && chooser_.asks_root_alone(call));
+  const Went went = root_alone ? run_with_root(frame, kind, copy_goes_on) : run_with_all(frame, kind, may_copy);
+  if (went == Went::straight) latest_ = {.name = kName, .why = chooser_.why_in_place()};
+  if (went == Went::copied) latest_ = {.name = CopiedCollectives::kName, .why = chooser_.why_copied(call)};
+  return went != Went::elsewhere;
+}
+
+DirectCollectives::Went DirectCollectives::run_with_all(const Frame& frame, Outlook& kind, bool may_copy) {
+  Went went = Went::elsewhere;
+  bool copies = false;
   guarded([&] {
-    const std::uint64_t meeting = board_.take_line(sizeof(Line));
-    const Line own = announce(meeting, std::exchange(kind.took_us, 0));
-    board_.meet();
-    read_lines(meeting, own);
+    const std::uint64_t all_came = meet(frame, std::exchange(kind.took_us, 0));
     if (reach_.possible()) {
-      find_buffers();
-      moved = choose_way();
+      find_buffers(frame);
+      if (const InPlace way = choose_way(frame); way.goes) {
+        went = Went::straight;
+        return move(frame, way, false);
+      }
     }
-    if (moved) return move();
-    copies = may_copy_ && (!reach_.possible() || all_in_processes());
+    copies = may_copy && (!reach_.possible() || all_in_processes(frame));
     if (!copies) return;
     if (const double slowest_us = slowest(); slowest_us > 0) {
       if (size_ == 2 && kind.times.copied())
-        kind.balance.took(lines_[0].said, lines_[1].said, !row.rooted && !row.reduces);
+        kind.balance.took(told_[0].said, told_[1].said, !frame.row.rooted && !frame.row.reduces);
       kind.times.took(static_cast<float>(slowest_us));
     }
-    const bool copy_promises = chooser_.copies_promise(call, all_in_place());
-    copied_now_ = kind.times.next(copy_promises) == WayTimes::Way::copy;
-    if (copied_now_) return copy_blocks(kind.balance.shift());
-    timed_ = &kind;
+    const bool copy_promises = chooser_.copies_promise(frame.call, all_in_place(frame));
+    if (kind.times.next(copy_promises) == WayTimes::Way::copy) {
+      went = Went::copied;
+      kind.took_us = us_between(all_came, copy_blocks(frame, kind.balance.shift()));
+      return;
+    }
     // In a crowd most ranks leave late, when they have their turn.
-    left_ = copy_promises && board_.is_crowded() ? all_came_ : read_ticks();
+    timed_ = {&kind, copy_promises && board_.is_crowded() ? all_came : std::max(all_came, read_ticks())};
   });
-  kind.root_reached = moved && (of_root(recv_, send_)[as_size(std::max(call.root, 0))] != nullptr);
-  if (copied_now_) kind.took_us = us_between(all_came_, did_own_);
-  if (moved || (copies && kind.times.meets())) {
+  const std::size_t root = as_size(std::max(frame.call.root, 0));
+  kind.root_reached = went == Went::straight && of_root(frame, recv_, send_)[root] != nullptr;
+  if (went == Went::straight || (copies && kind.times.meets())) {
     kind.misses = kind.skip = 0;
   } else {
     kind.missed();
   }
-  if (!moved && !copied_now_) why_not_ = chooser_.why_not_straight(copies, false);
-  return moved || copied_now_;
+  if (went == Went::elsewhere) latest_.why_not = chooser_.why_not_straight(copies, false);
+  return went;
 }
 
 // Where the others' buffers lie is not known then.
-bool DirectCollectives::run_with_root(Outlook& kind, bool may_copy) {
-  root_alone_ = true;
-
+DirectCollectives::Went DirectCollectives::run_with_root(const Frame& frame, Outlook& kind, bool may_copy) {
+  Went went = Went::elsewhere;
   guarded([&] {
-    await_root();
-    const Line& line = lines_[as_size(call_.root)];
-    const Spot& spot = of_root(line.recv, line.send);
-    std::byte*& buffer = of_root(recv_, send_)[as_size(call_.root)];
-    buffer = reach_.find(call_.root, spot, bytes_);
+    await_root(frame);
+    const std::size_t root = as_size(frame.call.root);
+    const Spot& spot = of_root(frame, told_[root].recv, told_[root].send);
+    std::byte*& buffer = of_root(frame, recv_, send_)[root];
+    buffer = reach_.find(frame.call.root, spot, frame.larger_bytes());
     kind.root_reached = buffer != nullptr;
-    way_ = chooser_.with_root(call_.collective, kind.root_reached);
-    if (kind.root_reached) return move();
-    copied_now_ = may_copy && spot.kind == Spot::Kind::process;
-    if (copied_now_) copy_blocks(0);
+    if (kind.root_reached) {
+      went = Went::straight;
+      return move(frame, chooser_.with_root(frame.call.collective, true), true);
+    }
+    if (!may_copy || spot.kind != Spot::Kind::process) return;
+    went = Went::copied;
+    copy_blocks(frame, 0);
   });
-  if (kind.root_reached || copied_now_) return true;
+  if (went != Went::elsewhere) return went;
   kind.missed();
-  why_not_ = chooser_.why_not_straight(may_copy, true);
-  return false;
+  latest_.why_not = chooser_.why_not_straight(may_copy, true);
+  return went;
 }
 
 // Calls that go another way for good do not meet here.
 void DirectCollectives::went_another_way() {
-  if (timed_ != nullptr) timed_->took_us = us_between(std::max(all_came_, left_), read_ticks());
+  if (timed_.kind != nullptr) timed_.kind->took_us = us_between(timed_.since, read_ticks());
 }
 
 // Ticks of two cores may differ a little. What a tick is becomes known better with time.
@@ -122,35 +131,27 @@ float DirectCollectives::us_between(std::uint64_t begin, std::uint64_t end) {
   return static_cast<float>(end > begin ? std::max(us_per_tick_ * static_cast<double>(end - begin), kLeast) : kLeast);
 }
 
-double DirectCollectives::slowest() const { return std::ranges::max(lines_, {}, &Line::said).said; }
+double DirectCollectives::slowest() const { return std::ranges::max(told_, {}, &Told::said).said; }
 
-void DirectCollectives::pull(const Call& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches) {
-  stores_ = stores;
-  copied_now_ = fetches;
+void DirectCollectives::pull(const CallFrame& call, std::span<const Pull> pieces, kernels::Stores stores,
+                             bool fetches) {
+  latest_ = {.name = fetches ? CopiedCollectives::kName : kName,
+             .why = fetches ? chooser_.why_copied(call.call) : chooser_.why_in_place()};
   std::size_t bytes = 0;
   for (const Pull& piece : pieces) bytes += piece.bytes;
-  backwards_ = pulled_backwards_ = !pulled_backwards_ && chooser_.sweeps(bytes);
+  const bool backwards = pulled_backwards_ = !pulled_backwards_ && chooser_.sweeps(bytes);
   touch();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Pull& piece = pieces[backwards_ ? pieces.size() - 1 - i : i];
+    const Pull& piece = pieces[backwards ? pieces.size() - 1 - i : i];
     if (fetches && piece.whose != rank_) {
       copied_.fetch(call, piece.whose, piece.into, reinterpret_cast<std::uintptr_t>(piece.from), piece.bytes,
-                    backwards_);
+                    backwards);
     } else {
-      copy_bytes(piece.into, piece.from, piece.bytes);
+      copy_bytes(piece.into, piece.from, piece.bytes, stores, backwards);
     }
   }
   let_go();
   board_.meet();
-}
-
-void DirectCollectives::load(const Call& call) {
-  call_ = call;
-  element_ = size_of(call.dtype);
-  scales_ = row_of(call.collective).reduces && call.op == ReduceOp::premultiplied_sum;
-  lay_out(counts_of(call_), offsets_);
-  bytes_ = larger_count(call_, size_) * element_;
-  stores_ = chooser_.stores_in_place(call);
 }
 
 DirectCollectives::Outlook& DirectCollectives::outlook(Collective collective, std::size_t bytes) {
@@ -161,122 +162,119 @@ DirectCollectives::Outlook& DirectCollectives::outlook(Collective collective, st
   return found;
 }
 
-DirectCollectives::Line DirectCollectives::announce(std::uint64_t meeting, float took_us) const {
-  const Line line{.send = reach_.describe(call_.send, send_bytes(rank_)),
-                  .recv = reach_.describe(call_.recv, recv_bytes(rank_)),
-                  .said = scales_ ? call_.op.factor() : took_us,
-                  .came = read_ticks()};
-  std::memcpy(board_.payload(rank_, meeting), &line, sizeof line);
-  return line;
+Told DirectCollectives::announce(const Frame& frame, std::uint64_t meeting, float took_us) const {
+  const Told own{.send = reach_.describe(frame.call.send, frame.send_bytes(rank_)),
+                 .recv = reach_.describe(frame.call.recv, frame.recv_bytes(rank_)),
+                 .said = frame.scales ? frame.call.op.factor() : took_us,
+                 .came = read_ticks()};
+  std::memcpy(board_.payload(rank_, meeting), &own, sizeof own);
+  return own;
 }
 
 // A rank's own arrival is another's to overwrite.
-void DirectCollectives::read_lines(std::uint64_t meeting, const Line& own) {
-  all_came_ = 0;
+std::uint64_t DirectCollectives::meet(const Frame& frame, float took_us) {
+  const std::uint64_t meeting = board_.take_line(sizeof(Told));
+  const Told own = announce(frame, meeting, took_us);
+  board_.meet();
+  std::uint64_t all_came = 0;
   for (int i = 0; i < size_; ++i) {
-    Line& line = lines_[as_size(i)];
-    line = own;
-    if (i != rank_) std::memcpy(&line, board_.payload(i, meeting), sizeof line);
-    all_came_ = std::max(all_came_, line.came);
-    factors_[as_size(i)] = line.said;
+    Told& told = told_[as_size(i)];
+    told = own;
+    if (i != rank_) std::memcpy(&told, board_.payload(i, meeting), sizeof told);
+    all_came = std::max(all_came, told.came);
   }
+  return all_came;
 }
 
 // Instead of a meeting of all.
-void DirectCollectives::await_root() {
-  Line& line = lines_[as_size(call_.root)];
-  if (rank_ == call_.root) {
-    line = announce(board_.take_line(sizeof line), 0);
+void DirectCollectives::await_root(const Frame& frame) {
+  const int root = frame.call.root;
+  Told& told = told_[as_size(root)];
+  if (rank_ == root) {
+    told = announce(frame, board_.take_line(sizeof told), 0);
     return board_.arrive();
   }
   board_.settle_own();
   board_.arrive(Board::kNobody);
-  board_.await(call_.root);
-  std::memcpy(&line, board_.payload(call_.root, board_.meeting()), sizeof line);
+  board_.await(root);
+  std::memcpy(&told, board_.payload(root, board_.meeting()), sizeof told);
 }
 
 // An empty buffer is within everybody's reach.
-void DirectCollectives::find_buffers() {
+void DirectCollectives::find_buffers(const Frame& frame) {
   static std::byte nothing{};
   for (int i = 0; i < size_; ++i) {
-    const Line& line = lines_[as_size(i)];
     const auto find = [&](const Spot& spot, std::size_t bytes) {
       return bytes == 0 ? &nothing : reach_.find(i, spot, bytes);
     };
-    send_[as_size(i)] = find(line.send, send_bytes(i));
-    recv_[as_size(i)] = find(line.recv, recv_bytes(i));
+    send_[as_size(i)] = find(told_[as_size(i)].send, frame.send_bytes(i));
+    recv_[as_size(i)] = find(told_[as_size(i)].recv, frame.recv_bytes(i));
   }
 }
 
 // Whether what it needs is within reach, and who moves it. All ranks draw the same conclusion.
-bool DirectCollectives::choose_way() {
-  const std::size_t root = as_size(std::max(call_.root, 0));
-  way_ = chooser_.in_place(call_.collective, {.all_send = reaches_all(send_),
-                                              .all_receive = reaches_all(recv_),
-                                              .root_sends = send_[root] != nullptr,
-                                              .root_receives = recv_[root] != nullptr});
-  return way_.goes;
+InPlace DirectCollectives::choose_way(const Frame& frame) const {
+  const std::size_t root = as_size(std::max(frame.call.root, 0));
+  return chooser_.in_place(frame.call.collective, {.all_send = reaches_all(send_),
+                                                   .all_receive = reaches_all(recv_),
+                                                   .root_sends = send_[root] != nullptr,
+                                                   .root_receives = recv_[root] != nullptr});
 }
 
 // Buffers in windows, beside ordinary ones, are nobody's to copy like this.
-bool DirectCollectives::all_in_processes() const {
+bool DirectCollectives::all_in_processes(const Frame& frame) const {
   const auto is_there = [](const Spot& spot, std::size_t bytes) {
     return bytes == 0 || spot.kind == Spot::Kind::process;
   };
   for (int i = 0; i < size_; ++i) {
-    const Line& line = lines_[as_size(i)];
-    if (!is_there(line.send, send_bytes(i)) || !is_there(line.recv, recv_bytes(i))) return false;
+    const Told& told = told_[as_size(i)];
+    if (!is_there(told.send, frame.send_bytes(i)) || !is_there(told.recv, frame.recv_bytes(i))) return false;
   }
   return true;
 }
 
 // Of an all_gather: each rank brings what lies where its block belongs.
-bool DirectCollectives::all_in_place() const {
+bool DirectCollectives::all_in_place(const Frame& frame) const {
   for (int i = 0; i < size_; ++i) {
-    const Line& line = lines_[as_size(i)];
-    if (line.send.at != line.recv.at + block(i).offset * element_) return false;
+    const Told& told = told_[as_size(i)];
+    if (told.send.at != told.recv.at + frame.block(i).offset * frame.element) return false;
   }
   return true;
 }
 
 // Its own block of what goes from it or to it; as all ranks have been told.
-bool DirectCollectives::root_in_place() const {
-  const Line& root = lines_[as_size(call_.root)];
-  const bool gathers = row_of(call_.collective).recv_at_root;
-  const Spot &all = gathers ? root.recv : root.send, &own = gathers ? root.send : root.recv;
-  return own.kind == all.kind && own.window == all.window && own.at == all.at + block(call_.root).offset * element_;
+bool DirectCollectives::root_in_place(const Frame& frame) const {
+  const int root = frame.call.root;
+  const Told& told = told_[as_size(root)];
+  const Spot &all = of_root(frame, told.recv, told.send), &own = of_root(frame, told.send, told.recv);
+  return own.kind == all.kind && own.window == all.window &&
+         own.at == all.at + frame.block(root).offset * frame.element;
 }
 
-void DirectCollectives::copy_blocks(int shift) {
-  for (int i = 0; i < size_; ++i) {
-    const Line& line = lines_[as_size(i)];
-    blocks_[as_size(i)] = block(i);
-    send_at_[as_size(i)] = line.send.at;
-    recv_at_[as_size(i)] = line.recv.at;
-  }
+std::uint64_t DirectCollectives::copy_blocks(const Frame& frame, int shift) {
   touch();
-  copied_.run(call_, blocks_, {send_at_, recv_at_}, shift, backwards_);
-  did_own_ = read_ticks();
+  const std::byte* const left = copied_.run(frame, told_, shift, frame.backwards);
+  const std::uint64_t did_own = read_ticks();
   let_go();
-  if (copied_.finish()) did_own_ = read_ticks();
+  return copied_.finish(frame, left) ? read_ticks() : did_own;
 }
 
 // Where anybody can do anybody's share, whoever is running does what nobody has begun, and who finds all of it done
 // need not meet the others again.
-void DirectCollectives::move() {
+void DirectCollectives::move(const Frame& frame, const InPlace& way, bool root_alone) {
   touch();
-  shares_ = chooser_.shares(call_, way_);
-  send_[as_size(rank_)] = const_cast<std::byte*>(static_cast<const std::byte*>(call_.send));
-  recv_[as_size(rank_)] = static_cast<std::byte*>(call_.recv);
-  if (way_.shared) {
+  const Move move{frame, way, chooser_.shares(frame.call, way), send_, recv_};
+  send_[as_size(rank_)] = const_cast<std::byte*>(frame.send(0));
+  recv_[as_size(rank_)] = frame.recv(0);
+  if (way.shared) {
     claims_.share(
-        as_size(shares_), backwards_, [&](std::size_t whose) { do_share(static_cast<int>(whose)); },
+        as_size(move.shares), frame.backwards, [&](std::size_t whose) { do_share(move, static_cast<int>(whose)); },
         [](std::size_t, int) {});
     return let_go();
   }
-  do_share(rank_);
+  do_share(move, rank_);
   let_go();
-  if (root_alone_ && as_size(size_) <= Claims::kMost) return claims_.finish_own(rank_ == call_.root);
+  if (root_alone && as_size(size_) <= Claims::kMost) return claims_.finish_own(frame.at_root());
   board_.meet();
 }
 
@@ -312,34 +310,6 @@ void DirectCollectives::retreat(const std::exception& error) {
 
 bool DirectCollectives::reaches_all(const std::vector<std::byte*>& buffers) const {
   return std::find(buffers.begin(), buffers.end(), nullptr) == buffers.end();
-}
-
-std::size_t DirectCollectives::bytes_of(Extent extent, int index) const {
-  switch (extent) {
-    case Extent::none:
-      return 0;
-    case Extent::one:
-      return (counts_of(call_).empty() ? call_.count : block(index).count) * element_;
-    case Extent::world:
-      return call_.count * as_size(size_) * element_;
-    case Extent::counts:
-      return bytes_;
-  }
-  return 0;
-}
-
-std::size_t DirectCollectives::send_bytes(int index) const {
-  const CollectiveRow& row = row_of(call_.collective);
-  return row.send_at_root && index != call_.root ? 0 : bytes_of(row.send, index);
-}
-std::size_t DirectCollectives::recv_bytes(int index) const {
-  const CollectiveRow& row = row_of(call_.collective);
-  return row.recv_at_root && index != call_.root ? 0 : bytes_of(row.recv, index);
-}
-
-kernels::Range DirectCollectives::block(int index) const {
-  if (counts_of(call_).empty()) return {as_size(index) * call_.count, call_.count};
-  return {offsets_[as_size(index)], counts_of(call_)[as_size(index)]};
 }
 
 }  // namespace rondo::comm

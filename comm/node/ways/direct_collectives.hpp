@@ -26,9 +26,9 @@
 #include "comm/node/memory/reach.hpp"
 #include "comm/node/policy/chooser.hpp"
 #include "comm/node/ways/balance.hpp"
+#include "comm/node/ways/call_frame.hpp"
 #include "comm/node/ways/copied_collectives.hpp"
 #include "comm/node/ways/way_times.hpp"
-#include "kernels/algorithms/ranges.hpp"
 #include "kernels/reduce.hpp"
 
 namespace rondo::comm {
@@ -39,15 +39,16 @@ class DirectCollectives {
   DirectCollectives(Team& team, const Chooser& chooser, Board& board, Windows& windows);
 
   static constexpr std::string_view kName = "zero_copy";
-  std::string_view name() const { return copied_now_ ? CopiedCollectives::kName : kName; }  // of the latest that went,
-  Reason why() const { return copied_now_ ? chooser_.why_copied(call_) : chooser_.why_in_place(); }  // and why it did
+  // Of the latest call that went: how, and why. Of the latest that did not: why not.
+  std::string_view name() const { return latest_.name; }
+  Reason why() const { return latest_.why; }
+  std::string_view why_not() const { return latest_.why_not; }
   // Whether the call should meet to find out. All ranks agree on the answer; ask once per call.
   bool may_take(const Call& call);
   // After Board::begin(). False: not everything needed lies where peers reach it, and all ranks have found so; the
   // buffers are untouched, and the call takes another way, whose end is told.
   bool run(const Call& call);
   void went_another_way();
-  std::string_view why_not() const { return why_not_; }  // the latest call: may_take() or run() said no
 
   // For calls whose ranks tell each other otherwise what lies where: body() may find, then pull.
   const Reach& reach() const { return reach_; }
@@ -68,17 +69,12 @@ class DirectCollectives {
     std::size_t bytes = 0;
   };
   // Of all that have met; they meet again. fetches: the kernel copies what other ranks have.
-  void pull(const Call& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches);
+  void pull(const CallFrame& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches);
   bool may_fetch() const { return team_.copies_memory(); }
 
  private:
   using Range = kernels::Range;
-  struct Line {  // what a rank says in its arrival line
-    Spot send, recv;
-    double said = 1;         // the factor of a premultiplied sum; else took_us of the Outlook
-    std::uint64_t came = 0;  // read_ticks()
-  };
-  static_assert(sizeof(Line) == Arrival::kPayload);  // in the arrival line's first cache line
+  static_assert(sizeof(Told) == Arrival::kPayload);  // in the arrival line's first cache line
   // A kind of call that did not go direct is tried again at the 2nd, 4th, 8th … of its kind. All ranks count alike.
   struct Outlook {
     std::uint64_t kind = 0;
@@ -93,61 +89,77 @@ class DirectCollectives {
       skip = static_cast<std::uint8_t>(1 << misses);
     }
   };
+  struct Frame : CallFrame {
+    kernels::Stores stores{};
+    bool backwards = false;  // see Sweep
+  };
+  // What all have to do once they have met.
+  struct Move : Frame {
+    InPlace way{};
+    int shares = 1;                               // of them all
+    std::span<std::byte*const> sends{}, recvs{};  // by index
+    std::byte* send_of(int rank, std::size_t at) const { return sends[as_size(rank)] + at * element; }
+    std::byte* recv_of(int rank, std::size_t at) const { return recvs[as_size(rank)] + at * element; }
+  };
+  enum class Went : std::uint8_t { elsewhere, straight, copied };
+  struct Latest {  // call that met, for the log
+    std::string_view name{}, why_not{};
+    Reason why{};
+  };
+  struct Timed {  // of a call that has met and goes another way
+    Outlook* kind = nullptr;
+    std::uint64_t since = 0;  // ticks
+  };
 
   static constexpr std::size_t kKinds = 256;  // that are remembered; two that fall on one place forget each other
 
-  void load(const Call& call);
   std::string_view find_obstacle(const Call& call);
   Outlook& outlook(Collective collective, std::size_t bytes);
-  Line announce(std::uint64_t meeting, float took_us) const;
-  void read_lines(std::uint64_t meeting, const Line& own);
-  bool run_with_root(Outlook& kind, bool may_copy);
-  void await_root();
-  void find_buffers();
-  bool choose_way();
-  bool all_in_processes() const;
-  bool all_in_place() const;
-  bool root_in_place() const;
-  void move();
-  void copy_blocks(int shift);
+  Went run_with_all(const Frame& frame, Outlook& kind, bool may_copy);
+  Went run_with_root(const Frame& frame, Outlook& kind, bool may_copy);
+  Told announce(const Frame& frame, std::uint64_t meeting, float took_us) const;
+  std::uint64_t meet(const Frame& frame, float took_us);  // ticks: when all had come
+  void await_root(const Frame& frame);
+  void find_buffers(const Frame& frame);
+  InPlace choose_way(const Frame& frame) const;
+  bool all_in_processes(const Frame& frame) const;
+  bool all_in_place(const Frame& frame) const;
+  bool root_in_place(const Frame& frame) const;
+  // root_alone: nobody has waited for anybody else.
+  void move(const Frame& frame, const InPlace& way, bool root_alone);
+  std::uint64_t copy_blocks(const Frame& frame, int shift);  // ticks: when this rank had copied what was its to copy
   float us_between(std::uint64_t begin, std::uint64_t end);  // read_ticks()
   double slowest() const;                                    // what it took, of the latest call of this kind
   // The share of the work that is a rank's, by whoever does it: a part of the message, or what a rank brings or gets.
-  void do_share(int whose);
-  void reduce(int whose);
-  void broadcast(int whose);
-  void all_gather(int whose);
-  void gather(int whose);
-  void copy_with_root(int whose);
+  void do_share(const Move& move, int whose);
+  void reduce(const Move& move, int whose);
+  void broadcast(const Move& move, int whose);
+  void all_gather(const Move& move, int whose);
+  void gather(const Move& move, int whose);
+  void copy_with_root(const Move& move, int whose);
   template <class Count, class Part>
-  void in_halves(int whose, Count count_of, Part do_part);
-  void all_to_all(int whose);
-  int nth_after(int whose, int step) const { return (whose + (backwards_ ? size_ - 1 - step : step)) % size_; }
+  void in_halves(const Move& move, int whose, Count count_of, Part do_part);
+  void all_to_all(const Move& move, int whose);
 
   // in_ and out_ are where the first element lies.
-  void fold(std::size_t count);
-  void fold_scaled(const kernels::FoldJob& job);
-  void spread(std::size_t count);  // in_[0] into all of out_ that it is not itself
-  void copy(std::byte* into, const std::byte* from, std::size_t count) { copy_bytes(into, from, count * element_); }
-  void copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes);
+  void fold(const Frame& frame, std::size_t count);
+  void fold_scaled(const Frame& frame, const kernels::FoldJob& job);
+  void spread(const Frame& frame, std::size_t count);  // in_[0] into all of out_ that it is not itself
+  void copy(const Frame& frame, std::byte* into, const std::byte* from, std::size_t count) const {
+    copy_bytes(into, from, count * frame.element, frame.stores, frame.backwards);
+  }
+  void copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes, kernels::Stores stores,
+                  bool backwards) const;
 
   void touch();  // from here on peers' buffers are used
   void let_go() { team_.own_line().touching.store(0, std::memory_order_release); }
   void retreat(const std::exception& error);
   // Of what is there for both, what the call's root has for all.
   template <class T>
-  T& of_root(T& recv, T& send) const {
-    return row_of(call_.collective).recv_at_root ? recv : send;
+  static T& of_root(const Frame& frame, T& recv, T& send) {
+    return frame.row.recv_at_root ? recv : send;
   }
   bool reaches_all(const std::vector<std::byte*>& buffers) const;
-
-  std::size_t send_bytes(int index) const;
-  std::size_t recv_bytes(int index) const;
-  std::size_t bytes_of(Extent extent, int index) const;
-  Range block(int index) const;
-  std::byte* of(const std::vector<std::byte*>& buffers, int index, std::size_t element) const {
-    return buffers[static_cast<std::size_t>(index)] + element * element_;
-  }
 
   Team& team_;
   Board& board_;
@@ -156,34 +168,20 @@ class DirectCollectives {
   Reach reach_;
   const Chooser& chooser_;
   const int rank_, size_;  // index and number in the segment
-  Call call_{};
-  std::size_t element_ = 1, bytes_ = 0;  // of a rank's larger buffer
-  kernels::Stores stores_{};
-  bool scales_ = false;  // inputs are multiplied by their rank's factor
-  InPlace way_{};
-  int shares_ = 1;                                // of them all
-  bool backwards_ = false;                        // see Sweep
-  bool pulled_backwards_ = false;                 // the latest pull()
-  bool root_alone_ = false;                       // nobody has waited for anybody else
-  std::vector<std::byte*> send_, recv_;           // by index, null: unreachable
-  std::vector<Line> lines_;                       // what the ranks said, by index
-  std::vector<Range> blocks_;                     // of what is copied, by index,
-  std::vector<std::uint64_t> send_at_, recv_at_;  // and the addresses in the ranks' processes
-  std::vector<double> factors_;
-  std::vector<std::size_t> offsets_;  // of blocks of variable length
-  std::vector<const void*> in_;
-  std::vector<void*> out_;
-  std::vector<std::byte> scratch_;
   std::array<Outlook, kKinds> outlooks_{};
-  std::string_view why_not_;
-  bool may_copy_ = false, copied_now_ = false;  // the latest call
+  bool pulled_backwards_ = false;  // the latest pull()
+  Latest latest_;
+  Timed timed_;
   TickScale scale_;
   double us_per_tick_ = 0;
   std::uint32_t timed_calls_ = 0;
-  std::uint64_t all_came_ = 0;  // ticks, to the latest call that met,
-  std::uint64_t left_ = 0;      // and when it went on another way,
-  std::uint64_t did_own_ = 0;   // or when this rank had copied what was its to copy
-  Outlook* timed_ = nullptr;    // of a call that has met and goes another way
+  // Room for a call.
+  std::vector<std::byte*> send_, recv_;  // by index, null: unreachable
+  std::vector<Told> told_;               // by index
+  std::vector<std::size_t> offsets_;     // of blocks of variable length
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+  std::vector<std::byte> scratch_;
 };
 
 }  // namespace rondo::comm

@@ -22,30 +22,30 @@ void turn_to(std::vector<Pointer>& pointers, std::size_t at, std::size_t to) {
 
 }  // namespace
 
-void DirectCollectives::do_share(int whose) {
+void DirectCollectives::do_share(const Move& move, int whose) {
   in_.clear();
   out_.clear();
-  switch (call_.collective) {
+  switch (move.call.collective) {
     case Collective::all_reduce:
     case Collective::reduce:
-      return reduce(whose);
+      return reduce(move, whose);
     case Collective::reduce_scatter:
-      for (int i = 0; i < size_; ++i) in_.push_back(of(send_, i, block(whose).offset));
-      out_.push_back(recv_[as_size(whose)]);
-      return fold(call_.count);
+      for (int i = 0; i < size_; ++i) in_.push_back(move.send_of(i, move.block(whose).offset));
+      out_.push_back(move.recv_of(whose, 0));
+      return fold(move, move.call.count);
     case Collective::broadcast:
-      return broadcast(whose);
+      return broadcast(move, whose);
     case Collective::all_gather:
     case Collective::all_gather_v:
-      return all_gather(whose);
+      return all_gather(move, whose);
     case Collective::gather:
     case Collective::gather_v:
-      return gather(whose);
+      return gather(move, whose);
     case Collective::scatter:
     case Collective::scatter_v:
-      return copy_with_root(whose);
+      return copy_with_root(move, whose);
     case Collective::all_to_all:
-      return all_to_all(whose);
+      return all_to_all(move, whose);
     case Collective::all_to_all_v:  // BoardCounted's
     case Collective::send:          // links'
     case Collective::recv:
@@ -54,137 +54,140 @@ void DirectCollectives::do_share(int whose) {
   }
 }
 
-void DirectCollectives::reduce(int whose) {
-  const Range mine = kernels::part({0, call_.count}, shares_, whose);
-  for (int i = 0; i < size_; ++i) in_.push_back(of(send_, i, mine.offset));
+void DirectCollectives::reduce(const Move& move, int whose) {
+  const Range mine = kernels::part({0, move.call.count}, move.shares, whose);
+  for (int i = 0; i < size_; ++i) in_.push_back(move.send_of(i, mine.offset));
   for (int i = 0; i < size_; ++i) {
     const int to = whose + i < size_ ? whose + i : whose + i - size_;
-    if (call_.collective == Collective::all_reduce || to == call_.root) out_.push_back(of(recv_, to, mine.offset));
+    if (move.call.collective == Collective::all_reduce || to == move.call.root)
+      out_.push_back(move.recv_of(to, mine.offset));
   }
-  fold(mine.count);
+  fold(move, mine.count);
 }
 
 // In parts, so that the root works too, where it reaches the others.
-void DirectCollectives::broadcast(int whose) {
-  if (!way_.pushes) return copy(recv_[as_size(whose)], of(send_, call_.root, 0), call_.count);
-  const Range mine = kernels::part({0, call_.count}, shares_, whose);
-  in_.push_back(of(send_, call_.root, mine.offset));
-  for (int i = 0; i < size_; ++i) out_.push_back(of(recv_, (whose + i) % size_, mine.offset));
-  spread(mine.count);
+void DirectCollectives::broadcast(const Move& move, int whose) {
+  if (!move.way.pushes) return copy(move, move.recv_of(whose, 0), move.send_of(move.call.root, 0), move.call.count);
+  const Range mine = kernels::part({0, move.call.count}, move.shares, whose);
+  in_.push_back(move.send_of(move.call.root, mine.offset));
+  for (int i = 0; i < size_; ++i) out_.push_back(move.recv_of((whose + i) % size_, mine.offset));
+  spread(move, mine.count);
 }
 
 // A block to everybody, which reads it once; or everybody's block from them.
-void DirectCollectives::all_gather(int whose) {
-  if (way_.pushes) {
+void DirectCollectives::all_gather(const Move& move, int whose) {
+  if (move.way.pushes) {
     return in_halves(
-        whose, [&](int i) { return block(i).count; },
+        move, whose, [&](int i) { return move.block(i).count; },
         [&](int of_rank, Range part) {
-          in_.assign({of(send_, of_rank, part.offset)});
+          in_.assign({move.send_of(of_rank, part.offset)});
           out_.clear();
           for (int i = 0; i < size_; ++i)
-            out_.push_back(of(recv_, (whose + i) % size_, block(of_rank).offset + part.offset));
-          spread(part.count);
+            out_.push_back(move.recv_of((whose + i) % size_, move.block(of_rank).offset + part.offset));
+          spread(move, part.count);
         });
   }
   for (int i = 0; i < size_; ++i) {
-    const int from = nth_after(whose, i);
-    copy(of(recv_, whose, block(from).offset), of(send_, from, 0), block(from).count);
+    const int from = (whose + (move.backwards ? size_ - 1 - i : i)) % size_;
+    copy(move, move.recv_of(whose, move.block(from).offset), move.send_of(from, 0), move.block(from).count);
   }
 }
 
-void DirectCollectives::gather(int whose) {
-  if (way_.pushes) return copy_with_root(whose);
-  for (int i = 0; i < size_ && whose == call_.root; ++i)
-    copy(of(recv_, whose, block(i).offset), of(send_, i, 0), block(i).count);
+void DirectCollectives::gather(const Move& move, int whose) {
+  if (move.way.pushes) return copy_with_root(move, whose);
+  for (int i = 0; i < size_ && whose == move.call.root; ++i)
+    copy(move, move.recv_of(whose, move.block(i).offset), move.send_of(i, 0), move.block(i).count);
 }
 
-void DirectCollectives::copy_with_root(int whose) {
-  const bool gathers = row_of(call_.collective).recv_at_root;
-  const auto count_of = [&](int i) { return i == call_.root && root_in_place() ? 0 : block(i).count; };
-  in_halves(whose, count_of, [&](int i, Range part) {
-    std::byte* const into = gathers ? of(recv_, call_.root, block(i).offset) : recv_[as_size(i)];
-    const std::byte* const from = gathers ? send_[as_size(i)] : of(send_, call_.root, block(i).offset);
-    copy(into + part.offset * element_, from + part.offset * element_, part.count);
+void DirectCollectives::copy_with_root(const Move& move, int whose) {
+  const bool gathers = move.row.recv_at_root;
+  const auto count_of = [&](int i) { return i == move.call.root && root_in_place(move) ? 0 : move.block(i).count; };
+  in_halves(move, whose, count_of, [&](int i, Range part) {
+    std::byte* const into = gathers ? move.recv_of(move.call.root, move.block(i).offset) : move.recv_of(i, 0);
+    const std::byte* const from = gathers ? move.send_of(i, 0) : move.send_of(move.call.root, move.block(i).offset);
+    copy(move, into + part.offset * move.element, from + part.offset * move.element, part.count);
   });
 }
 
 // The block of that rank; of two ranks of which one has much less to do, as a root whose own block lies in place, a
 // half of both blocks.
 template <class Count, class Part>
-void DirectCollectives::in_halves(int whose, Count count_of, Part do_part) {
-  if (size_ != 2 || !way_.shared) return do_part(whose, {0, block(whose).count});
+void DirectCollectives::in_halves(const Move& move, int whose, Count count_of, Part do_part) {
+  if (size_ != 2 || !move.way.shared) return do_part(whose, {0, move.block(whose).count});
   const std::size_t first = count_of(0), second = count_of(1);
-  if (!chooser_.in_halves(first, second, element_)) return do_part(whose, {0, block(whose).count});
+  if (!chooser_.in_halves(first, second, move.element)) return do_part(whose, {0, move.block(whose).count});
   const Range half = kernels::part({0, first + second}, size_, whose);
   const std::size_t end = half.offset + half.count;
   if (half.offset < first) do_part(0, {half.offset, std::min(end, first) - half.offset});
   if (end > first) do_part(1, {std::max(half.offset, first) - first, end - std::max(half.offset, first)});
 }
 
-void DirectCollectives::all_to_all(int whose) {
+void DirectCollectives::all_to_all(const Move& move, int whose) {
   for (int i = 0; i < size_; ++i) {
-    const int peer = nth_after(whose, i);
-    const int from = way_.pushes ? whose : peer, to = way_.pushes ? peer : whose;
-    copy(of(recv_, to, block(from).offset), of(send_, from, block(to).offset), block(to).count);
+    const int peer = (whose + (move.backwards ? size_ - 1 - i : i)) % size_;
+    const int from = move.way.pushes ? whose : peer, to = move.way.pushes ? peer : whose;
+    copy(move, move.recv_of(to, move.block(from).offset), move.send_of(from, move.block(to).offset),
+         move.block(to).count);
   }
 }
 
 // What goes where an input was is in the caches already.
-void DirectCollectives::fold(std::size_t count) {
+void DirectCollectives::fold(const Frame& frame, std::size_t count) {
   const auto is_input = [&](void* out) { return std::find(in_.begin(), in_.end(), out) != in_.end(); };
   const bool in_caches = std::all_of(out_.begin(), out_.end(), is_input);
-  const double divisor = call_.op == ReduceOp::average ? size_ : 1.0;
-  const std::size_t step = (scales_ ? kScratchBytes : kStepBytes) / element_;
+  const double divisor = frame.call.op == ReduceOp::average ? size_ : 1.0;
+  const std::size_t step = (frame.scales ? kScratchBytes : kStepBytes) / frame.element;
   std::size_t at = 0;
-  for (const Range now : Sweep(count, step, backwards_)) {
+  for (const Range now : Sweep(count, step, frame.backwards)) {
     team_.failure().check();
-    turn_to(in_, at, now.offset * element_);
-    turn_to(out_, std::exchange(at, now.offset * element_), now.offset * element_);
+    turn_to(in_, at, now.offset * frame.element);
+    turn_to(out_, std::exchange(at, now.offset * frame.element), now.offset * frame.element);
     const kernels::FoldJob job{.out = out_.data(),
                                .outputs = static_cast<int>(out_.size()),
                                .in = in_.data(),
                                .inputs = size_,
                                .count = now.count,
                                .divisor = divisor,
-                               .stores = in_caches ? kernels::Stores::plain : stores_};
-    if (scales_) {
-      fold_scaled(job);
+                               .stores = in_caches ? kernels::Stores::plain : frame.stores};
+    if (frame.scales) {
+      fold_scaled(frame, job);
     } else {
-      kernels::fold(call_.dtype, call_.op, job);
+      kernels::fold(frame.call.dtype, frame.call.op, job);
     }
   }
 }
 
 // As if every rank had published its products: rounded to the type, then added.
-void DirectCollectives::fold_scaled(const kernels::FoldJob& job) {
+void DirectCollectives::fold_scaled(const Frame& frame, const kernels::FoldJob& job) {
   scratch_.resize(as_size(size_) * kScratchBytes);
   std::vector<const void*> products;
   for (int i = 0; i < size_; ++i) {
     std::byte* product = scratch_.data() + as_size(i) * kScratchBytes;
-    kernels::find_multiply(call_.dtype)(product, job.in[i], job.count, factors_[as_size(i)]);
+    kernels::find_multiply(frame.call.dtype)(product, job.in[i], job.count, told_[as_size(i)].said);
     products.push_back(product);
   }
   kernels::FoldJob sum = job;
   sum.in = products.data();
-  kernels::fold(call_.dtype, call_.op, sum);
+  kernels::fold(frame.call.dtype, frame.call.op, sum);
 }
 
-void DirectCollectives::spread(std::size_t count) {
+void DirectCollectives::spread(const Frame& frame, std::size_t count) {
   const auto* const from = static_cast<const std::byte*>(in_.front());
   std::erase(out_, from);
   std::size_t at = 0;
-  for (const Range now : Sweep(count * element_, kStepBytes, backwards_)) {
+  for (const Range now : Sweep(count * frame.element, kStepBytes, frame.backwards)) {
     team_.failure().check();
     turn_to(out_, std::exchange(at, now.offset), now.offset);
-    kernels::copy_to_all(out_, from + now.offset, now.count, stores_);
+    kernels::copy_to_all(out_, from + now.offset, now.count, frame.stores);
   }
 }
 
-void DirectCollectives::copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes) {
+void DirectCollectives::copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes, kernels::Stores stores,
+                                   bool backwards) const {
   if (into == from) return;
-  for (const Range now : Sweep(bytes, kStepBytes, backwards_)) {
+  for (const Range now : Sweep(bytes, kStepBytes, backwards)) {
     team_.failure().check();
-    kernels::copy(into + now.offset, from + now.offset, now.count, stores_);
+    kernels::copy(into + now.offset, from + now.offset, now.count, stores);
   }
 }
 
