@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "comm/hierarchy/thresholds.hpp"
+
 namespace rondo::comm {
 
 using kernels::Pattern;
@@ -52,10 +54,9 @@ Reason TwoLevel::why(const Call& call, std::string_view named) const {
   return {why};
 }
 
-// With many nodes a chunk grows rather than that its messages become too short to be worth their headers.
 std::size_t TwoLevel::piece_of_chunk(std::size_t pieces) const {
-  constexpr std::size_t kMost = 16;
-  return std::max<std::size_t>(tuning_.two_level_chunk_bytes / std::min(pieces, kMost) / element_, 1);
+  return std::max<std::size_t>(
+      tuning_.two_level_chunk_bytes / std::min(pieces, threshold::kMostPiecesOfChunk) / element_, 1);
 }
 
 void TwoLevel::run(const Call& call, const Signature& signature, std::chrono::milliseconds timeout) {

@@ -3,13 +3,13 @@
 // divided once, on their way into the result.
 #include <algorithm>
 
+#include "comm/hierarchy/thresholds.hpp"
 #include "comm/hierarchy/two_level.hpp"
 #include "kernels/average.hpp"
 
 namespace rondo::comm {
 
 void TwoLevel::average_widely() {
-  constexpr std::size_t kStripBytes = 16 << 20;  // of wide inputs: many chunks, and memory that stays this rank's
   const Call narrow = call_;
   const std::size_t element = element_;
   const CollectiveRow& row = row_of(narrow.collective);
@@ -19,7 +19,7 @@ void TwoLevel::average_widely() {
   call_.dtype = kernels::wide_type_of(narrow.dtype);
   call_.op = ReduceOp::sum;
   element_ = size_of(call_.dtype);
-  const std::size_t most = std::max<std::size_t>(kStripBytes / element_ / blocks, 1);
+  const std::size_t most = std::max<std::size_t>(threshold::kWidenedBytes / element_ / blocks, 1);
   const std::size_t step = std::min(most, narrow.count), inputs = step * blocks * element_;
   wide_.resize(std::max(wide_.size(), inputs + (scatters ? step * element_ : 0)));
   call_.send = wide_.data();

@@ -6,16 +6,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/node/policy/thresholds.hpp"
 #include "comm/setup/cpu_quota.hpp"
 
 namespace rondo::comm {
-
-constexpr std::uint64_t kLeastRing = 24 << 10;
-// The board's rings stay in the last-level cache, beside what the ranks read and write: with 4 and 8 ranks, rings of
-// 16 and 32 MiB in all made middle sizes take twice as long. A third is for windows, which are used apart from the
-// rest.
-constexpr std::uint64_t kAllRings = 12 << 20;
-constexpr std::uint64_t kEnoughRing = 768 << 10;  // however many ranks there are
 
 int usable_cores() {
   cpu_set_t set;
@@ -51,6 +45,7 @@ int count_cores(std::span<const std::vector<std::byte>> masks) {
 }
 
 FifoShape fit_fifos(const Config& config, int local_size) {
+  using namespace threshold;
   FifoShape shape{.slots = config.slots, .slice_bytes = config.slice_bytes};
   const auto ranks = static_cast<std::uint64_t>(local_size);
   while (shape.ring_bytes * ranks > kAllRings && shape.ring_bytes > kEnoughRing) shape.ring_bytes /= 2;

@@ -7,10 +7,8 @@
 namespace rondo::comm {
 namespace {
 
-// Two readings take longer than it is worth to hold back.
 bool clock_is_slow() {
-  constexpr double kSlowNs = 18;
-  static const bool is_slow = ns_per_reading() > kSlowNs;
+  static const bool is_slow = ns_per_reading() > threshold::kSlowClockNs;
   return is_slow;
 }
 

@@ -19,6 +19,7 @@
 #include "comm/base/ticks.hpp"
 #include "comm/node/meeting/rseq.hpp"
 #include "comm/node/meeting/spread.hpp"
+#include "comm/node/policy/thresholds.hpp"
 #include "comm/team/team.hpp"
 #include "comm/team/waiter.hpp"
 
@@ -133,7 +134,7 @@ class Board {
   // Who shares its core with such a rank gives it away at once; others are on their way elsewhere.
   template <class Behind>
   [[gnu::always_inline]] void linger(int index, Behind is_behind) {
-    if (!crowded_ || spun_ >= kCrowdPolls || is_needed_here(is_behind)) return idle(index);
+    if (!crowded_ || spun_ >= threshold::kCrowdPolls || is_needed_here(is_behind)) return idle(index);
     ++spun_;
     pause_cpu();
   }
@@ -152,12 +153,6 @@ class Board {
   RankLine& own_line() const { return lines_[index_]; }
 
  private:
-  // Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them. In a crowd a rank
-  // that waits for other cores alone keeps its own, or chance decides who goes on first, and turns get longer.
-  static constexpr std::uint64_t kPolls = 64, kCrowdPolls = 2000;
-  static constexpr int kLooks = 150;                    // between which the clock is read
-  static constexpr std::uint64_t kMeetingsPerLook = 8;  // at where the ranks are
-
   Arrival& arrival(int index, std::uint64_t turn) const {
     return *arrivals_[2 * static_cast<std::uint64_t>(index) + (turn & 1)];
   }
@@ -179,7 +174,7 @@ class Board {
   }
   // For a while it reads the clock between looks: that takes less than half a pause, and tells when they came.
   void look_again(int index, int& looks) {
-    if (!crowded_ && looks < kLooks) {
+    if (!crowded_ && looks < threshold::kTimedLooks) {
       ++looks;
       saw_ = read_ticks();
       return;
@@ -218,7 +213,7 @@ class Board {
 
 // What every call passes through is here, so that a call is one stretch of code.
 inline void Board::post() {
-  if (crowded_ && meetings_ % kMeetingsPerLook == 0) look_around();
+  if (crowded_ && meetings_ % threshold::kMeetingsPerLook == 0) look_around();
   ++meetings_;
   line_taken_ = false;
   seen_ = 1;
@@ -255,8 +250,8 @@ inline int Board::absent() {
 }
 
 inline void Board::idle(int index) {
-  if (!crowded_ && spun_++ < kPolls) return pause_cpu();
-  if (crowded_ ? waiting_ : spun_ == kPolls + 1) look_around();
+  if (!crowded_ && spun_++ < threshold::kPolls) return pause_cpu();
+  if (crowded_ ? waiting_ : spun_ == threshold::kPolls + 1) look_around();
   if (!std::exchange(waiting_, true)) waiter_.begin(signature_, true, timeout_);
   const Blocked blocked{.peer = rank_of(index), .wake = {}};
   waiter_.idle(std::span(&blocked, 1));

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "comm/node/policy/thresholds.hpp"
+
 namespace rondo::comm {
 namespace {
 
-constexpr int kLooks = 8;            // one may be of yesterday: a rank says where it is only when it comes or waits
-constexpr int kMostLooks = 1 << 13;  // the kernel may have a reason to bring them together again
+using threshold::kLooksBeforeMove;
 
 std::optional<cpu_set_t> allowed_cores() {
   cpu_set_t allowed;
@@ -20,7 +21,7 @@ std::optional<cpu_set_t> allowed_cores() {
 
 }  // namespace
 
-Spread::Spread(Segment segment, int own_index) : segment_(segment), own_(own_index), looks_(kLooks) {
+Spread::Spread(Segment segment, int own_index) : segment_(segment), own_(own_index), looks_(kLooksBeforeMove) {
   const auto allowed = allowed_cores();
   const int cores = allowed ? std::max(1, CPU_COUNT(&*allowed)) : 1;
   share_ = (segment.local_size() + cores - 1) / cores;
@@ -40,7 +41,7 @@ bool Spread::look() {
   seen_ = last && ranks_on(core_) > share_ ? seen_ + 1 : 0;
   if (seen_ < looks_) return false;
   seen_ = 0;
-  looks_ = std::min(2 * looks_, kMostLooks);
+  looks_ = std::min(2 * looks_, threshold::kMostLooksBeforeMove);
   return leave();
 }
 

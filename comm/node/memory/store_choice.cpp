@@ -8,27 +8,19 @@
 #include "comm/node/policy/thresholds.hpp"
 
 namespace rondo::comm {
-namespace {
+using namespace threshold;
 
-constexpr std::uint32_t kFirstLooks = 16;  // one after the other
-constexpr std::uint32_t kRest = 16;        // chunks between later ones: a look takes as long as a few lines
-constexpr int kFarWeight = 2, kNearWeight = 1, kMostWeight = 15;
-
-}  // namespace
-
-// AMD: most take 20 to 90 where cores share a cache, 130 and more where not. Intel's share one on
-// a mesh: 90 to 145, more after a switch, and nothing was ever faster past the caches; two sockets were not measured.
 double DistanceEstimate::machine_far_ns() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_is("intel") != 0) return 1000;
+  if (__builtin_cpu_is("intel") != 0) return kNeverFarNs;
 #endif
-  return 110;
+  return kFarNs;
 }
 
 void DistanceEstimate::add(double ns) {
-  weight_ = std::clamp(weight_ + (ns > far_ns_ ? kFarWeight : -kNearWeight), 0, kMostWeight);
+  weight_ = std::clamp(weight_ + (ns > far_ns_ ? kFarWeight : -1), 0, kMostFarWeight);
   if (weight_ == 0) far_ = false;
-  if (weight_ >= kMostWeight / 2) far_ = true;
+  if (weight_ >= kMostFarWeight / 2) far_ = true;
 }
 
 StoreChoice::StoreChoice(Segment segment, int own_index, bool crowded)
@@ -42,7 +34,7 @@ StoreChoice::StoreChoice(Segment segment, int own_index, bool crowded)
 // One reader that is far from its peers is enough. What this rank found counts for the others: where it only writes, it
 // has not looked for long.
 kernels::Stores StoreChoice::stores(std::size_t bytes) const {
-  if (bytes < threshold::kLeastWeighed) return kernels::Stores::plain;
+  if (bytes < kLeastWeighed) return kernels::Stores::plain;
   for (int r = 0; r < size_; ++r) {
     if (r != own_ && segment_.distance(r).far.load(std::memory_order_relaxed) != 0) return kernels::Stores::streaming;
   }
@@ -59,7 +51,7 @@ kernels::Stores StoreChoice::stores(std::size_t bytes, int reader) const {
 
 // A line that was not written since is in this rank's own cache, and tells nothing.
 void StoreChoice::look() {
-  until_look_ = looks_ < kFirstLooks ? 1 : kRest;
+  until_look_ = looks_ < kFirstDistances ? 1 : kChunksPerDistance;
   peer_ = (peer_ + 1) % size_;
   if (peer_ == own_) peer_ = (peer_ + 1) % size_;
   const DistanceLine& line = segment_.distance(peer_);

@@ -110,4 +110,95 @@ inline constexpr std::size_t kLeastRingsOfTwo = 8 << 20;
 // such blocks of all ranks together, where there are more.
 inline constexpr std::size_t kLeastRingsExchanged = 20 << 20;
 
+// Steps. Between buffers that peers reach, between two looks at the communicator's failure,
+inline constexpr std::size_t kStepInPlace = 256 << 10;
+// and of an input that is multiplied first.
+inline constexpr std::size_t kStepMultiplied = 16 << 10;
+// Of what the kernel copies, between two such looks: shorter ones are slower;
+inline constexpr std::size_t kStepCopied = 8 << 20;
+// backwards, so that what the caches hold comes first;
+inline constexpr std::size_t kStepSwept = 512 << 10;
+// and of what is summed after such a copy: a cache of the core holds it.
+inline constexpr std::size_t kStepSummed = 256 << 10;
+// Of this rank's input that is multiplied while others' are folded: the same.
+inline constexpr std::size_t kStepFolded = 64 << 10;
+
+// Copies or rings by the times of calls, counted in calls that meet (WayTimes). Where copies promise nothing, so many
+// go through the rings before these are tried: most are slower, and short runs had better not see them.
+inline constexpr std::size_t kFirstRings = 12;
+// Of copies that promise more so many, so that of a program's first calls of a kind one in a hundred at most, those
+// that try the rings, take much longer.
+inline constexpr std::size_t kFirstCopies = 800;
+// Tried in a row: what rings left in the caches suits copies less, so these need more calls,
+inline constexpr std::size_t kTriedCopies = 16;
+// and rings are as fast at once.
+inline constexpr std::size_t kTriedRings = 8;
+// Calls of what was chosen until both are tried again;
+inline constexpr std::size_t kKeptCopies = 2000;
+// few of those through the rings meet.
+inline constexpr std::size_t kKeptRings = 32;
+// Of copies that need not meet for their own sake one in so many does: to meet takes longer.
+inline constexpr std::size_t kCallsPerTold = 128;
+// A copy needs a meeting that rings may do without, so it must take so much of their time at most.
+inline constexpr float kWorthCopy = 0.95F;
+// So many times as long as the other way was: both are tried again.
+inline constexpr float kWorse = 1.1F;
+// A copy that is tried and takes so many times as long is tried no longer,
+inline constexpr float kCopyLost = 1.5F;
+// and rings even sooner,
+inline constexpr float kRingsLost = 1.25F;
+// after so many calls, of which two may have been disturbed.
+inline constexpr std::size_t kLeastTriedRings = 4;
+
+// How two ranks share copies, in 1024ths of a call's time that one is ahead of the other (Balance): of more than this
+// whatever disturbed one of them is the reason;
+inline constexpr std::int64_t kMostAhead = 1024 / 4;
+// from here on in the mean of the latest calls the shares are shifted,
+inline constexpr std::int64_t kWorthShift = 1024 / 20;
+// or from here on, where to do anything for the other takes a call of the kernel more;
+inline constexpr std::int64_t kWorthFirstShift = 1024 / 10;
+// so many calls,
+inline constexpr std::int64_t kBalancedCalls = 16;
+// and by so many parts at a time.
+inline constexpr int kShiftStep = 2;
+
+// A line that takes longer to read comes from a far core, ns. AMD: most take 20 to 90 where cores share a cache, 130
+// and more where not.
+inline constexpr double kFarNs = 110;
+// Intel's share one on a mesh: 90 to 145, more after a switch, and nothing was ever faster past the caches; two sockets
+// were not measured.
+inline constexpr double kNeverFarNs = 1000;
+// Lines that a rank times one after the other when it begins;
+inline constexpr std::uint32_t kFirstDistances = 16;
+// and between later ones so many chunks: a look takes as long as a few lines.
+inline constexpr std::uint32_t kChunksPerDistance = 16;
+// A far line counts for so many near ones, since it is seen more rarely where most peers are on the reader's own core;
+inline constexpr int kFarWeight = 2;
+// half of this many are believed, and more are forgotten.
+inline constexpr int kMostFarWeight = 15;
+
+// Waiting. Polls before a core is given away, which takes until it comes back as long as 50 to 100 of them.
+inline constexpr std::uint64_t kPolls = 64;
+// In a crowd a rank that waits for other cores alone keeps its own, or chance decides who goes on first, and turns get
+// longer.
+inline constexpr std::uint64_t kCrowdPolls = 2000;
+// Looks between which the clock is read: less than half a pause, and it tells when others came.
+inline constexpr int kTimedLooks = 150;
+// Where a reading of the clock takes longer, ns, two of them take longer than it is worth to hold back.
+inline constexpr double kSlowClockNs = 18;
+// Ranks that share cores look where they are in every so many meetings,
+inline constexpr std::uint64_t kMeetingsPerLook = 8;
+// and move when they have found too many on a core so often: one look may be of yesterday,
+inline constexpr int kLooksBeforeMove = 8;
+// or later, up to so often: the kernel may have a reason to bring them together again.
+inline constexpr int kMostLooksBeforeMove = 1 << 13;
+
+// Rings of a node, all together, that stay in the last-level cache beside what the ranks read and write: with 4 and 8
+// ranks, 16 and 32 MiB in all made middle sizes take twice as long. A third is for windows, which are used apart.
+inline constexpr std::uint64_t kAllRings = 12 << 20;
+// A ring is no shorter for that, however many ranks there are,
+inline constexpr std::uint64_t kEnoughRing = 768 << 10;
+// and no shorter than this for a small segment's sake.
+inline constexpr std::uint64_t kLeastRing = 24 << 10;
+
 }  // namespace rondo::comm::threshold

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "comm/node/policy/thresholds.hpp"
+
 namespace rondo::comm {
 
 class Balance {
@@ -18,20 +20,17 @@ class Balance {
 
   // The latest call, until each had done its own. costs: to do anything for the other takes a call of the kernel more.
   void took(double first_us, double second_us, bool costs) {
+    using namespace threshold;
     const std::int64_t first = nanoseconds(first_us), second = nanoseconds(second_us);
     const std::int64_t ahead = kWhole * (second - first) / std::max({first, second, std::int64_t{1}});
-    ahead_ += std::clamp(ahead, -kMost, kMost) - ahead_ / kLatest;
-    if (std::abs(ahead_) < (costs && shift_ == 0 ? kWorthCall : kWorth) * kLatest) return;
-    shift_ = std::clamp(shift_ + (ahead_ > 0 ? kStep : -kStep), -kParts / 2, kParts / 2);
+    ahead_ += std::clamp(ahead, -kMostAhead, kMostAhead) - ahead_ / kBalancedCalls;
+    if (std::abs(ahead_) < (costs && shift_ == 0 ? kWorthFirstShift : kWorthShift) * kBalancedCalls) return;
+    shift_ = std::clamp(shift_ + (ahead_ > 0 ? kShiftStep : -kShiftStep), -kParts / 2, kParts / 2);
     ahead_ = 0;
   }
 
  private:
-  static constexpr std::int64_t kWhole = 1024;       // a call's time
-  static constexpr std::int64_t kMost = kWhole / 4;  // what disturbed one of the ranks says little
-  static constexpr std::int64_t kWorth = kWhole / 20, kWorthCall = kWhole / 10;
-  static constexpr std::int64_t kLatest = 16;  // calls, whose mean counts
-  static constexpr int kStep = 2;
+  static constexpr std::int64_t kWhole = 1024;  // a call's time
   static std::int64_t nanoseconds(double us) { return static_cast<std::int64_t>(us * 1000); }
 
   std::int64_t ahead_ = 0;  // the first rank, in the latest calls together

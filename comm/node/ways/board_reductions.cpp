@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "comm/node/policy/thresholds.hpp"
 #include "comm/node/ways/board_collectives.hpp"
 
 namespace rondo::comm {
@@ -142,10 +143,10 @@ void BoardCollectives::fold(const CallFrame& frame, std::span<std::byte* const> 
 
 // The others have multiplied what they published; this rank's own is, a strip at a time that a cache of its core holds.
 void BoardCollectives::fold_scaled(const CallFrame& frame, kernels::FoldJob job, std::span<void*> out) {
-  constexpr std::size_t kStripBytes = 64 << 10;
-  strip_.resize(kStripBytes);
+  using threshold::kStepFolded;
+  strip_.resize(kStepFolded);
   const auto* const own = static_cast<const std::byte*>(contributions_[as_size(rank_)]);
-  for (const Range now : kernels::Rounds(job.count, kStripBytes / frame.element)) {
+  for (const Range now : kernels::Rounds(job.count, kStepFolded / frame.element)) {
     kernels::find_multiply(frame.call.dtype)(strip_.data(), own + now.offset * frame.element, now.count,
                                              frame.call.op.factor());
     job.count = now.count;

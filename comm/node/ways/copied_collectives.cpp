@@ -11,15 +11,18 @@
 #include <rondo/error.hpp>
 
 #include "comm/call/blocks.hpp"
+#include "comm/node/policy/thresholds.hpp"
 #include "comm/node/rings/sweep.hpp"
 #include "comm/transport/process_memory.hpp"
 
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kSliceBytes = 8 << 20;    // between two looks at the communicator's failure
-constexpr std::size_t kSweptBytes = 512 << 10;  // at once, where it goes backwards
-constexpr std::size_t kPageBytes = 4 << 10;     // the kernel looks each one up
+using threshold::kStepCopied;
+using threshold::kStepSummed;
+using threshold::kStepSwept;
+
+constexpr std::size_t kPageBytes = 4 << 10;  // the kernel looks each one up
 constexpr int kAll = Balance::kParts;
 
 }  // namespace
@@ -89,6 +92,11 @@ bool CopiedCollectives::finish(const CallFrame& call, const std::byte* fetched) 
   return true;
 }
 
+std::byte* CopiedCollectives::strip() {
+  strip_.resize(kStepSummed);
+  return strip_.data();
+}
+
 int CopiedCollectives::shifted(const Frame& frame, int parts, int by) {
   return std::clamp(by == 0 ? parts + frame.shift : parts - frame.shift, 0, kAll);
 }
@@ -124,7 +132,7 @@ void CopiedCollectives::sum(const Frame& frame, kernels::Range bytes) {
   const bool gets = frame.call.collective != Collective::reduce || index_ == frame.call.root;
   const bool brings = !gets || frame.call.collective == Collective::all_reduce;
   const std::size_t skipped = frame.call.collective == Collective::reduce_scatter ? bytes.offset : 0;
-  for (const kernels::Range now : Sweep(bytes.count, kStripBytes, frame.backwards)) {
+  for (const kernels::Range now : Sweep(bytes.count, kStepSummed, frame.backwards)) {
     const std::size_t at = bytes.offset + now.offset;
     const auto* const own = static_cast<const std::byte*>(frame.call.send) + at;
     auto* const into = gets ? static_cast<std::byte*>(frame.call.recv) + at - skipped : strip();
@@ -178,14 +186,14 @@ void CopiedCollectives::keep(const Frame& frame, Stretch stretch) const {
   auto* const into = static_cast<std::byte*>(frame.call.recv) + stretch.recv_at * frame.element;
   const auto* const from = static_cast<const std::byte*>(frame.call.send) + stretch.send_at * frame.element;
   if (into == from) return;
-  for (const kernels::Range now : Sweep(stretch.count * frame.element, kSweptBytes, frame.backwards))
+  for (const kernels::Range now : Sweep(stretch.count * frame.element, kStepSwept, frame.backwards))
     kernels::copy(into + now.offset, from + now.offset, now.count, frame.own_stores);
 }
 
 void CopiedCollectives::copy_slices(const Frame& frame, int peer, bool pulls, std::byte* here, std::uint64_t there,
                                     std::size_t bytes) const {
   const int rank = board_.rank_of(peer), pid = team_.placement(rank).pid;
-  for (const kernels::Range now : Sweep(bytes, frame.backwards ? kSweptBytes : kSliceBytes, frame.backwards)) {
+  for (const kernels::Range now : Sweep(bytes, frame.backwards ? kStepSwept : kStepCopied, frame.backwards)) {
     team_.failure().check();
     const std::uint64_t address = there + now.offset;
     const int fault = pulls ? copy_from_process(pid, address, here + now.offset, now.count)

@@ -41,8 +41,7 @@ class CopiedCollectives {
   bool finish(const CallFrame& call, const std::byte* fetched);
 
  private:
-  static constexpr std::size_t kStripBytes = 256 << 10;  // of what is summed: a cache of the core holds it
-  struct Stretch {                                       // of two buffers, in elements
+  struct Stretch {  // of two buffers, in elements
     std::size_t send_at = 0, recv_at = 0, count = 0;
   };
   struct Frame : CallFrame {
@@ -56,10 +55,7 @@ class CopiedCollectives {
   void all_reduce_by_two(const Frame& frame);
   void sum(const Frame& frame, kernels::Range bytes);
   void fold(const CallFrame& frame, const void* own, const void* theirs, void* into, std::size_t bytes) const;
-  std::byte* strip() {
-    strip_.resize(kStripBytes);
-    return strip_.data();
-  }
+  std::byte* strip();
   void exchange(const Frame& frame, int other, Stretch stretch, Stretch theirs);
   void move(const Frame& frame, int from, int to, Stretch stretch, int parts);
   bool share(const Frame& frame, std::size_t count) const {  // a block of so many elements

@@ -4,14 +4,15 @@
 #include <type_traits>
 #include <utility>
 
+#include "comm/node/policy/thresholds.hpp"
 #include "comm/node/rings/sweep.hpp"
 #include "comm/node/ways/direct_collectives.hpp"
 
 namespace rondo::comm {
 namespace {
 
-constexpr std::size_t kStepBytes = 256 << 10;    // of a stream, between two looks at the communicator's failure
-constexpr std::size_t kScratchBytes = 16 << 10;  // of an input that is multiplied first
+using threshold::kStepInPlace;
+using threshold::kStepMultiplied;
 
 // Moves pointers to bytes `to` of what they pointed to bytes `at` of.
 template <class Pointer>
@@ -136,7 +137,7 @@ void DirectCollectives::fold(const Frame& frame, std::size_t count) {
   const auto is_input = [&](void* out) { return std::find(in_.begin(), in_.end(), out) != in_.end(); };
   const bool in_caches = std::all_of(out_.begin(), out_.end(), is_input);
   const double divisor = frame.call.op == ReduceOp::average ? size_ : 1.0;
-  const std::size_t step = (frame.scales ? kScratchBytes : kStepBytes) / frame.element;
+  const std::size_t step = (frame.scales ? kStepMultiplied : kStepInPlace) / frame.element;
   std::size_t at = 0;
   for (const Range now : Sweep(count, step, frame.backwards)) {
     team_.failure().check();
@@ -159,10 +160,10 @@ void DirectCollectives::fold(const Frame& frame, std::size_t count) {
 
 // As if every rank had published its products: rounded to the type, then added.
 void DirectCollectives::fold_scaled(const Frame& frame, const kernels::FoldJob& job) {
-  scratch_.resize(as_size(size_) * kScratchBytes);
+  scratch_.resize(as_size(size_) * kStepMultiplied);
   std::vector<const void*> products;
   for (int i = 0; i < size_; ++i) {
-    std::byte* product = scratch_.data() + as_size(i) * kScratchBytes;
+    std::byte* product = scratch_.data() + as_size(i) * kStepMultiplied;
     kernels::find_multiply(frame.call.dtype)(product, job.in[i], job.count, told_[as_size(i)].said);
     products.push_back(product);
   }
@@ -175,7 +176,7 @@ void DirectCollectives::spread(const Frame& frame, std::size_t count) {
   const auto* const from = static_cast<const std::byte*>(in_.front());
   std::erase(out_, from);
   std::size_t at = 0;
-  for (const Range now : Sweep(count * frame.element, kStepBytes, frame.backwards)) {
+  for (const Range now : Sweep(count * frame.element, kStepInPlace, frame.backwards)) {
     team_.failure().check();
     turn_to(out_, std::exchange(at, now.offset), now.offset);
     kernels::copy_to_all(out_, from + now.offset, now.count, frame.stores);
@@ -185,7 +186,7 @@ void DirectCollectives::spread(const Frame& frame, std::size_t count) {
 void DirectCollectives::copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes, kernels::Stores stores,
                                    bool backwards) const {
   if (into == from) return;
-  for (const Range now : Sweep(bytes, kStepBytes, backwards)) {
+  for (const Range now : Sweep(bytes, kStepInPlace, backwards)) {
     team_.failure().check();
     kernels::copy(into + now.offset, from + now.offset, now.count, stores);
   }

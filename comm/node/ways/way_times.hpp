@@ -9,6 +9,8 @@
 #include <limits>
 #include <utility>
 
+#include "comm/node/policy/thresholds.hpp"
+
 namespace rondo::comm {
 
 class WayTimes {
@@ -29,20 +31,13 @@ class WayTimes {
   // the times of a few will do. These meet.
   bool goes_on() {
     const bool in_a_row = phase_ == Phase::first || phase_ == Phase::chosen;
-    const bool goes = way_ == Way::copy && in_a_row && calls_ % kPerTold != 0 && !is_over();
+    const bool goes = way_ == Way::copy && in_a_row && calls_ % threshold::kCallsPerTold != 0 && !is_over();
     if (goes) ++calls_;
     return goes;
   }
   bool copied() const { return way_ == Way::copy; }  // the latest
   // Calls of such a kind meet. Of others, which go through the rings, most do not.
   bool meets() const { return way_ == Way::copy || phase_ == Phase::other || phase_ == Phase::again; }
-  // Where copies promise nothing, so many calls through the rings have met before these are tried: most are slower, and
-  // short runs had better not see them.
-  static constexpr std::size_t kFirstRings = 12;
-  // Of copies that promise more so many, so that of a program's first calls of a kind one in a hundred at most, those
-  // that try the rings, take much longer.
-  static constexpr std::size_t kFirstCopies = 800;
-
   // The latest call that met.
   void took(float us) { times().add(us); }
 
@@ -69,15 +64,6 @@ class WayTimes {
     float us_ = 0;
   };
 
-  static constexpr std::size_t kTriedCopies = 16, kTriedRings = 8;  // what rings left in the caches suits copies less
-  static constexpr std::size_t kCopies = 2000, kRings = 32;         // until both are tried again; few of these meet
-  static constexpr std::size_t kPerTold = 128;                      // meeting takes longer: fewer than one in a hundred
-  static constexpr float kWorth = 0.95F;                            // a copy needs a meeting that rings may do without
-  static constexpr float kWorse = 1.1F;                             // than the other way was: both are tried again
-  static constexpr float kLost = 1.5F;                              // one that is tried is no longer,
-  static constexpr float kRingsLost = 1.25F;                        // and rings even sooner: they are as fast at once
-  static constexpr std::size_t kLeastRings = 4;                     // of which two may have been disturbed
-
   Times& times() { return way_ == Way::rings ? rings_ : copy_; }
   bool is_over() const {
     const bool copies = way_ == Way::copy;
@@ -87,22 +73,23 @@ class WayTimes {
     };
     switch (phase_) {
       case Phase::first:
-        return calls_ >= (copies ? kFirstCopies : kFirstRings);
+        return calls_ >= (copies ? threshold::kFirstCopies : threshold::kFirstRings);
       case Phase::other:
-        return calls_ >= (copies ? kTriedCopies : kTriedRings) ||
-               (copies ? is_slower(kLost, kKept) : is_slower(kRingsLost, kLeastRings));
+        return calls_ >= (copies ? threshold::kTriedCopies : threshold::kTriedRings) ||
+               (copies ? is_slower(threshold::kCopyLost, kKept)
+                       : is_slower(threshold::kRingsLost, threshold::kLeastTriedRings));
       case Phase::again:
-        return calls_ >= (copies ? kTriedCopies : kTriedRings);
+        return calls_ >= (copies ? threshold::kTriedCopies : threshold::kTriedRings);
       case Phase::chosen:
         break;
     }
-    return calls_ >= (copies ? kCopies : kRings) || is_slower(kWorse, kKept);
+    return calls_ >= (copies ? threshold::kKeptCopies : threshold::kKeptRings) || is_slower(threshold::kWorse, kKept);
   }
   void turn() {
     calls_ = 0;
     if (phase_ == Phase::again) {
       phase_ = Phase::chosen;
-      way_ = copy_.us() < kWorth * rings_.us() ? Way::copy : Way::rings;
+      way_ = copy_.us() < threshold::kWorthCopy * rings_.us() ? Way::copy : Way::rings;
     } else {
       phase_ = phase_ == Phase::other ? Phase::again : Phase::other;
       way_ = way_ == Way::rings ? Way::copy : Way::rings;

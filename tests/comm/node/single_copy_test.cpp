@@ -37,7 +37,7 @@ constexpr auto kLimit = 60s;
 constexpr std::size_t kShort = 3'001;  // of a block that a rank copies alone
 constexpr int kCalls = 40;             // both ways are tried
 constexpr int kBefore = 600;           // where copies promise nothing, the first one is among so many
-constexpr int kFirst = WayTimes::kFirstCopies;
+constexpr int kFirst = comm::threshold::kFirstCopies;
 
 template <class Body>
 std::vector<test::Ended> run_processes(

@@ -9,7 +9,7 @@ using comm::WayTimes;
 
 namespace {
 
-constexpr int kFirst = WayTimes::kFirstCopies;
+constexpr int kFirst = comm::threshold::kFirstCopies;
 
 // How many of the calls went as copies, where each way always takes as long.
 int copies_of(WayTimes& times, bool copy_promises, std::size_t calls, float rings_us, float copy_us) {
@@ -40,7 +40,7 @@ TEST_CASE("first goes the way that promises more, then each some times, then wha
   CHECK(disproved.meets());
   CHECK(copies_of(disproved, true, 23, 10, 12) == 15);
   CHECK_FALSE(confirmed.meets());
-  CHECK(copies_of(confirmed, false, WayTimes::kFirstRings, 10, 12) == 0);
+  CHECK(copies_of(confirmed, false, comm::threshold::kFirstRings, 10, 12) == 0);
   CHECK(copies_of(confirmed, false, 16, 10, 12) == 16);
   CHECK(copies_of(confirmed, false, 40, 10, 12) == 0);
   CHECK_FALSE(confirmed.meets());
@@ -68,13 +68,13 @@ TEST_CASE("of copies that need not meet only a few in a row do, from which the o
 
 TEST_CASE("a copy that is hardly faster is not worth a meeting") {
   WayTimes times;
-  copies_of(times, false, WayTimes::kFirstRings + 24, 10, 9.8F);
+  copies_of(times, false, comm::threshold::kFirstRings + 24, 10, 9.8F);
   CHECK(copies_of(times, false, 32, 10, 9.8F) == 0);
 }
 
 TEST_CASE("a way that takes much longer is tried no longer than it takes to see that") {
   WayTimes copies, rings;
-  CHECK(copies_of(copies, false, WayTimes::kFirstRings, 10, 16) == 0);
+  CHECK(copies_of(copies, false, comm::threshold::kFirstRings, 10, 16) == 0);
   CHECK(copies_of(copies, false, 5, 10, 16) == 5);
   CHECK(copies_of(copies, false, 40, 10, 16) == 0);
   CHECK(copies_of(rings, true, kFirst, 16, 10) == kFirst);
