@@ -2,7 +2,7 @@
 """Markdown of judgements and of comparisons among configurations of ours."""
 import statistics
 
-from comparison import gates, pairing
+from comparison import gates, pairing, results
 
 
 def size_text(bytes_):
@@ -66,6 +66,14 @@ def failures(rows):
     return ["- %s, %d ranks, %s: %s%s" % (row.configuration, row.np, row.group, row.check,
                                           "" if row.collective == "-" else " in %s of %d bytes" % (row.collective, row.bytes))
             for row in rows if row.check != "ok"]
+
+
+def disturbed(rows):
+    """A sentence about the launches that do not count; "" where all do."""
+    shares = {row.order: row.foreign for row in rows}
+    count = sum(share > results.QUIET_SHARE for share in shares.values())
+    return "%d of %d launches do not count: others used over %g %% of the CPU" % (
+        count, len(shares), 100 * results.QUIET_SHARE) if count else ""
 
 
 def among_ours(rows):

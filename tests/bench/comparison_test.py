@@ -190,6 +190,9 @@ class Judging(unittest.TestCase):
             judgement, = judge(launches([1] * 5, [9] * 5, **more))
             self.assertEqual(judgement.verdict, "no pair")
             self.assertEqual(tables.time_text(0.25), "0.25 us")
+        rows = [row(1, "rondo", 1, foreign=0.5), row(1, "rondo", 1, foreign=0.5, bytes=8), row(2, "openmpi", 1)]
+        self.assertEqual(tables.disturbed(rows), "1 of 2 launches do not count: others used over 4 % of the CPU")
+        self.assertEqual(tables.disturbed(rows[2:]), "")
 
     def test_p99_needs_twenty_pairs(self):
         slow = [dataclasses.replace(r, histogram="400:1" if r.library == "rondo" else "160:1") for r in launches([1] * 20, [9] * 20)]
