@@ -264,7 +264,7 @@ void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, 
   const std::uint64_t past = board.key();
   const Signature& signature = board.note(prepared.signature, ++sequence_, prepared.hash);
   comm::write_history(team_->own_line().calls, signature);
-  recorder_.begin(signature, tries_direct ? comm::DirectCollectives::kName : prepared.chosen.name);
+  recorder_.begin(signature, tries_direct ? comm::ZeroCopy::kName : prepared.chosen.name);
   bool direct = tries_direct && board_.run_direct(call, options_.timeout);
   if (tries_direct) recorder_.amend(direct ? board_.direct_name() : prepared.chosen.name);
   if (!direct) direct = run_way(prepared, call, past);

@@ -17,7 +17,7 @@
 #include "comm/node/policy/chooser.hpp"
 #include "comm/node/rings/flow.hpp"
 #include "comm/node/ways/call_frame.hpp"
-#include "comm/node/ways/direct_collectives.hpp"
+#include "comm/node/ways/zero_copy.hpp"
 #include "comm/setup/config.hpp"
 #include "kernels/algorithms/ranges.hpp"
 #include "kernels/reduce.hpp"
@@ -50,7 +50,7 @@ class BoardCollectives {
   bool fits(int ranks) const { return chooser_.fits_rings(ranks); }  // of a node
   void begin(std::chrono::milliseconds timeout) { board_.begin(timeout); }
   void run(const Call& call, std::span<const kernels::Range> blocks = {});
-  // See DirectCollectives.
+  // See ZeroCopy.
   bool may_go_direct(const Call& call) { return takes(call) && direct_.may_take(call); }
   bool run_direct(const Call& call, std::chrono::milliseconds timeout);
   void went_another_way() { direct_.went_another_way(); }  // the call that run_direct() had said no to
@@ -133,7 +133,7 @@ class BoardCollectives {
   Team& team_;
   const Chooser chooser_;
   Board board_;
-  DirectCollectives direct_;
+  ZeroCopy direct_;
   Flow flow_;
   Claims claims_;
   StoreChoice ring_stores_;

@@ -158,7 +158,7 @@ void BoardCollectives::compare_counts(const CallFrame& frame, int peer, std::siz
 
 // All but the first elements of every block.
 void BoardCollectives::pull_blocks(const Frame& frame, std::size_t skipped, Straight way) {
-  std::vector<DirectCollectives::Pull> pieces;
+  std::vector<ZeroCopy::Pull> pieces;
   for (int turn = 0; turn < size_; ++turn) {
     const int r = (rank_ + turn) % size_;
     const Range theirs = frame.recv_block(r);

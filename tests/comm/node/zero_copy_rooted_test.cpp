@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/comm/node/direct_worlds.hpp"
+#include "tests/comm/node/zero_copy_worlds.hpp"
 #include "tests/support/few_cores.hpp"
 
 using namespace rondo;

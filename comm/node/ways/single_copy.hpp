@@ -22,12 +22,12 @@
 
 namespace rondo::comm {
 
-class CopiedCollectives {
+class SingleCopy {
  public:
   static constexpr std::string_view kName = "single_copy";
 
   // All must outlive it.
-  CopiedCollectives(const Team& team, const Chooser& chooser, Board& board, Claims& claims);
+  SingleCopy(const Team& team, const Chooser& chooser, Board& board, Claims& claims);
 
   void fetch(const CallFrame& call, int peer, std::byte* into, std::uint64_t from, std::size_t bytes, bool backwards) {
     copy_slices({call, {}, {}, 0, backwards}, peer, true, into, from, bytes);

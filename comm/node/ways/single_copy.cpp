@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/node/ways/copied_collectives.hpp"
+#include "comm/node/ways/single_copy.hpp"
 
 #include <fmt/format.h>
 
@@ -27,10 +27,10 @@ constexpr int kAll = Balance::kParts;
 
 }  // namespace
 
-CopiedCollectives::CopiedCollectives(const Team& team, const Chooser& chooser, Board& board, Claims& claims)
+SingleCopy::SingleCopy(const Team& team, const Chooser& chooser, Board& board, Claims& claims)
     : team_(team), board_(board), claims_(claims), chooser_(chooser), index_(board.index()), size_(board.size()) {}
 
-const std::byte* CopiedCollectives::run(const CallFrame& call, std::span<const Told> told, int shift, bool backwards) {
+const std::byte* SingleCopy::run(const CallFrame& call, std::span<const Told> told, int shift, bool backwards) {
   const Frame frame{call, told, chooser_.stores_beside_copies(call.call), shift, backwards};
   if (board_.is_crowded()) board_.look_around();
   if (frame.call.collective == Collective::reduce) return reduce_by_two(frame);
@@ -38,7 +38,7 @@ const std::byte* CopiedCollectives::run(const CallFrame& call, std::span<const T
   return nullptr;
 }
 
-void CopiedCollectives::copy_or_sum(const Frame& frame) {
+void SingleCopy::copy_or_sum(const Frame& frame) {
   const Call& call = frame.call;
   const auto block = [&](int of) { return frame.block(of); };
   if (call.collective == Collective::all_reduce) return all_reduce_by_two(frame);
@@ -81,7 +81,7 @@ void CopiedCollectives::copy_or_sum(const Frame& frame) {
   }
 }
 
-bool CopiedCollectives::finish(const CallFrame& call, const std::byte* fetched) {
+bool SingleCopy::finish(const CallFrame& call, const std::byte* fetched) {
   if (as_size(size_) > Claims::kMost) {
     board_.meet();
     return false;
@@ -92,18 +92,18 @@ bool CopiedCollectives::finish(const CallFrame& call, const std::byte* fetched) 
   return true;
 }
 
-std::byte* CopiedCollectives::strip() {
+std::byte* SingleCopy::strip() {
   strip_.resize(kStepSummed);
   return strip_.data();
 }
 
-int CopiedCollectives::shifted(const Frame& frame, int parts, int by) {
+int SingleCopy::shifted(const Frame& frame, int parts, int by) {
   return std::clamp(by == 0 ? parts + frame.shift : parts - frame.shift, 0, kAll);
 }
 
 // Who is not the root brings it the sums, and so has fewer to do. Of a short one the root fetches all, and adds when it
 // has told the other so.
-const std::byte* CopiedCollectives::reduce_by_two(const Frame& frame) {
+const std::byte* SingleCopy::reduce_by_two(const Frame& frame) {
   const bool at_root = frame.at_root();
   const int made_by_root = chooser_.copied_parts(frame.call.collective, true);
   const std::size_t bytes = frame.call.count * frame.element,
@@ -118,7 +118,7 @@ const std::byte* CopiedCollectives::reduce_by_two(const Frame& frame) {
   return into;
 }
 
-void CopiedCollectives::all_reduce_by_two(const Frame& frame) {
+void SingleCopy::all_reduce_by_two(const Frame& frame) {
   const int made_by_first = chooser_.copied_parts(frame.call.collective, true);
   const std::size_t bytes = frame.call.count * frame.element,
                     of_first = part_of(bytes, shifted(frame, made_by_first, 0));
@@ -127,7 +127,7 @@ void CopiedCollectives::all_reduce_by_two(const Frame& frame) {
 
 // bytes: of both inputs. Strips of the other's are fetched, added to this rank's, and brought to the other where it
 // gets these sums. In place, too: where they belong in its input it reads nothing itself.
-void CopiedCollectives::sum(const Frame& frame, kernels::Range bytes) {
+void SingleCopy::sum(const Frame& frame, kernels::Range bytes) {
   const int other = 1 - index_;
   const bool gets = frame.call.collective != Collective::reduce || index_ == frame.call.root;
   const bool brings = !gets || frame.call.collective == Collective::all_reduce;
@@ -143,8 +143,8 @@ void CopiedCollectives::sum(const Frame& frame, kernels::Range bytes) {
   }
 }
 
-void CopiedCollectives::fold(const CallFrame& frame, const void* own, const void* theirs, void* into,
-                             std::size_t bytes) const {
+void SingleCopy::fold(const CallFrame& frame, const void* own, const void* theirs, void* into,
+                      std::size_t bytes) const {
   const void* const in[] = {index_ == 0 ? own : theirs, index_ == 0 ? theirs : own};
   kernels::fold(frame.call.dtype, frame.call.op,
                 {.out = &into,
@@ -156,14 +156,14 @@ void CopiedCollectives::fold(const CallFrame& frame, const void* own, const void
 }
 
 // From the other, and what it gets from this rank: both fetch, but for what one of them does for the other.
-void CopiedCollectives::exchange(const Frame& frame, int other, Stretch stretch, Stretch theirs) {
+void SingleCopy::exchange(const Frame& frame, int other, Stretch stretch, Stretch theirs) {
   move(frame, other, index_, stretch, kAll);
   if (other != index_ && share(frame, theirs.count)) move(frame, index_, other, theirs, kAll);
 }
 
 // So many parts of it are fetched by `to`, but for their shift, the rest is brought by `from`; other ranks have nothing
 // to do with it.
-void CopiedCollectives::move(const Frame& frame, int from, int to, Stretch stretch, int parts) {
+void SingleCopy::move(const Frame& frame, int from, int to, Stretch stretch, int parts) {
   if (from == to) return from == index_ ? keep(frame, stretch) : void();
   const std::size_t send_at = stretch.send_at * frame.element, recv_at = stretch.recv_at * frame.element;
   const std::size_t bytes = stretch.count * frame.element,
@@ -178,11 +178,11 @@ void CopiedCollectives::move(const Frame& frame, int from, int to, Stretch stret
   }
 }
 
-std::size_t CopiedCollectives::part_of(std::size_t bytes, int parts) {
+std::size_t SingleCopy::part_of(std::size_t bytes, int parts) {
   return parts == kAll ? bytes : bytes / kAll * as_size(parts) / kPageBytes * kPageBytes;
 }
 
-void CopiedCollectives::keep(const Frame& frame, Stretch stretch) const {
+void SingleCopy::keep(const Frame& frame, Stretch stretch) const {
   auto* const into = static_cast<std::byte*>(frame.call.recv) + stretch.recv_at * frame.element;
   const auto* const from = static_cast<const std::byte*>(frame.call.send) + stretch.send_at * frame.element;
   if (into == from) return;
@@ -190,8 +190,8 @@ void CopiedCollectives::keep(const Frame& frame, Stretch stretch) const {
     kernels::copy(into + now.offset, from + now.offset, now.count, frame.own_stores);
 }
 
-void CopiedCollectives::copy_slices(const Frame& frame, int peer, bool pulls, std::byte* here, std::uint64_t there,
-                                    std::size_t bytes) const {
+void SingleCopy::copy_slices(const Frame& frame, int peer, bool pulls, std::byte* here, std::uint64_t there,
+                             std::size_t bytes) const {
   const int rank = board_.rank_of(peer), pid = team_.placement(rank).pid;
   for (const kernels::Range now : Sweep(bytes, frame.backwards ? kStepSwept : kStepCopied, frame.backwards)) {
     team_.failure().check();

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "comm/node/meeting/claims.hpp"
-#include "tests/comm/node/direct_worlds.hpp"
+#include "tests/comm/node/zero_copy_worlds.hpp"
 
 using namespace rondo;
 using namespace rondo::test;

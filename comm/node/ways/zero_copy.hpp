@@ -3,7 +3,7 @@
 // rank is moved straight between them. Nothing is published. Share r of a sum is part r of all inputs, folded in rank
 // order into every output at once: each byte of an input is read once, and each byte of an output written once. Where
 // all buffers are within reach anybody may do any share (Claims); else everybody does its own, and all meet again.
-// Where they are ordinary memory of processes, the kernel copies them (CopiedCollectives), if that is faster than the
+// Where they are ordinary memory of processes, the kernel copies them (SingleCopy), if that is faster than the
 // rings: calls of a kind are tried both ways, each rank tells the others at the next one how long the latest took from
 // when all had come, and all choose what took the slowest of them less. Once that is known, or the root's buffer was
 // within reach in the last call of the kind, who copies from or to a root waits for nobody else.
@@ -27,16 +27,16 @@
 #include "comm/node/policy/chooser.hpp"
 #include "comm/node/ways/balance.hpp"
 #include "comm/node/ways/call_frame.hpp"
-#include "comm/node/ways/copied_collectives.hpp"
+#include "comm/node/ways/single_copy.hpp"
 #include "comm/node/ways/way_times.hpp"
 #include "kernels/reduce.hpp"
 
 namespace rondo::comm {
 
-class DirectCollectives {
+class ZeroCopy {
  public:
   // All must outlive it.
-  DirectCollectives(Team& team, const Chooser& chooser, Board& board, Windows& windows);
+  ZeroCopy(Team& team, const Chooser& chooser, Board& board, Windows& windows);
 
   static constexpr std::string_view kName = "zero_copy";
   // Of the latest call that went: how, and why. Of the latest that did not: why not.
@@ -164,7 +164,7 @@ class DirectCollectives {
   Team& team_;
   Board& board_;
   Claims claims_;
-  CopiedCollectives copied_;
+  SingleCopy copied_;
   Reach reach_;
   const Chooser& chooser_;
   const int rank_, size_;  // index and number in the segment

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All_to_all_v over memory that peers reach: long blocks from where they lie, whoever is ahead; counts that differ are
 // found before anybody touches a peer's memory.
-#include "tests/comm/node/direct_worlds.hpp"
+#include "tests/comm/node/zero_copy_worlds.hpp"
 #include "tests/support/few_cores.hpp"
 
 using namespace rondo;

@@ -6,7 +6,7 @@
 
 #include "comm/node/policy/thresholds.hpp"
 #include "comm/node/rings/sweep.hpp"
-#include "comm/node/ways/direct_collectives.hpp"
+#include "comm/node/ways/zero_copy.hpp"
 
 namespace rondo::comm {
 namespace {
@@ -23,7 +23,7 @@ void turn_to(std::vector<Pointer>& pointers, std::size_t at, std::size_t to) {
 
 }  // namespace
 
-void DirectCollectives::do_share(const Move& move, int whose) {
+void ZeroCopy::do_share(const Move& move, int whose) {
   in_.clear();
   out_.clear();
   switch (move.call.collective) {
@@ -55,7 +55,7 @@ void DirectCollectives::do_share(const Move& move, int whose) {
   }
 }
 
-void DirectCollectives::reduce(const Move& move, int whose) {
+void ZeroCopy::reduce(const Move& move, int whose) {
   const Range mine = kernels::part({0, move.call.count}, move.shares, whose);
   for (int i = 0; i < size_; ++i) in_.push_back(move.send_of(i, mine.offset));
   for (int i = 0; i < size_; ++i) {
@@ -67,7 +67,7 @@ void DirectCollectives::reduce(const Move& move, int whose) {
 }
 
 // In parts, so that the root works too, where it reaches the others.
-void DirectCollectives::broadcast(const Move& move, int whose) {
+void ZeroCopy::broadcast(const Move& move, int whose) {
   if (!move.way.pushes) return copy(move, move.recv_of(whose, 0), move.send_of(move.call.root, 0), move.call.count);
   const Range mine = kernels::part({0, move.call.count}, move.shares, whose);
   in_.push_back(move.send_of(move.call.root, mine.offset));
@@ -76,7 +76,7 @@ void DirectCollectives::broadcast(const Move& move, int whose) {
 }
 
 // A block to everybody, which reads it once; or everybody's block from them.
-void DirectCollectives::all_gather(const Move& move, int whose) {
+void ZeroCopy::all_gather(const Move& move, int whose) {
   if (move.way.pushes) {
     return in_halves(
         move, whose, [&](int i) { return move.block(i).count; },
@@ -94,13 +94,13 @@ void DirectCollectives::all_gather(const Move& move, int whose) {
   }
 }
 
-void DirectCollectives::gather(const Move& move, int whose) {
+void ZeroCopy::gather(const Move& move, int whose) {
   if (move.way.pushes) return copy_with_root(move, whose);
   for (int i = 0; i < size_ && whose == move.call.root; ++i)
     copy(move, move.recv_of(whose, move.block(i).offset), move.send_of(i, 0), move.block(i).count);
 }
 
-void DirectCollectives::copy_with_root(const Move& move, int whose) {
+void ZeroCopy::copy_with_root(const Move& move, int whose) {
   const bool gathers = move.row.recv_at_root;
   const auto count_of = [&](int i) { return i == move.call.root && root_in_place(move) ? 0 : move.block(i).count; };
   in_halves(move, whose, count_of, [&](int i, Range part) {
@@ -113,7 +113,7 @@ void DirectCollectives::copy_with_root(const Move& move, int whose) {
 // The block of that rank; of two ranks of which one has much less to do, as a root whose own block lies in place, a
 // half of both blocks.
 template <class Count, class Part>
-void DirectCollectives::in_halves(const Move& move, int whose, Count count_of, Part do_part) {
+void ZeroCopy::in_halves(const Move& move, int whose, Count count_of, Part do_part) {
   if (size_ != 2 || !move.way.shared) return do_part(whose, {0, move.block(whose).count});
   const std::size_t first = count_of(0), second = count_of(1);
   if (!chooser_.in_halves(first, second, move.element)) return do_part(whose, {0, move.block(whose).count});
@@ -123,7 +123,7 @@ void DirectCollectives::in_halves(const Move& move, int whose, Count count_of, P
   if (end > first) do_part(1, {std::max(half.offset, first) - first, end - std::max(half.offset, first)});
 }
 
-void DirectCollectives::all_to_all(const Move& move, int whose) {
+void ZeroCopy::all_to_all(const Move& move, int whose) {
   for (int i = 0; i < size_; ++i) {
     const int peer = (whose + (move.backwards ? size_ - 1 - i : i)) % size_;
     const int from = move.way.pushes ? whose : peer, to = move.way.pushes ? peer : whose;
@@ -133,7 +133,7 @@ void DirectCollectives::all_to_all(const Move& move, int whose) {
 }
 
 // What goes where an input was is in the caches already.
-void DirectCollectives::fold(const Frame& frame, std::size_t count) {
+void ZeroCopy::fold(const Frame& frame, std::size_t count) {
   const auto is_input = [&](void* out) { return std::find(in_.begin(), in_.end(), out) != in_.end(); };
   const bool in_caches = std::all_of(out_.begin(), out_.end(), is_input);
   const double divisor = frame.call.op == ReduceOp::average ? size_ : 1.0;
@@ -159,7 +159,7 @@ void DirectCollectives::fold(const Frame& frame, std::size_t count) {
 }
 
 // As if every rank had published its products: rounded to the type, then added.
-void DirectCollectives::fold_scaled(const Frame& frame, const kernels::FoldJob& job) {
+void ZeroCopy::fold_scaled(const Frame& frame, const kernels::FoldJob& job) {
   scratch_.resize(as_size(size_) * kStepMultiplied);
   std::vector<const void*> products;
   for (int i = 0; i < size_; ++i) {
@@ -172,7 +172,7 @@ void DirectCollectives::fold_scaled(const Frame& frame, const kernels::FoldJob& 
   kernels::fold(frame.call.dtype, frame.call.op, sum);
 }
 
-void DirectCollectives::spread(const Frame& frame, std::size_t count) {
+void ZeroCopy::spread(const Frame& frame, std::size_t count) {
   const auto* const from = static_cast<const std::byte*>(in_.front());
   std::erase(out_, from);
   std::size_t at = 0;
@@ -183,8 +183,8 @@ void DirectCollectives::spread(const Frame& frame, std::size_t count) {
   }
 }
 
-void DirectCollectives::copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes, kernels::Stores stores,
-                                   bool backwards) const {
+void ZeroCopy::copy_bytes(std::byte* into, const std::byte* from, std::size_t bytes, kernels::Stores stores,
+                          bool backwards) const {
   if (into == from) return;
   for (const Range now : Sweep(bytes, kStepInPlace, backwards)) {
     team_.failure().check();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/node/ways/direct_collectives.hpp"
+#include "comm/node/ways/zero_copy.hpp"
 
 #include <sched.h>
 
@@ -10,7 +10,7 @@
 
 namespace rondo::comm {
 
-DirectCollectives::DirectCollectives(Team& team, const Chooser& chooser, Board& board, Windows& windows)
+ZeroCopy::ZeroCopy(Team& team, const Chooser& chooser, Board& board, Windows& windows)
     : team_(team),
       board_(board),
       claims_(team, board),
@@ -23,13 +23,13 @@ DirectCollectives::DirectCollectives(Team& team, const Chooser& chooser, Board& 
       recv_(as_size(size_)),
       told_(as_size(size_)) {}
 
-bool DirectCollectives::may_take(const Call& call) {
+bool ZeroCopy::may_take(const Call& call) {
   timed_ = {};
   latest_ = {.why_not = find_obstacle(call)};
   return latest_.why_not.empty();
 }
 
-std::string_view DirectCollectives::find_obstacle(const Call& call) {
+std::string_view ZeroCopy::find_obstacle(const Call& call) {
   const bool may_copy = chooser_.may_copy(call);
   const std::string_view obstacle = chooser_.why_not_ask(call, reach_.possible(), may_copy);
   if (!obstacle.empty()) return obstacle;
@@ -38,7 +38,7 @@ std::string_view DirectCollectives::find_obstacle(const Call& call) {
   return chooser_.why_not_ask(call, reach_.possible(), may_copy, skip != 0);
 }
 
-bool DirectCollectives::run(const Call& call) {
+bool ZeroCopy::run(const Call& call) {
   lay_out(counts_of(call), offsets_);
   const std::size_t bytes = larger_count(call, size_) * size_of(call.dtype);
   Outlook& kind = outlook(call.collective, bytes);
@@ -51,11 +51,11 @@ bool DirectCollectives::run(const Call& call) {
   const bool root_alone = copy_goes_on || (kind.root_reached && chooser_.asks_root_alone(call));
   const Went went = root_alone ? run_with_root(frame, kind, copy_goes_on) : run_with_all(frame, kind, may_copy);
   if (went == Went::straight) latest_ = {.name = kName, .why = chooser_.why_in_place()};
-  if (went == Went::copied) latest_ = {.name = CopiedCollectives::kName, .why = chooser_.why_copied(call)};
+  if (went == Went::copied) latest_ = {.name = SingleCopy::kName, .why = chooser_.why_copied(call)};
   return went != Went::elsewhere;
 }
 
-DirectCollectives::Went DirectCollectives::run_with_all(const Frame& frame, Outlook& kind, bool may_copy) {
+ZeroCopy::Went ZeroCopy::run_with_all(const Frame& frame, Outlook& kind, bool may_copy) {
   Went went = Went::elsewhere;
   bool copies = false;
   guarded([&] {
@@ -95,7 +95,7 @@ DirectCollectives::Went DirectCollectives::run_with_all(const Frame& frame, Outl
 }
 
 // Where the others' buffers lie is not known then.
-DirectCollectives::Went DirectCollectives::run_with_root(const Frame& frame, Outlook& kind, bool may_copy) {
+ZeroCopy::Went ZeroCopy::run_with_root(const Frame& frame, Outlook& kind, bool may_copy) {
   Went went = Went::elsewhere;
   guarded([&] {
     await_root(frame);
@@ -119,23 +119,22 @@ DirectCollectives::Went DirectCollectives::run_with_root(const Frame& frame, Out
 }
 
 // Calls that go another way for good do not meet here.
-void DirectCollectives::went_another_way() {
+void ZeroCopy::went_another_way() {
   if (timed_.kind != nullptr) timed_.kind->took_us = us_between(timed_.since, read_ticks());
 }
 
 // Ticks of two cores may differ a little. What a tick is becomes known better with time.
-float DirectCollectives::us_between(std::uint64_t begin, std::uint64_t end) {
+float ZeroCopy::us_between(std::uint64_t begin, std::uint64_t end) {
   constexpr double kLeast = 0.01;
   constexpr std::uint32_t kBetween = 256;
   if (timed_calls_++ % kBetween == 0) us_per_tick_ = scale_.us_per_tick();
   return static_cast<float>(end > begin ? std::max(us_per_tick_ * static_cast<double>(end - begin), kLeast) : kLeast);
 }
 
-double DirectCollectives::slowest() const { return std::ranges::max(told_, {}, &Told::said).said; }
+double ZeroCopy::slowest() const { return std::ranges::max(told_, {}, &Told::said).said; }
 
-void DirectCollectives::pull(const CallFrame& call, std::span<const Pull> pieces, kernels::Stores stores,
-                             bool fetches) {
-  latest_ = {.name = fetches ? CopiedCollectives::kName : kName,
+void ZeroCopy::pull(const CallFrame& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches) {
+  latest_ = {.name = fetches ? SingleCopy::kName : kName,
              .why = fetches ? chooser_.why_copied(call.call) : chooser_.why_in_place()};
   std::size_t bytes = 0;
   for (const Pull& piece : pieces) bytes += piece.bytes;
@@ -154,7 +153,7 @@ void DirectCollectives::pull(const CallFrame& call, std::span<const Pull> pieces
   board_.meet();
 }
 
-DirectCollectives::Outlook& DirectCollectives::outlook(Collective collective, std::size_t bytes) {
+ZeroCopy::Outlook& ZeroCopy::outlook(Collective collective, std::size_t bytes) {
   const std::uint64_t kind = bytes * kCollectiveCount + static_cast<std::uint64_t>(collective);
   Outlook& found = outlooks_[(kind * 0x9e3779b97f4a7c15 >> 32) % kKinds];
   if (found.kind != kind) found = {};
@@ -162,7 +161,7 @@ DirectCollectives::Outlook& DirectCollectives::outlook(Collective collective, st
   return found;
 }
 
-Told DirectCollectives::announce(const Frame& frame, std::uint64_t meeting, float took_us) const {
+Told ZeroCopy::announce(const Frame& frame, std::uint64_t meeting, float took_us) const {
   const Told own{.send = reach_.describe(frame.call.send, frame.send_bytes(rank_)),
                  .recv = reach_.describe(frame.call.recv, frame.recv_bytes(rank_)),
                  .said = frame.scales ? frame.call.op.factor() : took_us,
@@ -172,7 +171,7 @@ Told DirectCollectives::announce(const Frame& frame, std::uint64_t meeting, floa
 }
 
 // A rank's own arrival is another's to overwrite.
-std::uint64_t DirectCollectives::meet(const Frame& frame, float took_us) {
+std::uint64_t ZeroCopy::meet(const Frame& frame, float took_us) {
   const std::uint64_t meeting = board_.take_line(sizeof(Told));
   const Told own = announce(frame, meeting, took_us);
   board_.meet();
@@ -187,7 +186,7 @@ std::uint64_t DirectCollectives::meet(const Frame& frame, float took_us) {
 }
 
 // Instead of a meeting of all.
-void DirectCollectives::await_root(const Frame& frame) {
+void ZeroCopy::await_root(const Frame& frame) {
   const int root = frame.call.root;
   Told& told = told_[as_size(root)];
   if (rank_ == root) {
@@ -201,7 +200,7 @@ void DirectCollectives::await_root(const Frame& frame) {
 }
 
 // An empty buffer is within everybody's reach.
-void DirectCollectives::find_buffers(const Frame& frame) {
+void ZeroCopy::find_buffers(const Frame& frame) {
   static std::byte nothing{};
   for (int i = 0; i < size_; ++i) {
     const auto find = [&](const Spot& spot, std::size_t bytes) {
@@ -213,7 +212,7 @@ void DirectCollectives::find_buffers(const Frame& frame) {
 }
 
 // Whether what it needs is within reach, and who moves it. All ranks draw the same conclusion.
-InPlace DirectCollectives::choose_way(const Frame& frame) const {
+InPlace ZeroCopy::choose_way(const Frame& frame) const {
   const std::size_t root = as_size(std::max(frame.call.root, 0));
   return chooser_.in_place(frame.call.collective, {.all_send = reaches_all(send_),
                                                    .all_receive = reaches_all(recv_),
@@ -222,7 +221,7 @@ InPlace DirectCollectives::choose_way(const Frame& frame) const {
 }
 
 // Buffers in windows, beside ordinary ones, are nobody's to copy like this.
-bool DirectCollectives::all_in_processes(const Frame& frame) const {
+bool ZeroCopy::all_in_processes(const Frame& frame) const {
   const auto is_there = [](const Spot& spot, std::size_t bytes) {
     return bytes == 0 || spot.kind == Spot::Kind::process;
   };
@@ -234,7 +233,7 @@ bool DirectCollectives::all_in_processes(const Frame& frame) const {
 }
 
 // Of an all_gather: each rank brings what lies where its block belongs.
-bool DirectCollectives::all_in_place(const Frame& frame) const {
+bool ZeroCopy::all_in_place(const Frame& frame) const {
   for (int i = 0; i < size_; ++i) {
     const Told& told = told_[as_size(i)];
     if (told.send.at != told.recv.at + frame.block(i).offset * frame.element) return false;
@@ -243,7 +242,7 @@ bool DirectCollectives::all_in_place(const Frame& frame) const {
 }
 
 // Its own block of what goes from it or to it; as all ranks have been told.
-bool DirectCollectives::root_in_place(const Frame& frame) const {
+bool ZeroCopy::root_in_place(const Frame& frame) const {
   const int root = frame.call.root;
   const Told& told = told_[as_size(root)];
   const Spot &all = of_root(frame, told.recv, told.send), &own = of_root(frame, told.send, told.recv);
@@ -251,7 +250,7 @@ bool DirectCollectives::root_in_place(const Frame& frame) const {
          own.at == all.at + frame.block(root).offset * frame.element;
 }
 
-std::uint64_t DirectCollectives::copy_blocks(const Frame& frame, int shift) {
+std::uint64_t ZeroCopy::copy_blocks(const Frame& frame, int shift) {
   touch();
   const std::byte* const left = copied_.run(frame, told_, shift, frame.backwards);
   const std::uint64_t did_own = read_ticks();
@@ -261,7 +260,7 @@ std::uint64_t DirectCollectives::copy_blocks(const Frame& frame, int shift) {
 
 // Where anybody can do anybody's share, whoever is running does what nobody has begun, and who finds all of it done
 // need not meet the others again.
-void DirectCollectives::move(const Frame& frame, const InPlace& way, bool root_alone) {
+void ZeroCopy::move(const Frame& frame, const InPlace& way, bool root_alone) {
   touch();
   const Move move{frame, way, chooser_.shares(frame.call, way), send_, recv_};
   send_[as_size(rank_)] = const_cast<std::byte*>(frame.send(0));
@@ -280,7 +279,7 @@ void DirectCollectives::move(const Frame& frame, const InPlace& way, bool root_a
 
 // A rank that fails says so before it looks at this word, and this rank sets it before it looks for a failure: one of
 // the two sees the other, so nobody uses buffers that a failed call has given back.
-void DirectCollectives::touch() {
+void ZeroCopy::touch() {
   team_.own_line().touching.store(1, std::memory_order_relaxed);
   board_.fence();
   team_.failure().check();
@@ -288,7 +287,7 @@ void DirectCollectives::touch() {
 
 // Waits until peers are through with what they do with this rank's buffers: a step or two. A stopped process may never
 // be; its own mapping keeps it from harming more than the contents of a window.
-void DirectCollectives::retreat(const std::exception& error) {
+void ZeroCopy::retreat(const std::exception& error) {
   constexpr std::chrono::seconds kPatience{5};
   let_go();
   if (!team_.failure().raised()) {
@@ -308,7 +307,7 @@ void DirectCollectives::retreat(const std::exception& error) {
   }
 }
 
-bool DirectCollectives::reaches_all(const std::vector<std::byte*>& buffers) const {
+bool ZeroCopy::reaches_all(const std::vector<std::byte*>& buffers) const {
   return std::find(buffers.begin(), buffers.end(), nullptr) == buffers.end();
 }
 
