@@ -129,7 +129,7 @@ TEST_CASE("a value of streaming_bytes's followers moves what it names") {
     of_crowd.warm_bytes = warm;
     const Chooser four = chooser(4, 2, of_crowd);
     const Call call = sum(Collective::broadcast, 16 * M);
-    return four.course(four.plan({.call = call, .larger = 16 * M, .longest = 16 * M})).window;
+    return four.course(four.plan({.call = call, .larger = 16 * M, .longest = 16 * M})).ahead;
   };
   CHECK(window(2 * M) == 2 * window(M));
 

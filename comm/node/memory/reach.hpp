@@ -26,8 +26,8 @@ class Reach {
   Spot describe(const void* data, std::size_t bytes) const {
     if (data == nullptr) return {};
     if (threads_) return {.kind = Spot::Kind::address, .at = reinterpret_cast<std::uintptr_t>(data)};
-    if (const auto place = windows_.find(data, bytes))
-      return {.kind = Spot::Kind::window, .window = place->window, .at = place->offset};
+    if (const auto part = windows_.find(data, bytes))
+      return {.kind = Spot::Kind::window, .window = part->window, .at = part->offset};
     return {.kind = Spot::Kind::process, .at = reinterpret_cast<std::uintptr_t>(data)};
   }
   // Where this rank finds the buffer of the rank with that index; null: unreachable, or no such place.

@@ -51,7 +51,7 @@ class NodeWindow {
 class Windows {
  public:
   // A buffer within this rank's block of a window.
-  struct Place {
+  struct Part {
     std::uint32_t window;
     std::uint64_t offset;
   };
@@ -64,9 +64,9 @@ class Windows {
   void look() {
     if (changed_.load(std::memory_order_acquire)) look_again();
   }
-  std::optional<Place> find(const void* data, std::size_t bytes) const;
+  std::optional<Part> find(const void* data, std::size_t bytes) const;
   // So many bytes in the block of `index`; null when there is no such place.
-  std::byte* at(int index, Place place, std::size_t bytes) const;
+  std::byte* at(int index, Part part, std::size_t bytes) const;
 
  private:
   struct Entry {
@@ -86,24 +86,24 @@ class Windows {
 };
 
 // Of every rank of the node in every call: with eight of them, sixteen times.
-inline std::optional<Windows::Place> Windows::find(const void* data, std::size_t bytes) const {
+inline std::optional<Windows::Part> Windows::find(const void* data, std::size_t bytes) const {
   const auto* const start = static_cast<const std::byte*>(data);
   for (const Entry& entry : seen_) {
     const std::byte* const block = entry.window->own();
     const std::size_t present = entry.window->bytes();
     if (start < block || bytes > present) continue;
     const auto offset = static_cast<std::size_t>(start - block);
-    if (offset <= present - bytes) return Place{entry.id, offset};
+    if (offset <= present - bytes) return Part{entry.id, offset};
   }
   return std::nullopt;
 }
 
-inline std::byte* Windows::at(int index, Place place, std::size_t bytes) const {
+inline std::byte* Windows::at(int index, Part part, std::size_t bytes) const {
   for (const Entry& entry : seen_) {
-    if (entry.id != place.window) continue;
+    if (entry.id != part.window) continue;
     const std::size_t present = entry.window->bytes();
-    if (bytes > present || place.offset > present - bytes) return nullptr;
-    return entry.window->block(index) + place.offset;
+    if (bytes > present || part.offset > present - bytes) return nullptr;
+    return entry.window->block(index) + part.offset;
   }
   return nullptr;
 }

@@ -17,9 +17,9 @@ std::size_t round_up(std::size_t a, std::size_t to) { return divide_up(a, to) * 
 
 }  // namespace
 
-// A window has room for two places where everybody puts, and in every ring for one of an only source.
+// The reused stretch has room for two places where everybody puts, and in every ring for one of an only source.
 std::size_t Chooser::most_place_bytes(int source) const {
-  return facts_.ring.window.bytes / (source == RingPlan::kEverybody ? 2 : 1) / kLine * kLine;
+  return facts_.ring.reused.bytes / (source == RingPlan::kEverybody ? 2 : 1) / kLine * kLine;
 }
 
 bool Chooser::fits_rings(int ranks) const { return most_place_bytes(RingPlan::kEverybody) >= kLine * as_size(ranks); }
@@ -175,7 +175,7 @@ RingCourse Chooser::course(const RingPlan& plan) const {
   if (hands_over(plan)) {
     const std::size_t folded = std::clamp<std::size_t>(facts_.ring.shared.bytes / place, 1, kFoldedPlaces);
     course.hands_over = true;
-    course.window = plan.folds ? std::min(folded, course.chunks) : 1;
+    course.ahead = plan.folds ? std::min(folded, course.chunks) : 1;
     course.in_turn = plan.folds && course.chunks == 1 && place <= facts_.ring.shared.bytes / 2 / kLeastTurns;
     return course;
   }
@@ -183,12 +183,12 @@ RingCourse Chooser::course(const RingPlan& plan) const {
   const auto places_in = [&](std::size_t bytes) {
     return std::max<std::size_t>(std::min(ahead_bytes(plan, course.rings_used), bytes) / place, 1);
   };
-  const std::size_t whole = facts_.ring.capacity(), window = window_bytes(plan, place);
+  const std::size_t whole = facts_.ring.capacity(), reused = reused_bytes(plan, place);
   std::size_t in_a_ring = places_in(whole);
   const bool fits = place <= whole && course.chunks <= in_a_ring * course.rings_used;
-  course.turns = !fits && window >= place;
-  if (course.turns) in_a_ring = places_in(window);
-  course.window = std::min(in_a_ring * course.rings_used, course.chunks);
+  course.reuses = !fits && reused >= place;
+  if (course.reuses) in_a_ring = places_in(reused);
+  course.ahead = std::min(in_a_ring * course.rings_used, course.chunks);
   return course;
 }
 
@@ -201,8 +201,8 @@ std::size_t Chooser::ahead_bytes(const RingPlan& plan, std::size_t rings_used) c
 
 // Of a ring, for a call of more chunks than can be on their way at once. Where all put, a rank is never far ahead of
 // the others, so half of it is enough, or two places; a single source goes ahead as far as it can.
-std::size_t Chooser::window_bytes(const RingPlan& plan, std::size_t place_bytes) const {
-  const std::size_t whole = facts_.ring.window.bytes;
+std::size_t Chooser::reused_bytes(const RingPlan& plan, std::size_t place_bytes) const {
+  const std::size_t whole = facts_.ring.reused.bytes;
   return plan.source == RingPlan::kEverybody ? std::max(whole / 2, std::min(whole, 2 * place_bytes)) : whole;
 }
 

@@ -74,12 +74,12 @@ struct RingPlan {  // the same on all ranks
 };
 struct RingCourse {  // of a plan's chunks through the rings
   std::size_t place_bytes = 0, chunks = 0;
-  std::size_t window = 0;      // chunks that a rank may have published and others not yet read,
+  std::size_t ahead = 0;       // chunks that a rank may have published and others not yet read,
   std::size_t rings_used = 1;  // in so many rings in turn
   bool in_line = false;        // a few bytes, if the arrival line is free
   bool hands_over = false;     // two ranks, places of each other's
   bool in_turn = false;        // these, another one each time
-  bool turns = false;          // in the rings' window, since they do not fit
+  bool reuses = false;         // places in the reused stretch, since they do not fit
 };
 struct RingStores {
   bool from_memory = false;  // what the call reads is not in the caches
@@ -189,7 +189,7 @@ class Chooser {
   RingPlan plan_sum(const RingCall& call) const;
   bool handed(std::size_t block, std::size_t pieces) const;
   std::size_t ahead_bytes(const RingPlan& plan, std::size_t rings_used) const;
-  std::size_t window_bytes(const RingPlan& plan, std::size_t place_bytes) const;
+  std::size_t reused_bytes(const RingPlan& plan, std::size_t place_bytes) const;
 
   NodeFacts facts_;
   Tuning tuning_;

@@ -26,8 +26,8 @@ std::size_t RingLayout::gap_behind(std::size_t bytes) const {
 // nearest to the cores.
 RingLayout lay_out_ring(std::size_t ring_bytes, int ranks, bool crowded) {
   RingLayout ring;
-  ring.window = {0, whole_lines(ring_bytes / 3)};
-  ring.shared = {ring.window.bytes, ranks == 2 ? whole_lines(ring_bytes / 6) : 0};
+  ring.reused = {0, whole_lines(ring_bytes / 3)};
+  ring.shared = {ring.reused.bytes, ranks == 2 ? whole_lines(ring_bytes / 6) : 0};
   ring.short_places = {ring.shared.start + ring.shared.bytes,
                        whole_lines(std::min(crowded ? SIZE_MAX : threshold::kShortStretch, ring_bytes / 6))};
   const std::size_t behind = ring.short_places.start + ring.short_places.bytes;

@@ -13,7 +13,7 @@ struct RingLayout {
   struct Stretch {
     std::size_t start = 0, bytes = 0;
   };
-  Stretch window;                // for calls that fill their places several times
+  Stretch reused;                // for calls that fill their places several times
   Stretch shared;                // for two ranks who hand places over; of more it is empty
   Stretch short_places, places;  // in turn
   std::size_t short_place = 0;   // the longest that turns among the short ones

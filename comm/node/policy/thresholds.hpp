@@ -194,7 +194,8 @@ inline constexpr int kLooksBeforeMove = 8;
 inline constexpr int kMostLooksBeforeMove = 1 << 13;
 
 // Rings of a node, all together, that stay in the last-level cache beside what the ranks read and write: with 4 and 8
-// ranks, 16 and 32 MiB in all made middle sizes take twice as long. A third is for windows, which are used apart.
+// ranks, 16 and 32 MiB in all made middle sizes take twice as long. A third is reused within long calls, apart from the
+// rest.
 inline constexpr std::uint64_t kAllRings = 12 << 20;
 // A ring is no shorter for that, however many ranks there are,
 inline constexpr std::uint64_t kEnoughRing = 768 << 10;

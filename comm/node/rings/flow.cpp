@@ -29,31 +29,31 @@ Flow::Frame Flow::begin(const Plan& plan) {
     enter_line(frame, meeting);
   } else if (course.hands_over) {
     enter_shared(frame);
-  } else if (course.turns) {
-    enter_window(frame);
+  } else if (course.reuses) {
+    enter_reused(frame);
   } else {
-    const std::size_t deep = (course.window + course.rings_used - 1) / course.rings_used;
+    const std::size_t deep = (course.ahead + course.rings_used - 1) / course.rings_used;
     frame.first.offset = rings_.reserve(deep * course.place_bytes);
   }
   return frame;
 }
 
 void Flow::enter_line(Frame& frame, std::uint64_t meeting) {
-  frame.course = {.place_bytes = frame.course.place_bytes, .chunks = 1, .window = 1, .in_line = true};
+  frame.course = {.place_bytes = frame.course.place_bytes, .chunks = 1, .ahead = 1, .in_line = true};
   frame.first.line = 1 + static_cast<std::uint32_t>(meeting & 1);
 }
 
 // A call before may still be read where this one's places lie: lines that were used a moment ago cost less than others.
-void Flow::enter_window(Frame& frame) {
+void Flow::enter_reused(Frame& frame) {
   const RingCourse& course = frame.course;
-  const Window& latest = latest_window_;
+  const Reuse& latest = latest_reuse_;
   frame.earlier = latest.end;
-  frame.alike = frame.earlier != 0 && latest.place_bytes == course.place_bytes && latest.places == course.window &&
+  frame.alike = frame.earlier != 0 && latest.place_bytes == course.place_bytes && latest.places == course.ahead &&
                 latest.source == frame.plan.source;
   if (frame.alike) frame.slot = latest.slot;
-  frame.first.offset = rings_.reserve_window();
-  latest_window_ = {course.place_bytes, course.window, frame.plan.source, (frame.slot + course.chunks) % course.window,
-                    before_ + course.chunks};
+  frame.first.offset = rings_.reserve_reused();
+  latest_reuse_ = {course.place_bytes, course.ahead, frame.plan.source, (frame.slot + course.chunks) % course.ahead,
+                   before_ + course.chunks};
 }
 
 // What one rank brings the other writes next, chunk by chunk; but where that one folds, it is given back. Then calls of
@@ -122,8 +122,8 @@ void Flow::look_who_is_here(const Frame& frame, Progress& progress) {
 bool Flow::ready(const Frame& frame, Progress& progress, Stage stage) {
   const std::size_t chunk = progress.done[stage];
   if (chunk == frame.todo[stage]) return false;
-  if (stage == kPublish && chunk < frame.course.window) return earlier_was_read(frame, progress, chunk);
-  if (stage == kPublish) return progress.all_here && overwritable(frame, progress, chunk - frame.course.window);
+  if (stage == kPublish && chunk < frame.course.ahead) return earlier_was_read(frame, progress, chunk);
+  if (stage == kPublish) return progress.all_here && overwritable(frame, progress, chunk - frame.course.ahead);
   const Stage before = stage == kConsume && frame.plan.folds ? kFold : kPublish;
   if (!progress.all_here || (frame.todo[before] != 0 && progress.done[before] <= chunk)) return false;
   return all_passed(frame, progress, before, before_ + chunk + 1);
@@ -132,7 +132,7 @@ bool Flow::ready(const Frame& frame, Progress& progress, Stage stage) {
 // What a call before left in this chunk's place: one chunk where its places were the same, all of them otherwise.
 bool Flow::earlier_was_read(const Frame& frame, Progress& progress, std::size_t chunk) {
   if (frame.earlier == 0) return true;
-  const std::uint64_t chunks = frame.alike ? frame.earlier - (frame.course.window - 1 - chunk) : frame.earlier;
+  const std::uint64_t chunks = frame.alike ? frame.earlier - (frame.course.ahead - 1 - chunk) : frame.earlier;
   return all_passed(frame, progress, kConsume, chunks, true);
 }
 
@@ -167,7 +167,7 @@ void Flow::advance(const Frame& frame, Progress& progress, Stage stage) {
   ++progress.done[stage];
   if (stage == kPublish && progress.done[stage] == 1) return;  // the arrival says so
   if (stage == kConsume &&
-      (frame.course.hands_over || (frame.course.chunks == frame.course.window && !frame.course.turns)))
+      (frame.course.hands_over || (frame.course.chunks == frame.course.ahead && !frame.course.reuses)))
     return;  // nobody waits to overwrite it
   tell(stage, before_ + progress.done[stage]);
 }
@@ -180,7 +180,7 @@ void Flow::tell(Stage stage, std::uint64_t chunks) {
 // Whoever takes nothing has read what it folds.
 void Flow::end(const Frame& frame) {
   before_ += frame.course.chunks;
-  if (frame.course.turns && frame.todo[kConsume] == 0) tell(kConsume, before_);
+  if (frame.course.reuses && frame.todo[kConsume] == 0) tell(kConsume, before_);
   if (frame.course.hands_over && !frame.plan.folds) handed_ ^= static_cast<int>(frame.course.chunks & 1);
 }
 
@@ -190,7 +190,7 @@ kernels::Range Flow::chunk_of(const Frame& frame, const Progress& progress, Stag
 }
 
 Flow::Place Flow::place_of(const Frame& frame, const Progress& progress, Stage stage) const {
-  const std::size_t slot = (frame.slot + progress.done[stage]) % frame.course.window;
+  const std::size_t slot = (frame.slot + progress.done[stage]) % frame.course.ahead;
   if (frame.course.hands_over) {
     const int passed = frame.plan.folds ? 0 : static_cast<int>(progress.done[stage] & 1);
     return {frame.first.offset + slot * frame.course.place_bytes, handed_ ^ passed};

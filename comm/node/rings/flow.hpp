@@ -2,10 +2,10 @@
 // A call's chunks on their way from rank to rank through the rings. Every source puts its chunk into its ring, and a
 // call's only source into all rings in turn (publish), everybody may work on what was put there (fold), and every sink
 // takes what it needs (consume). Each rank does whatever is ready, what is nearest to the end first, and tells the
-// others by its progress line how far it is, so it may run a window of chunks ahead of them and needs no other meeting
+// others by its progress line how far it is, so it may run some chunks ahead of them and needs no other meeting
 // than the first, which compares calls. What one call leaves in the rings, whoever put it there, is overwritten at the
 // earliest by the next but one, or by the next after its meeting, which proves that it was read; what it leaves in
-// their window, when progress lines say that it was read. Used by the thread that runs the collective.
+// their reused stretch, when progress lines say that it was read. Used by the thread that runs the collective.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -71,7 +71,7 @@ class Flow {
   enum Stage : std::size_t { kPublish, kFold, kConsume, kNone };
   static_assert(kNone == ProgressLine::kStages);
   using Counts = std::array<std::size_t, kNone>;  // chunks, by stage
-  struct Window {                                 // in which a call turned: what the next one must know
+  struct Reuse {                                  // in which a call turned: what the next one must know
     std::size_t place_bytes = 0, places = 0;
     int source = kEverybody;
     std::size_t slot = 0;   // of the place that comes next
@@ -82,7 +82,7 @@ class Flow {
     const Plan& plan;
     RingCourse course{};
     Counts todo{};              // by this rank
-    Place first{};              // of the window; the others lie in these rings in turn
+    Place first{};              // of those under way; the others lie in these rings in turn
     std::size_t slot = 0;       // of the first chunk
     std::uint64_t earlier = 0;  // chunks of all calls, the last of which lie in this one's places
     bool alike = false;         // as this one's lie there
@@ -98,7 +98,7 @@ class Flow {
 
   Frame begin(const Plan& plan);
   void enter_line(Frame& frame, std::uint64_t meeting);
-  void enter_window(Frame& frame);
+  void enter_reused(Frame& frame);
   void enter_shared(Frame& frame);
   Stage next(const Frame& frame, Progress& progress);
   void advance(const Frame& frame, Progress& progress, Stage stage);
@@ -125,7 +125,7 @@ class Flow {
   std::uint64_t before_ = 0;  // chunks of all calls up to this one: where everybody's counters began
   int handed_ = 0;            // which ring is whose: 1, rank 0 writes next to ring 1
   bool hands_over_ = false;   // the latest call
-  Window latest_window_;      // which this call turned in, or one before it
+  Reuse latest_reuse_;        // which this call turned in, or one before it
 };
 
 }  // namespace rondo::comm

@@ -12,7 +12,7 @@ Rings::Rings(Segment segment, int own_index, bool crowded)
     : segment_(segment),
       own_(own_index),
       layout_(lay_out_ring(segment.shape().ring_bytes, segment.local_size(), crowded)),
-      window_{.start = layout_.window.start, .bytes = layout_.window.bytes},
+      reused_{.start = layout_.reused.start, .bytes = layout_.reused.bytes},
       shared_{.start = layout_.shared.start, .bytes = layout_.shared.bytes},
       shared_turn_{.start = layout_.shared.start, .bytes = layout_.shared.bytes / 2},
       short_{.start = layout_.short_places.start, .bytes = layout_.short_places.bytes},
@@ -26,7 +26,7 @@ std::size_t Rings::reserve(std::size_t bytes) {
   return take(long_, rounded, gap_behind(rounded));
 }
 
-std::size_t Rings::reserve_window() { return take(window_, window_.bytes); }
+std::size_t Rings::reserve_reused() { return take(reused_, reused_.bytes); }
 
 std::size_t Rings::reserve_shared() { return take(shared_, shared_.bytes); }
 

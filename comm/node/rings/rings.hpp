@@ -18,8 +18,8 @@ class Rings {
   std::size_t capacity() const { return layout_.capacity(); }
   // The offset of a stretch that nothing else touches, the same every time, for calls that fill their places several
   // times: it is for the caller to see that what lies there was read.
-  std::size_t reserve_window();
-  std::size_t window_bytes() const { return layout_.window.bytes; }
+  std::size_t reserve_reused();
+  std::size_t reused_bytes() const { return layout_.reused.bytes; }
   // The same of another one, for two ranks who hand places over to each other (see Flow); of others it is empty.
   std::size_t reserve_shared();
   std::size_t reserve_shared_in_turn(std::size_t bytes);  // a part of it, another one each time
@@ -40,7 +40,7 @@ class Rings {
   Segment segment_;
   int own_;
   RingLayout layout_;
-  Turn window_, shared_, shared_turn_, short_, long_;
+  Turn reused_, shared_, shared_turn_, short_, long_;
 };
 
 }  // namespace rondo::comm

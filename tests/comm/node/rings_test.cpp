@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where places lie: whatever a rank reserves, it overwrites nothing of what it reserved just before, nor of the window,
-// nor of what two ranks share.
+// Where places lie: whatever a rank reserves, it overwrites nothing of what it reserved just before, nor of the reused
+// stretch, nor of what two ranks share.
 #include "comm/node/rings/rings.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 using namespace rondo::comm;
 
-TEST_CASE("places in turn never overlap their predecessor nor the window, nor leave the ring") {
+TEST_CASE("places in turn never overlap their predecessor nor the reused, nor leave the ring") {
   const auto seed = rondo::test::rotating_seed();
   INFO("seed " << seed);
   const bool crowded = GENERATE(false, true);
@@ -20,10 +20,10 @@ TEST_CASE("places in turn never overlap their predecessor nor the window, nor le
     const FifoShape shape{.slots = 2, .slice_bytes = 4096, .ring_bytes = ring_bytes};
     const rondo::Mapping memory = rondo::map_anonymous(Segment::bytes(2, shape));
     Rings rings(Segment(memory.data(), 2, shape), 0, crowded);
-    const std::size_t window = rings.reserve_window(), window_end = window + rings.window_bytes();
-    REQUIRE(window_end <= ring_bytes);
+    const std::size_t reused = rings.reserve_reused(), reused_end = reused + rings.reused_bytes();
+    REQUIRE(reused_end <= ring_bytes);
     const std::size_t shared = rings.reserve_shared(), shared_end = shared + rings.shared_bytes();
-    REQUIRE((shared >= window_end && rings.shared_bytes() >= rings.capacity()));
+    REQUIRE((shared >= reused_end && rings.shared_bytes() >= rings.capacity()));
     std::mt19937_64 random(seed);
     std::size_t start = 0, end = 0;
     for (int turn = 0; turn < 10000; ++turn) {
@@ -32,10 +32,10 @@ TEST_CASE("places in turn never overlap their predecessor nor the window, nor le
       INFO("turn " << turn << ": " << bytes << " at " << at << " after " << start << " to " << end);
       REQUIRE((at >= end || at + bytes <= start));
       REQUIRE(at % kLine == 0);
-      REQUIRE((at >= window_end || at + bytes <= window));
+      REQUIRE((at >= reused_end || at + bytes <= reused));
       REQUIRE((at >= shared_end || at + bytes <= shared));
       REQUIRE(at + bytes <= ring_bytes);
-      if (random() % 16 == 0) REQUIRE((rings.reserve_window() == window && rings.reserve_shared() == shared));
+      if (random() % 16 == 0) REQUIRE((rings.reserve_reused() == reused && rings.reserve_shared() == shared));
       start = at, end = at + bytes;
     }
   }

@@ -73,13 +73,13 @@ std::string in_words(const comm::RingPlan& plan, const comm::RingCourse& course)
   std::string text;
   if (course.hands_over) {
     text += course.in_turn ? ", handed over by turns" : ", handed over";
-    if (course.window > 1) text += ", " + places(course.window);
-  } else if (course.turns) {
-    text += fmt::format(", {} of the window", places(course.window));
-  } else if (course.window == course.chunks) {
+    if (course.ahead > 1) text += ", " + places(course.ahead);
+  } else if (course.reuses) {
+    text += fmt::format(", {}, reused", places(course.ahead));
+  } else if (course.ahead == course.chunks) {
     text += ", each in its place";
   } else {
-    text += ", " + places(course.window);
+    text += ", " + places(course.ahead);
   }
   if (course.rings_used > 1) text += " of all rings";
   if (course.in_line) text += ", or in the arrival line";
