@@ -174,7 +174,7 @@ class Connecting {
       if (Fd pid = open_pid(card(r).pid)) processes_.emplace_back(std::move(pid), r);
     }
     cores_ = count_usable_cores();
-    cores_suffice_ = static_cast<int>(neighbours_.size()) <= cores_;
+    crowded_ = static_cast<int>(neighbours_.size()) > cores_;
   }
 
   // What keeps a rank from sharing memory; `lost`: it only lost another, whose own obstacle says more.
@@ -294,7 +294,7 @@ class Connecting {
   void mind_crowds() {
     const bool one_host = std::all_of(placement_.begin(), placement_.end(),
                                       [&](const Placement& p) { return p.node == placement_[0].node; });
-    if (!one_host || cores_suffice_ || placement_[0].shares_memory) return;
+    if (!one_host || !crowded_ || placement_[0].shares_memory) return;
     auto& rows = config_.tuning.links;
     rows.insert(rows.end(), std::begin(kernels::kCrowdedTuner), std::end(kernels::kCrowdedTuner));
   }
@@ -340,7 +340,7 @@ class Connecting {
     parts.memory = memory_;
     parts.bells = Doorbells(parts.segment, std::make_shared<const std::vector<Fd>>(std::move(descriptors_.doorbells)));
     parts.cores = cores_;
-    parts.spare_cores = cores_suffice_;
+    parts.crowded = crowded_;
     parts.copies_memory = copies_memory_;
     parts.copied_page_us = copied_page_us_;
     parts.monitor = monitor_;
@@ -426,7 +426,7 @@ class Connecting {
   std::vector<int> neighbours_;                // this node's ranks that share memory, this one included
   FifoShape shape_;
   int cores_ = 1;
-  bool cores_suffice_ = false;
+  bool crowded_ = true;
   bool copies_memory_ = true;  // the kernel, between all ranks of this node that share memory
   double copied_page_us_ = 0;
   Probe probe_;

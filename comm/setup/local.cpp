@@ -69,7 +69,7 @@ std::unique_ptr<detail::CommunicatorImpl> make_local_rank(const std::shared_ptr<
   parts.memory = group;
   parts.bells = Doorbells(segment, group->bells);
   parts.cores = group->cores;
-  parts.spare_cores = group->world_size <= parts.cores;
+  parts.crowded = group->world_size > parts.cores;
   Bootstrap bootstrap;
   bootstrap.rank = rank;
   bootstrap.world_size = group->world_size;

@@ -36,8 +36,8 @@ class Team {
     Segment segment;
     std::shared_ptr<const void> memory;  // keeps the segment mapped
     Doorbells bells;
-    int cores = 1;             // that ranks of the node may use, as all of them know it;
-    bool spare_cores = false;  // every one has a core of its own
+    int cores = 1;        // that ranks of the node may use, as all of them know it;
+    bool crowded = true;  // ranks outnumber the cores of their node
     // The kernel copies between the processes of all who share the segment, and what a page of it costs, in us.
     bool copies_memory = false;
     double copied_page_us = 0;
@@ -60,7 +60,7 @@ class Team {
   const Doorbells& bells() const { return parts_.bells; }
   const Failure& failure() const { return failure_; }
   int cores() const { return parts_.cores; }
-  bool spare_cores() const { return parts_.spare_cores; }
+  bool crowded() const { return parts_.crowded; }
   bool copies_memory() const { return parts_.copies_memory; }
   double copied_page_us() const { return parts_.copied_page_us; }
   std::shared_ptr<Monitor> monitor() const { return parts_.monitor; }

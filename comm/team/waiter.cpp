@@ -25,7 +25,7 @@ constexpr auto kLongestNap = 2ms;
 }  // namespace
 
 Waiter::Waiter(Team& team, const Config& config)
-    : team_(team), spins_(team.spare_cores() ? config.spin : 0), yields_(config.yields) {}
+    : team_(team), spins_(team.crowded() ? 0 : config.spin), yields_(config.yields) {}
 
 void Waiter::begin(const Signature& signature, bool collective, std::chrono::milliseconds timeout) {
   signature_ = signature;

@@ -44,7 +44,7 @@ Board::Board(Team& team, const Config& config)
       arrivals_(arrivals_by_turn(team.segment(), size_)),
       ranks_(ranks_by_index(team)),
       readers_{size_ == 2 ? kEverybody : kNobody, size_ == 2 ? kEverybody : kNobody},
-      crowded_(!team.spare_cores()),
+      crowded_(team.crowded()),
       leaves_rseq_(crowded_ && config.leaves_rseq),
       slow_clock_(!crowded_ && clock_is_slow()) {}
 

@@ -32,7 +32,7 @@ class Board {
   Board(const Board&) = delete;
 
   int index() const { return index_; }
-  bool is_crowded() const { return crowded_; }  // more ranks than cores
+  bool crowded() const { return crowded_; }  // more ranks than cores
   // Where this rank is, and whether too many others are too: in every few calls, in every wait, and in each long call.
   void look_around();
   int ranks_on_a_core() const { return spread_.share(); }

@@ -23,7 +23,7 @@ class Claims {
   template <class Work, class Take>
   void share(std::size_t pieces, bool backwards, Work work, Take take) {
     // A core that ranks share begins where it did the last time.
-    const bool claims = board_.is_crowded();
+    const bool claims = board_.crowded();
     const auto takers = static_cast<std::size_t>(claims ? board_.cores() : size_);
     const auto taker = std::min(static_cast<std::size_t>(claims ? board_.turn_of_core() : index_), takers - 1);
     const std::size_t first = taker * pieces / takers, near = (taker + 1) * pieces / takers - first;

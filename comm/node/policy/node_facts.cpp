@@ -40,7 +40,7 @@ RingLayout lay_out_ring(std::size_t ring_bytes, int ranks, bool crowded) {
 
 NodeFacts facts_of(const Team& team) {
   const int ranks = team.segment().local_size();
-  const bool crowded = !team.spare_cores();
+  const bool crowded = team.crowded();
   return {.ranks = ranks,
           .cores = std::min(team.cores(), ranks),
           .crowded = crowded,

@@ -7,7 +7,7 @@ Flow::Flow(Team& team, Board& board, const Chooser& chooser)
     : board_(board),
       segment_(team.segment()),
       chooser_(chooser),
-      rings_(team.segment(), team.own_index(), !team.spare_cores()),
+      rings_(team.segment(), team.own_index(), team.crowded()),
       index_(board.index()),
       size_(board.size()) {}
 

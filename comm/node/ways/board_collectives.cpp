@@ -12,7 +12,7 @@ BoardCollectives::BoardCollectives(Team& team, const Config& config, Windows& wi
       direct_(team, chooser_, board_, windows),
       flow_(team, board_, chooser_),
       claims_(team, board_),
-      ring_stores_(team.segment(), board_.index(), !team.spare_cores()),
+      ring_stores_(team.segment(), board_.index(), team.crowded()),
       rank_(board_.index()),
       size_(board_.size()),
       lead_(chooser_.lead(0, false)),

@@ -32,7 +32,7 @@ SingleCopy::SingleCopy(const Team& team, const Chooser& chooser, Board& board, C
 
 const std::byte* SingleCopy::run(const CallFrame& call, std::span<const Told> told, int shift, bool backwards) {
   const Frame frame{call, told, chooser_.stores_beside_copies(call.call), shift, backwards};
-  if (board_.is_crowded()) board_.look_around();
+  if (board_.crowded()) board_.look_around();
   if (frame.call.collective == Collective::reduce) return reduce_by_two(frame);
   copy_or_sum(frame);
   return nullptr;

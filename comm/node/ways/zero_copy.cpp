@@ -81,7 +81,7 @@ ZeroCopy::Went ZeroCopy::run_with_all(const Frame& frame, Outlook& kind, bool ma
       return;
     }
     // In a crowd most ranks leave late, when they have their turn.
-    timed_ = {&kind, copy_promises && board_.is_crowded() ? all_came : std::max(all_came, read_ticks())};
+    timed_ = {&kind, copy_promises && board_.crowded() ? all_came : std::max(all_came, read_ticks())};
   });
   const std::size_t root = as_size(std::max(frame.call.root, 0));
   kind.root_reached = went == Went::straight && of_root(frame, recv_, send_)[root] != nullptr;

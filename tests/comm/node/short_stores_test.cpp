@@ -46,7 +46,7 @@ Team::Parts parts_of(const Node& node, int rank) {
   for (int r = 0; r < kRanks; ++r) parts.placement.push_back({.local_rank = r, .segment_index = r, .host = "here"});
   parts.segment = node.segment;
   parts.bells = Doorbells(node.segment, node.bells);
-  parts.spare_cores = true;
+  parts.crowded = false;
   return parts;
 }
 
