@@ -196,15 +196,22 @@ class Connecting {
     }
   }
 
-  // A rank that cannot share memory says so in the store, to those of its node that wait for it there.
+  // A rank that cannot share memory says so in the job's store, to those of its node that wait for it: at the place of
+  // a split ranks only exchange.
   std::string obstacle_key() const { return fmt::format("{}/obstacle/{}", name_, neighbours_.front()); }
-  // Now and then. Throws when the store is gone, which is mostly rank 0's.
+  // Now and then. Throws when the store is gone, which is mostly rank 0's; a split goes on without.
   bool store_knows_obstacle() {
     constexpr std::chrono::milliseconds kBetween{100};
     const auto now = std::chrono::steady_clock::now();
     if (now - last_look_ < kBetween) return false;
     last_look_ = now;
-    return place_.try_get(obstacle_key()).has_value();
+    try {
+      return bootstrap_.store->try_get(obstacle_key()).has_value();
+    } catch (const Error& error) {
+      if (&place_ == bootstrap_.store.get()) throw;
+      log::debug("rank {} splits without the job's store: {}", bootstrap_.rank, error.what());
+      return false;
+    }
   }
 
   // The node's ranks meet, and everybody learns whether they did: a node where one could not takes a transport without.
@@ -319,7 +326,7 @@ class Connecting {
       if (error.error_code() == ErrorCode::timeout) throw;
       look_out();
       const bool lost = error.error_code() == ErrorCode::peer_lost;
-      if (!lost && ranks.size() > 1) place_.set(obstacle_key(), {});
+      if (!lost && ranks.size() > 1) bootstrap_.store->set(obstacle_key(), {});
       return {error.what(), lost};
     }
   }

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <ctime>
@@ -15,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "comm/call/flight_recorder.hpp"
 #include "comm/setup/bootstrap.hpp"
@@ -38,8 +40,7 @@ const comm::Transports& known() { return test::queue_behind_all(); }
 template <class Body>
 std::vector<std::exception_ptr> meet(
     int world_size, const Options& options, Body body, const std::function<void(int)>& before = [](int) {},
-    const comm::Transports& transports = known()) {
-  auto store = std::make_shared<LocalStore>();
+    const comm::Transports& transports = known(), std::shared_ptr<Store> store = std::make_shared<LocalStore>()) {
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(world_size));
   std::vector<std::thread> threads;
   for (int r = 0; r < world_size; ++r) {
@@ -127,6 +128,59 @@ TEST_CASE("some pairs may take one transport and others another") {
         comm.barrier();
       },
       [](int) {}, rows);
+  for (const auto& error : errors) CHECK(sentence_of(error) == "");
+}
+
+namespace {
+
+thread_local bool comes_late = false;
+
+// Whose server ends.
+class MortalStore final : public Store {
+ public:
+  void set(std::string_view key, std::span<const std::byte> value) override { alive().set(key, value); }
+  Bytes get(std::string_view key, Deadline deadline) override { return alive().get(key, deadline); }
+  std::optional<Bytes> try_get(std::string_view key) override { return alive().try_get(key); }
+  std::int64_t add(std::string_view key, std::int64_t amount) override { return alive().add(key, amount); }
+  bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
+                       std::span<const std::byte> desired) override {
+    return alive().compare_and_set(key, std::move(expected), desired);
+  }
+  bool erase(std::string_view key) override { return alive().erase(key); }
+  void end() { ended_ = true; }
+
+ private:
+  Store& alive() {
+    if (ended_) throw Error(ErrorCode::peer_lost, "the server has ended");
+    return store_;
+  }
+  LocalStore store_;
+  std::atomic<bool> ended_{false};
+};
+
+}  // namespace
+
+// Those that wait look into the job's store meanwhile, as long as it is there; the parent of a split only exchanges.
+TEST_CASE("ranks that split wait for one that comes late") {
+  const bool ends = GENERATE(false, true);
+  const auto store = std::make_shared<MortalStore>();
+  Options options;
+  options.node = "each";
+  comm::Transports rows{comm::transports()[1]};
+  rows[0].can_connect = [](const comm::Party&, const comm::Party&) {
+    if (std::exchange(comes_late, false)) std::this_thread::sleep_for(400ms);  // several looks
+    return true;
+  };
+  const auto errors = meet(
+      3, options,
+      [&](Communicator& comm) {
+        comm.barrier();
+        if (ends) store->end();
+        comes_late = comm.rank() == 2;
+        auto all = comm.split(0, comm.rank());
+        all_reduce_once(all, 1000);
+      },
+      [](int) {}, rows, store);
   for (const auto& error : errors) CHECK(sentence_of(error) == "");
 }
 
