@@ -16,9 +16,9 @@ using namespace threshold;
 // To meet, and once more at the end, costs ranks that share cores a turn each; from or to a root most wait for it
 // alone. Where two have a core each, one of them alone copies a short block from or to a root.
 bool Chooser::may_copy(const Call& call) const {
+  if (!facts_.copies_memory || facts_.ranks == 1) return false;
   const CollectiveRow& row = row_of(call.collective);
   if (row.send == Extent::none || (row.reduces && !copies_sums(call))) return false;
-  if (!facts_.copies_memory || facts_.ranks == 1) return false;
   const std::uint64_t bytes = larger_count(call, facts_.ranks) * size_of(call.dtype);
   const bool is_for_all = row.send == Extent::one && !row.recv_at_root;
   if (facts_.crowded && is_for_all) return false;

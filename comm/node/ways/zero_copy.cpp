@@ -25,8 +25,8 @@ ZeroCopy::ZeroCopy(Team& team, const Chooser& chooser, Board& board, Windows& wi
 
 bool ZeroCopy::may_take(const Call& call) {
   timed_ = {};
-  latest_ = {.why_not = find_obstacle(call)};
-  return latest_.why_not.empty();
+  why_not_ = find_obstacle(call);
+  return why_not_.empty();
 }
 
 std::string_view ZeroCopy::find_obstacle(const Call& call) {
@@ -49,10 +49,9 @@ bool ZeroCopy::run(const Call& call) {
   const bool may_copy = chooser_.may_copy(call);
   const bool copy_goes_on = chooser_.copies_for_root_alone(call) && may_copy && kind.times.goes_on();
   const bool root_alone = copy_goes_on || (kind.root_reached && chooser_.asks_root_alone(call));
-  const Went went = root_alone ? run_with_root(frame, kind, copy_goes_on) : run_with_all(frame, kind, may_copy);
-  if (went == Went::straight) latest_ = {.name = kName, .why = chooser_.why_in_place()};
-  if (went == Went::copied) latest_ = {.name = SingleCopy::kName, .why = chooser_.why_copied(call)};
-  return went != Went::elsewhere;
+  latest_ = root_alone ? run_with_root(frame, kind, copy_goes_on) : run_with_all(frame, kind, may_copy);
+  if (latest_ == Went::copied) why_copied_ = chooser_.why_copied(call);
+  return latest_ != Went::elsewhere;
 }
 
 ZeroCopy::Went ZeroCopy::run_with_all(const Frame& frame, Outlook& kind, bool may_copy) {
@@ -90,7 +89,7 @@ ZeroCopy::Went ZeroCopy::run_with_all(const Frame& frame, Outlook& kind, bool ma
   } else {
     kind.missed();
   }
-  if (went == Went::elsewhere) latest_.why_not = chooser_.why_not_straight(copies, false);
+  if (went == Went::elsewhere) why_not_ = chooser_.why_not_straight(copies, false);
   return went;
 }
 
@@ -114,7 +113,7 @@ ZeroCopy::Went ZeroCopy::run_with_root(const Frame& frame, Outlook& kind, bool m
   });
   if (went != Went::elsewhere) return went;
   kind.missed();
-  latest_.why_not = chooser_.why_not_straight(may_copy, true);
+  why_not_ = chooser_.why_not_straight(may_copy, true);
   return went;
 }
 
@@ -134,8 +133,8 @@ float ZeroCopy::us_between(std::uint64_t begin, std::uint64_t end) {
 double ZeroCopy::slowest() const { return std::ranges::max(told_, {}, &Told::said).said; }
 
 void ZeroCopy::pull(const CallFrame& call, std::span<const Pull> pieces, kernels::Stores stores, bool fetches) {
-  latest_ = {.name = fetches ? SingleCopy::kName : kName,
-             .why = fetches ? chooser_.why_copied(call.call) : chooser_.why_in_place()};
+  latest_ = fetches ? Went::copied : Went::straight;
+  if (fetches) why_copied_ = chooser_.why_copied(call.call);
   std::size_t bytes = 0;
   for (const Pull& piece : pieces) bytes += piece.bytes;
   const bool backwards = pulled_backwards_ = !pulled_backwards_ && chooser_.sweeps(bytes);

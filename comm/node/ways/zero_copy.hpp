@@ -40,9 +40,9 @@ class ZeroCopy {
 
   static constexpr std::string_view kName = "zero_copy";
   // Of the latest call that went: how, and why. Of the latest that did not: why not.
-  std::string_view name() const { return latest_.name; }
-  Reason why() const { return latest_.why; }
-  std::string_view why_not() const { return latest_.why_not; }
+  std::string_view name() const { return latest_ == Went::copied ? SingleCopy::kName : kName; }
+  Reason why() const { return latest_ == Went::copied ? why_copied_ : chooser_.why_in_place(); }
+  std::string_view why_not() const { return why_not_; }
   // Whether the call should meet to find out. All ranks agree on the answer; ask once per call.
   bool may_take(const Call& call);
   // After Board::begin(). False: not everything needed lies where peers reach it, and all ranks have found so; the
@@ -102,10 +102,6 @@ class ZeroCopy {
     std::byte* recv_of(int rank, std::size_t at) const { return recvs[as_size(rank)] + at * element; }
   };
   enum class Went : std::uint8_t { elsewhere, straight, copied };
-  struct Latest {  // call that met, for the log
-    std::string_view name{}, why_not{};
-    Reason why{};
-  };
   struct Timed {  // of a call that has met and goes another way
     Outlook* kind = nullptr;
     std::uint64_t since = 0;  // ticks
@@ -170,7 +166,9 @@ class ZeroCopy {
   const int rank_, size_;  // index and number in the segment
   std::array<Outlook, kKinds> outlooks_{};
   bool pulled_backwards_ = false;  // the latest pull()
-  Latest latest_;
+  Went latest_ = Went::elsewhere;  // for the log, with its reason
+  std::string_view why_not_;
+  Reason why_copied_;
   Timed timed_;
   TickScale scale_;
   double us_per_tick_ = 0;
