@@ -142,7 +142,7 @@ RONDO_DEVICE void run_operation(FifoBlock& block, const Launch& launch, const Op
 
   DevicePrimitives<P> primitives(block, launch, operation);
   const bool pairs = operation.send_counts != kNoCounts && operation.recv_counts != kNoCounts;
-  const bool scatters = operation.send_counts != kNoCounts && !pairs;
+  const bool scatters = operation.send_counts != kNoCounts && !pairs && sends_blocks(pattern);  // not a mere meeting
   const bool asks = (pairs || scatters) && block_index() == 0;
   const bool at_root = block.rank == operation.root;
   if (asks && (pairs || at_root)) {
