@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "kernels/cuda/api.hpp"
+#include "tools/gpu_check/gpu.hpp"
 
 namespace {
 
 using rondo::cuda::Api;
 
-constexpr int kSkipped = 77;
 constexpr unsigned kPattern = 0x5eed1e55;
 
 bool failed(const Api& api, cudaError_t status, const char* what) {
@@ -150,12 +150,8 @@ int main(int argc, char** argv) {
   if (simulated || (!words.empty() && std::string_view(words[0]) == "--cuda")) words = words.subspan(1);
   if (words.empty() || std::string_view(words[0]) == "--help") return help();
 
-  std::string obstacle;
-  const Api* api = simulated ? &rondo::cuda::soft_api() : rondo::cuda::find_cuda(obstacle);
-  if (api == nullptr) {
-    fmt::print("skipped: {}\n", obstacle);
-    return kSkipped;
-  }
+  const Api* api = rondo::gpu_check::find_gpu(simulated);
+  if (api == nullptr) return rondo::gpu_check::kSkipped;
   if (std::string_view(words[0]) == "--describe") return describe(*api, simulated);
   if (std::string_view(words[0]) == "--open" && words.size() == 2) return open_handle(*api, words[1]);
   return run(words, simulated);

@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "tools/gpu_check/anatomy.hpp"
+#include "tools/gpu_check/gpu.hpp"
 
 namespace {
 
 using namespace rondo::gpu_check;
-
-constexpr int kSkipped = 77;
 
 void print(const AnatomyCase& what, const Anatomy& found, const char* device) {
   const std::string head = fmt::format("{},{},{},{}", device, what.name(), what.ranks, what.bytes);
@@ -41,12 +40,8 @@ int main(int argc, char** argv) {
   app.add_option("-g,--ngpus", worlds, "numbers of ranks, as streams of GPU 0")->check(CLI::Range(1, 8));
   app.add_option("-b,--bytes", bytes, "of the message, floats")->check(CLI::Range(4, 4096));
   CLI11_PARSE(app, argc, argv);
-  std::string obstacle;
-  const Api* const api = simulated ? &rondo::cuda::soft_api() : rondo::cuda::find_cuda(obstacle);
-  if (api == nullptr) {
-    fmt::print("skipped: {}\n", obstacle);
-    return kSkipped;
-  }
+  const Api* const api = find_gpu(simulated);
+  if (api == nullptr) return kSkipped;
   try {
 #ifdef RONDO_CUDA_TOOLKIT
     const StampedKernels kernels = simulated ? soft_stamped_kernels() : cuda_stamped_kernels();

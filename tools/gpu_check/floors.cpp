@@ -11,14 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/gpu_check/gpu.hpp"
 #include "tools/gpu_check/kernels.hpp"
 #include "tools/gpu_check/on_streams.hpp"
 
 namespace {
 
 using namespace rondo::gpu_check;
-
-constexpr int kSkipped = 77;
 
 struct Sizes {
   Batches calls;
@@ -193,12 +192,8 @@ int main(int argc, char** argv) {
   CLI::App app{"Launches, hops, fences, copies and the least all_reduce on GPU 0, as rows of commas"};
   app.add_flag("--sim", simulated, "on the simulated device: whether it works, not how fast");
   CLI11_PARSE(app, argc, argv);
-  std::string obstacle;
-  const Api* const api = simulated ? &rondo::cuda::soft_api() : rondo::cuda::find_cuda(obstacle);
-  if (api == nullptr) {
-    fmt::print("skipped: {}\n", obstacle);
-    return kSkipped;
-  }
+  const Api* const api = find_gpu(simulated);
+  if (api == nullptr) return kSkipped;
   try {
 #ifdef RONDO_CUDA_TOOLKIT
     const FloorKernels kernels = simulated ? soft_floor_kernels() : cuda_floor_kernels();

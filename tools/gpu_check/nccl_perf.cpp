@@ -16,12 +16,13 @@
 #include <vector>
 
 #include "kernels/cuda/api.hpp"
+#include "tools/gpu_check/gpu.hpp"
 
 namespace {
 
 using rondo::cuda::Api;
+using rondo::gpu_check::kSkipped;
 
-constexpr int kSkipped = 77;
 constexpr int kOldest = 23000;                    // 2.30: the first that allows several ranks on a GPU
 constexpr int kNcclFloat = 7, kNcclSum = 0;       // of ncclDataType_t and ncclRedOp_t
 constexpr int kBatches = 11, kCallsInGraph = 20;  // a sample is a batch of replays
@@ -192,12 +193,8 @@ int run(const std::string& library, const Setup& setup, bool version_alone) {
     return kSkipped;
   }
   if (version_alone) return 0;
-  std::string obstacle;
-  const Api* api = rondo::cuda::find_cuda(obstacle);
-  if (api == nullptr) {
-    fmt::print("skipped: {}\n", obstacle);
-    return kSkipped;
-  }
+  const Api* api = rondo::gpu_check::find_gpu(false);
+  if (api == nullptr) return kSkipped;
   measure(*api, nccl, setup, version);
   return 0;
 }

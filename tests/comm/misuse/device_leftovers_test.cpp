@@ -99,6 +99,25 @@ void good_calls(Communicator& comm, Data& data) {
   comm.synchronize();
 }
 
+// One call for each rank, while all are there.
+class AllAtOnce {
+ public:
+  // Throws when all have returned what this rank was told in it.
+  void operator()(Communicator& comm, Data& data, const LonelyCall& lonely) {
+    good_calls(comm, data);
+    here_.arrive_and_wait();
+    const auto early = thrown_by([&] {
+      lonely.call(comm, data);
+      comm.synchronize();
+    });
+    returned_.arrive_and_wait();
+    if (early) std::rethrow_exception(early);
+  }
+
+ private:
+  std::barrier<> here_{kRanks}, returned_{kRanks};
+};
+
 void check_roots_differ(const std::vector<std::exception_ptr>& errors) {
   for (const auto& error : errors) {
     INFO(sentence_of(error));
@@ -127,17 +146,10 @@ TEST_CASE("on devices, ranks that took different roots hear of it from check()")
   const std::string place = GENERATE("links", "nodes");
   for (const LonelyCall& lonely : lonely_calls()) {
     INFO(lonely.name << ", " << place);
-    std::barrier all_are_here(kRanks), all_have_returned(kRanks);
+    AllAtOnce call;
     check_roots_differ(run(place, [&](Communicator& comm) {
       Data data(comm);
-      good_calls(comm, data);
-      all_are_here.arrive_and_wait();
-      const auto early = thrown_by([&] {
-        lonely.call(comm, data);
-        comm.synchronize();
-      });
-      all_have_returned.arrive_and_wait();
-      if (early) std::rethrow_exception(early);
+      call(comm, data, lonely);
       const auto until = std::chrono::steady_clock::now() + 10s;
       while (std::chrono::steady_clock::now() < until) comm.check();
     }));
@@ -148,19 +160,12 @@ TEST_CASE("on devices, ranks that took different roots and end say so in the log
   const std::string place = GENERATE("links", "nodes");
   for (const LonelyCall& lonely : lonely_calls()) {
     INFO(lonely.name << ", " << place);
-    std::barrier all_are_here(kRanks), all_have_returned(kRanks);
+    AllAtOnce call;
     std::vector<std::exception_ptr> errors;
     const std::string text = logged([&] {
       errors = run(place, [&](Communicator& comm) {
         Data data(comm);
-        good_calls(comm, data);
-        all_are_here.arrive_and_wait();
-        const auto early = thrown_by([&] {
-          lonely.call(comm, data);
-          comm.synchronize();
-        });
-        all_have_returned.arrive_and_wait();
-        if (early) std::rethrow_exception(early);
+        call(comm, data, lonely);
       });
     });
     INFO(text);

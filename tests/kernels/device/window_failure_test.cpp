@@ -77,16 +77,28 @@ TEST_CASE("ranks that disagree are told the peer's signature") {
   CHECK(world.run(window_kernel(), all).empty());
 }
 
+// An all_reduce that the last rank never comes to.
+struct Incomplete {
+  explicit Incomplete(int ranks)
+      : what(all_reduce("one_shot", ranks, 100)),
+        world(world_of(what)),
+        buffers(what.call),
+        present(launches(world, ranks)) {
+    buffers.fill(1);
+    add_operation(what, buffers, world, present);
+    present.pop_back();
+  }
+  WindowCase what;
+  DeviceWorld world;
+  FifoBuffers buffers;
+  std::vector<device::Launch> present;
+};
+
 TEST_CASE("a rank that never comes is named when the deadline passes") {
-  const WindowCase c = all_reduce("one_shot", 3, 100);
-  DeviceWorld world = world_of(c);
-  FifoBuffers buffers(c.call);
-  auto all = launches(world, 3);
-  buffers.fill(1);
-  add_operation(c, buffers, world, all);
-  all.pop_back();
-  for (auto& launch : all) launch.timeout_ns = 50'000'000;
-  CHECK(world.run_on_threads(window_kernel(), all).empty());
+  Incomplete call(3);
+  DeviceWorld& world = call.world;
+  for (auto& launch : call.present) launch.timeout_ns = 50'000'000;
+  CHECK(world.run_on_threads(window_kernel(), call.present).empty());
   for (int rank = 0; rank < 2; ++rank) {
     const device::Fault& fault = world.page(rank).fault;
     REQUIRE(fault.is_set == 1);
@@ -99,15 +111,10 @@ TEST_CASE("a rank that never comes is named when the deadline passes") {
 }
 
 TEST_CASE("an abort ends a kernel that waits") {
-  const WindowCase c = all_reduce("one_shot", 2, 100);
-  DeviceWorld world = world_of(c);
-  FifoBuffers buffers(c.call);
-  auto all = launches(world, 2);
-  buffers.fill(1);
-  add_operation(c, buffers, world, all);
-  all.pop_back();
+  Incomplete call(2);
+  DeviceWorld& world = call.world;
   const auto abort = [&] { __atomic_store_n(&world.page(0).abort, 1, __ATOMIC_RELEASE); };
-  CHECK(world.run_on_threads(window_kernel(), all, abort).empty());
+  CHECK(world.run_on_threads(window_kernel(), call.present, abort).empty());
   REQUIRE(world.page(0).fault.is_set == 1);
   CHECK(world.page(0).fault.kind == device::FaultKind::aborted);
 }
