@@ -10,7 +10,7 @@
 
 #include "bench/site.hpp"
 #include "bench/statistics.hpp"
-#include "comm/device/setup/cards.hpp"
+#include "comm/device/setup/device_cards.hpp"
 
 namespace rondo::bench {
 namespace {

@@ -27,7 +27,7 @@ void Core::connected(ConnectionId id, const std::string& address, Time now) {
 }
 
 void Core::received(ConnectionId id, std::span<const std::byte> bytes, Time now) {
-  const Place place = connections_.find(id);
+  const Entry place = connections_.find(id);
   if (place == connections_.end()) return;
   Connection& connection = place->second;
   connection.last_heard = now;
@@ -80,7 +80,7 @@ void Core::request(ConnectionId id, Connection& connection, std::string_view byt
 }
 
 void Core::send(Caller caller, SharedBody body) {
-  const Place place = connections_.find(caller.connection);
+  const Entry place = connections_.find(caller.connection);
   if (place == connections_.end()) return;  // it went away while others were answered
   std::string head = place->second.seals.send.head(caller.request, *body);
   output_.send(caller.connection, std::move(head), std::move(body));
@@ -103,7 +103,7 @@ void Core::refuse(ConnectionId id, const Error& error, bool busy, Time) {
 }
 
 void Core::forget(ConnectionId id, Presence how, const std::string& reason) {
-  const Place place = connections_.find(id);
+  const Entry place = connections_.find(id);
   if (place == connections_.end()) return;
   const bool was_open = place->second.stage == Stage::open;
   strangers_.erase(id);
@@ -147,7 +147,7 @@ void Core::tick_leases(Time now) {
   while (!leases_.empty() && leases_.begin()->first <= now) {
     const ConnectionId id = leases_.begin()->second;
     leases_.erase(leases_.begin());
-    const Place place = connections_.find(id);
+    const Entry place = connections_.find(id);
     if (place == connections_.end()) continue;
     const Connection& connection = place->second;
     if (now < connection.last_heard + connection.lease) {

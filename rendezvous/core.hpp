@@ -57,7 +57,7 @@ class Core final : private Replies {
     std::chrono::milliseconds lease{0};
     bool left = false;
   };
-  using Place = std::unordered_map<ConnectionId, Connection>::iterator;
+  using Entry = std::unordered_map<ConnectionId, Connection>::iterator;
 
   void send(Caller caller, SharedBody body) override;
   bool frame(ConnectionId id, Connection& connection, std::string_view bytes, Time now);  // false: it has left

@@ -53,7 +53,7 @@ const Member* Gatherings::absent_from(const Gathering& gathering, const std::str
 }
 
 void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline) {
-  const Place place = gatherings_.try_emplace(gather.name()).first;
+  const Entry place = gatherings_.try_emplace(gather.name()).first;
   Gathering& gathering = place->second;
   try {
     check(gathering, caller, gather, with_values);
@@ -84,7 +84,7 @@ void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_va
   answer(place, Replies::body_of(reply));
 }
 
-void Gatherings::answer(Place place, const SharedBody& body) {
+void Gatherings::answer(Entry place, const SharedBody& body) {
   const auto gathering = gatherings_.extract(place);
   for (const auto& [index, arrival] : gathering.mapped().arrived) {
     waits_.take(arrival.wait);
@@ -93,7 +93,7 @@ void Gatherings::answer(Place place, const SharedBody& body) {
 }
 
 void Gatherings::expire(const std::string& name) {
-  const Place place = gatherings_.find(name);
+  const Entry place = gatherings_.find(name);
   const Gathering& gathering = place->second;
   std::vector<int> missing;
   for (std::uint32_t index = 0; index < gathering.participants; ++index) {
@@ -106,8 +106,8 @@ void Gatherings::expire(const std::string& name) {
 }
 
 void Gatherings::gone(ConnectionId connection, const std::string& description) {
-  for (Place place = gatherings_.begin(); place != gatherings_.end();) {
-    const Place here = place++;
+  for (Entry place = gatherings_.begin(); place != gatherings_.end();) {
+    const Entry here = place++;
     const Gathering& gathering = here->second;
     const bool contributed = std::any_of(gathering.arrived.begin(), gathering.arrived.end(), [&](const auto& entry) {
       return entry.second.caller.connection == connection;

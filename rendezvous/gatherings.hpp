@@ -34,11 +34,11 @@ class Gatherings {
     std::size_t bytes = 0;
     std::map<std::uint32_t, Arrival> arrived{};
   };
-  using Place = std::map<std::string, Gathering>::iterator;
+  using Entry = std::map<std::string, Gathering>::iterator;
 
   void check(const Gathering& gathering, Caller caller, const proto::Gather& gather, bool with_values) const;
   const Member* absent_from(const Gathering& gathering, const std::string& name) const;  // for good, and needed
-  void answer(Place place, const SharedBody& body);
+  void answer(Entry place, const SharedBody& body);
 
   Waits& waits_;
   Replies& replies_;

@@ -105,7 +105,7 @@ Communicator meet_given(const Rendezvous& given, const Options& options) {
   check_place(given);
   const auto request = request_of(given, options);
   if (given.url.starts_with("tcp://")) {
-    runtime::Place place{.host = {}, .job = runtime::process_variables()["RONDO_JOB"]};
+    runtime::MeetingAddress place{.host = {}, .job = runtime::process_variables()["RONDO_JOB"]};
     if (place.job.empty()) place.job = "job";
     runtime::parse_endpoint(given.url.substr(6), "tcp://", place.host, place.port);
     return make(runtime::meet_at(place, runtime::read_trust(-1), request, options, deadline), options, deadline);

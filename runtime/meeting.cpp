@@ -110,7 +110,7 @@ Bootstrap bootstrap_of(Met met, const std::string& server_host, const Choices& c
 // tcp://host:port with something to trust one another by.
 class TcpPoint final : public MeetingPoint {
  public:
-  TcpPoint(const Place& place, const Trust& trust, const Choices& choices)
+  TcpPoint(const MeetingAddress& place, const Trust& trust, const Choices& choices)
       : place_(place), endpoint_{place.host, place.port, trust.secret, place.job}, choices_(choices) {}
   std::string key() const override { return fmt::format("tcp|{}|{}", describe(), place_.job); }
   std::shared_ptr<Hosting> try_host(int world_size) override {
@@ -140,13 +140,13 @@ class TcpPoint final : public MeetingPoint {
   std::string describe() const override { return rendezvous::endpoint_text(place_.host, place_.port); }
 
  private:
-  const Place& place_;
+  const MeetingAddress& place_;
   const Endpoint endpoint_;
   const Choices& choices_;
 };
 
 // Nobody has given us anything to trust one another by, so this works among the processes of one user on one machine.
-Bootstrap meet_neighbours(const Place& place, const JoinRequest& request, const Options& options,
+Bootstrap meet_neighbours(const MeetingAddress& place, const JoinRequest& request, const Options& options,
                           Store::Deadline deadline) {
   const std::string endpoint = rendezvous::endpoint_text(place.host, place.port);
   if (request.rank < 0) {
@@ -207,7 +207,7 @@ Trust read_trust(int secret_fd) {
   return {std::nullopt, insecure};
 }
 
-Bootstrap meet_at(const Place& place, const Trust& trust, const JoinRequest& request, const Options& options,
+Bootstrap meet_at(const MeetingAddress& place, const Trust& trust, const JoinRequest& request, const Options& options,
                   Store::Deadline deadline) {
   if (!trust.given()) return meet_neighbours(place, request, options, deadline);
   const Choices choices = read_choices(options);

@@ -19,7 +19,7 @@ struct Trust {
 Trust read_trust(int secret_fd);
 
 // A place to meet; the request says who we are.
-struct Place {
+struct MeetingAddress {
   std::string host;
   std::uint16_t port = 0;
   std::string job;
@@ -28,7 +28,7 @@ struct Place {
 
 // Bootstrap without name: joined, and the store holds the server if it is this process's.
 Bootstrap meet(const Launch& launch, const Options& options, Store::Deadline deadline);
-Bootstrap meet_at(const Place& place, const Trust& trust, const rendezvous::JoinRequest& request,
+Bootstrap meet_at(const MeetingAddress& place, const Trust& trust, const rendezvous::JoinRequest& request,
                   const Options& options, Store::Deadline deadline);
 Bootstrap meet_by_file(const std::string& path, const rendezvous::JoinRequest& request, const Options& options,
                        Store::Deadline deadline);

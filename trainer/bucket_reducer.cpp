@@ -147,7 +147,7 @@ void BucketReducer::take(std::size_t bucket, const Piece& piece) {
 }
 
 void* BucketReducer::keep(const Piece& piece) {
-  const Place key{piece.parameter, piece.first};
+  const Start key{piece.parameter, piece.first};
   if (on_host(device_)) {
     auto& memory = kept_[key];
     memory.resize(bytes(piece));

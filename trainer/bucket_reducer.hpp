@@ -45,7 +45,7 @@ class BucketReducer {
     Work work;
     StepRecord::Clock::time_point submitted;
   };
-  using Place = std::pair<std::size_t, std::size_t>;  // parameter, first element
+  using Start = std::pair<std::size_t, std::size_t>;  // parameter, first element
 
   void allocate();
   void place_gradients();
@@ -79,8 +79,8 @@ class BucketReducer {
   std::size_t step_ = 0;
   std::vector<std::pair<std::size_t, Piece>> left_out_;  // with their buckets
   std::vector<char> is_left_out_;                        // by parameter
-  std::map<Place, std::vector<std::byte>> kept_;
-  std::map<Place, DeviceMemory> kept_on_device_;
+  std::map<Start, std::vector<std::byte>> kept_;
+  std::map<Start, DeviceMemory> kept_on_device_;
 };
 
 }  // namespace rondo::trainer

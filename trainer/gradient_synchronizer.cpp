@@ -89,7 +89,7 @@ class GradientSynchronizer::Impl {
   std::optional<std::uint64_t> batch_{};      // the caller's number of it
 
  private:
-  struct Place {
+  struct BucketPiece {
     std::size_t bucket;
     Piece piece;
   };
@@ -115,8 +115,8 @@ class GradientSynchronizer::Impl {
   Communicator& communicator_;
   SynchronizerOptions options_;  // buffers may move
   std::unique_ptr<BucketReducer> reducer_;
-  std::vector<std::size_t> start_order_;    // of buckets
-  std::vector<std::vector<Place>> places_;  // by parameter
+  std::vector<std::size_t> start_order_;                 // of buckets
+  std::vector<std::vector<BucketPiece>> bucket_pieces_;  // by parameter
 
   mutable std::mutex mutex_;
   bool paused_ = false;
@@ -165,9 +165,10 @@ void GradientSynchronizer::Impl::lay_out(std::span<const std::size_t> order) {
     auto plans = plan_buckets(parameters_, options_, order);
     reducer_.reset();
     reducer_ = std::make_unique<BucketReducer>(communicator_, parameters_, options_, std::move(plans));
-    places_.assign(parameters_.size(), {});
+    bucket_pieces_.assign(parameters_.size(), {});
     for (std::size_t bucket = 0; bucket < reducer_->buckets().size(); ++bucket) {
-      for (const Piece& piece : reducer_->buckets()[bucket].pieces) places_[piece.parameter].push_back({bucket, piece});
+      for (const Piece& piece : reducer_->buckets()[bucket].pieces)
+        bucket_pieces_[piece.parameter].push_back({bucket, piece});
     }
   }
   start_order_ = order_of_filling(reducer_->buckets(), order);
@@ -214,11 +215,11 @@ void GradientSynchronizer::Impl::ready(std::size_t index) {
     claim(index);
     if (paused_) return;
   }
-  for (const Place& place : places_[index]) reducer_->take(place.bucket, place.piece);
+  for (const BucketPiece& part : bucket_pieces_[index]) reducer_->take(part.bucket, part.piece);
   const std::lock_guard lock(mutex_);
   states_[index] = State::ready;
   ++ready_count_;
-  for (const Place& place : places_[index]) --missing_[place.bucket];
+  for (const BucketPiece& part : bucket_pieces_[index]) --missing_[part.bucket];
   try {
     start_full_buckets();
   } catch (const Error& error) {
@@ -253,10 +254,10 @@ void GradientSynchronizer::Impl::leave_out_the_rest() {
                               "wait for the threads of the backward pass first",
                               communicator_.rank(), steps_, parameters_[i].name));
     }
-    for (const Place& place : places_[i]) {
-      if (used_before_[i]) reducer_->take(place.bucket, place.piece);
-      if (!used_before_[i]) reducer_->leave_out(place.bucket, place.piece);
-      --missing_[place.bucket];
+    for (const BucketPiece& part : bucket_pieces_[i]) {
+      if (used_before_[i]) reducer_->take(part.bucket, part.piece);
+      if (!used_before_[i]) reducer_->leave_out(part.bucket, part.piece);
+      --missing_[part.bucket];
     }
     if (used_before_[i]) states_[i] = State::ready;
   }

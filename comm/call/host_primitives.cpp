@@ -12,8 +12,8 @@ namespace rondo::comm {
 using kernels::Buffer;
 using kernels::Fold;
 using kernels::kNobody;
+using kernels::Location;
 using kernels::Move;
-using kernels::Place;
 
 HostPrimitives::HostPrimitives(Team& team, const Config& config)
     : team_(team),
@@ -45,7 +45,7 @@ std::size_t HostPrimitives::chunk_capacity() const {
   return (static_cast<std::size_t>(team_.segment().shape().slices_per_chunk()) * slice_bytes_) >> element_bits_;
 }
 
-std::byte* HostPrimitives::resolve(Place place) const {
+std::byte* HostPrimitives::resolve(Location place) const {
   const std::size_t offset = place.offset * element_;
   switch (place.buffer) {
     case Buffer::none:

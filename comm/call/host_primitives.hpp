@@ -89,7 +89,7 @@ class HostPrimitives {
   bool gather_contributions(std::size_t bytes);
   void check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes);
   void wait();
-  std::byte* resolve(kernels::Place place) const;
+  std::byte* resolve(kernels::Location place) const;
   int positions() const { return job_.members.empty() ? team_.size() : static_cast<int>(job_.members.size()); }
   int rank_at(int position) const {
     const bool everybody = job_.members.empty() || position == kernels::kNobody;

@@ -60,8 +60,8 @@ constexpr void pairwise_all_gather(P& p, const Work& work) {
 template <Primitives P>
 constexpr void pairwise_reduce_scatter(P& p, const Work& work) {
   for (const Range round : Rounds(work.count, p.chunk_capacity())) {
-    Place mine = input(work.send_block(work.rank).offset + round.offset);
-    const Place result = output(round.offset);
+    Location mine = input(work.send_block(work.rank).offset + round.offset);
+    const Location result = output(round.offset);
     for (int step = 1; step < work.size; ++step) {
       const int to = ahead(work, work.rank, step);
       const int from = ahead(work, work.rank, -step);

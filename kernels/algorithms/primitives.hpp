@@ -15,7 +15,7 @@ inline constexpr int kNobody = -1;
 // scratch: Primitives' own memory, scratch_count elements as the algorithm asked.
 enum class Buffer : unsigned char { none, input, output, scratch };
 
-struct Place {  // where a Move reads or writes; elements
+struct Location {  // where a Move reads or writes; elements
   Buffer buffer = Buffer::none;
   std::size_t offset = 0;
 };
@@ -34,8 +34,8 @@ struct Move {
   std::size_t count = 0;
   int from = kNobody;
   int to = kNobody;
-  Place local{};
-  Place store{};
+  Location local{};
+  Location store{};
   bool complete = false;
 };
 
@@ -43,8 +43,8 @@ struct Move {
 // is `local`, every other rank's arrives from that rank; the result is complete and goes to `store`.
 struct Fold {
   std::size_t count = 0;
-  Place local{};
-  Place store{};
+  Location local{};
+  Location store{};
 };
 
 template <class P>
@@ -91,42 +91,42 @@ struct Work {
 
 // The verbs, named once.
 template <Primitives P>
-constexpr void send(P& p, int to, Place local, std::size_t count) {
+constexpr void send(P& p, int to, Location local, std::size_t count) {
   const Move move{.count = count, .to = to, .local = local};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-constexpr void copy(P& p, Place local, Place store, std::size_t count) {
+constexpr void copy(P& p, Location local, Location store, std::size_t count) {
   const Move move{.count = count, .local = local, .store = store};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-constexpr void copy_send(P& p, int to, Place local, Place store, std::size_t count) {
+constexpr void copy_send(P& p, int to, Location local, Location store, std::size_t count) {
   const Move move{.count = count, .to = to, .local = local, .store = store};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-constexpr void recv_copy(P& p, int from, Place store, std::size_t count) {
+constexpr void recv_copy(P& p, int from, Location store, std::size_t count) {
   const Move move{.count = count, .from = from, .store = store};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-constexpr void recv_copy_send(P& p, int from, int to, Place store, std::size_t count) {
+constexpr void recv_copy_send(P& p, int from, int to, Location store, std::size_t count) {
   const Move move{.count = count, .from = from, .to = to, .store = store};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-constexpr void recv_reduce_send(P& p, int from, int to, Place local, std::size_t count) {
+constexpr void recv_reduce_send(P& p, int from, int to, Location local, std::size_t count) {
   const Move move{.count = count, .from = from, .to = to, .local = local};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-constexpr void recv_reduce_copy(P& p, int from, Place local, Place store, std::size_t count, bool complete) {
+constexpr void recv_reduce_copy(P& p, int from, Location local, Location store, std::size_t count, bool complete) {
   const Move move{.count = count, .from = from, .local = local, .store = store, .complete = complete};
   p.run(std::span(&move, 1));
 }
 template <Primitives P>
-constexpr void recv_reduce_copy_send(P& p, int from, int to, Place local, Place store, std::size_t count,
+constexpr void recv_reduce_copy_send(P& p, int from, int to, Location local, Location store, std::size_t count,
                                      bool complete) {
   const Move move{.count = count, .from = from, .to = to, .local = local, .store = store, .complete = complete};
   p.run(std::span(&move, 1));

@@ -69,8 +69,8 @@ constexpr std::size_t longest_send_block(const Work& work) {
 // The rank `steps` after `rank` in the cycle of ranks; `steps` from -size to size.
 constexpr int ahead(const Work& work, int rank, int steps) { return (rank + steps + work.size) % work.size; }
 
-constexpr Place input(std::size_t offset) { return {Buffer::input, offset}; }
-constexpr Place output(std::size_t offset) { return {Buffer::output, offset}; }
-constexpr Place scratch(std::size_t offset) { return {Buffer::scratch, offset}; }
+constexpr Location input(std::size_t offset) { return {Buffer::input, offset}; }
+constexpr Location output(std::size_t offset) { return {Buffer::output, offset}; }
+constexpr Location scratch(std::size_t offset) { return {Buffer::scratch, offset}; }
 
 }  // namespace rondo::kernels

@@ -27,13 +27,13 @@ template <Primitives P>
 constexpr void recursive_doubling_all_reduce(P& p, const Work& work) {
   const PowerOfTwo group(work);
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
-    const Place result = output(chunk.offset);
+    const Location result = output(chunk.offset);
     if (group.lends()) {
       send(p, work.rank + 1, input(chunk.offset), chunk.count);
       recv_copy(p, work.rank + 1, result, chunk.count);
       continue;
     }
-    Place mine = input(chunk.offset);
+    Location mine = input(chunk.offset);
     if (group.borrows(work)) {
       recv_reduce_copy(p, work.rank - 1, mine, result, chunk.count, false);
       mine = result;
@@ -61,7 +61,7 @@ template <Primitives P>
 constexpr void halving_doubling_all_reduce(P& p, const Work& work) {
   const PowerOfTwo group(work);
   for (const Range round : Rounds(work.count, halving_round(group, p.chunk_capacity()))) {
-    const Place result = output(round.offset);
+    const Location result = output(round.offset);
     if (group.lends()) {
       send(p, work.rank + 1, input(round.offset), round.count);
       recv_copy(p, work.rank + 1, result, round.count);

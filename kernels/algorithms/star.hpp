@@ -71,7 +71,7 @@ constexpr void star_all_to_all(P& p, const Work& work) {
   }
   for (std::size_t to = 0; to < size; ++to) {
     for (std::size_t from = 0; from < size; ++from) {
-      const Place block = from == 0 ? input(to * work.count) : brought(from, to * work.count);
+      const Location block = from == 0 ? input(to * work.count) : brought(from, to * work.count);
       copy(p, block, to == 0 ? output(from * work.count) : to_take(to, from * work.count), work.count);
     }
     if (to == 0) continue;

@@ -38,8 +38,8 @@ template <Primitives P>
 constexpr void tree_flow_up(P& p, const Work& work, const BinomialTree& tree, Buffer result = Buffer::output) {
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
     const bool at_root = tree.position == 0;
-    const Place partial = at_root ? Place{result, chunk.offset} : scratch(0);
-    Place mine = input(chunk.offset);
+    const Location partial = at_root ? Location{result, chunk.offset} : scratch(0);
+    Location mine = input(chunk.offset);
     for (int bit = 1; tree.has_child(bit); bit *= 2) {
       const bool last = !tree.has_child(2 * bit);
       if (last && !at_root) {

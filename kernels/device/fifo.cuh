@@ -23,7 +23,7 @@ struct Active {  // a move in progress; bytes
   const std::byte* local;
   std::byte* store;
   std::uint64_t bytes, done;
-  Signature signature;
+  DeviceSignature signature;
   std::uint64_t key;     // of the signature
   std::uint64_t offset;  // of `local` in `window`
   int from, to;
@@ -42,7 +42,7 @@ struct Slice {             // of a move: one step on each of its links
   std::uint64_t from_step, to_step;
   std::uint64_t* freed;  // the word at the sender for the credit
   std::uint64_t* posted;
-  Signature signature;
+  DeviceSignature signature;
   std::uint64_t key;
   std::uint64_t offset;  // of a step that is sent and refers
   std::uint32_t bytes;
@@ -80,8 +80,8 @@ struct FifoBlock {
   Share share;        // of it: what is needed after every move would take registers through all of them
   int latest;         // the move that had the last turn
   int unfinished;
-  std::uint64_t lent;  // peers to whom steps of this launch referred; a bit each
-  Signature lending;   // of the latest of those messages
+  std::uint64_t lent;       // peers to whom steps of this launch referred; a bit each
+  DeviceSignature lending;  // of the latest of those messages
   Slice slice;
   Active active[kMaxMessages];
   Link link[kMaxRanks];

@@ -13,7 +13,7 @@ namespace rondo::kernels::device::inline RONDO_SEAM {
 
 template <class P>
 RONDO_DEVICE void open_links(FifoBlock& block, const Launch& launch) {
-  const Team& team = *launch.team;
+  const DeviceTeam& team = *launch.team;
   const FifoShape& shape = team.layout.fifo[static_cast<int>(P::kProtocol)];
   const int channel = static_cast<int>(block_index());
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
@@ -38,7 +38,7 @@ RONDO_DEVICE void open_links(FifoBlock& block, const Launch& launch) {
 
 // For the next kernel: where it goes on, or that it shall not.
 RONDO_DEVICE void close_links(const FifoBlock& block, std::uint64_t latest) {
-  const Team& team = *block.patience.team;
+  const DeviceTeam& team = *block.patience.team;
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
     const Link& link = block.link[peer];
     store<std::uint64_t>(&mailbox_at(link.mine).sent, link.sent);
@@ -126,7 +126,7 @@ RONDO_DEVICE void run_operation(FifoBlock& block, const Launch& launch, const Op
   const auto dtype = static_cast<DataType>(operation.dtype);
   constexpr auto kRows = std::make_integer_sequence<int, kAlgorithmCount>{};
   const Pattern pattern = pattern_of(operation.algorithm, kRows);
-  Signature signature = operation.signature;
+  DeviceSignature signature = operation.signature;
   if (signature.sequence == 0) signature.sequence = sequence;
   if (thread_index() == 0) {
     block.patience.operation = signature;

@@ -19,7 +19,7 @@ inline constexpr std::size_t kLine = 128;
 inline constexpr std::uint64_t kHistory = 32;
 
 // What the ranks of a collective must agree on; comm packs its own into it. sequence 0: a message or not known.
-struct Signature {
+struct DeviceSignature {
   std::uint64_t sequence, count, kind, shape;
 };
 
@@ -36,7 +36,7 @@ struct Mailbox {
 // In front of the data of every Simple slot. LL and LL128 carry `key` in their first line. A step that refers says
 // where in a window of the sender its bytes are, instead of carrying them.
 struct alignas(64) SlotHeader {
-  Signature signature;
+  DeviceSignature signature;
   std::uint64_t step, bytes;
   std::uint64_t offset = 0;  // bytes from the window's start
   std::int64_t window = -1;  // -1: the bytes are in the slot
@@ -60,7 +60,7 @@ struct RegionHeader {
   alignas(kLine) std::uint64_t failed;                      // private: not 0: a kernel gave up; later ones do nothing
   alignas(kLine) std::uint64_t block_sequence[kMaxBlocks];  // private: of the latest collective; see sequence.cuh
   alignas(kLine) std::uint64_t block_epoch[kMaxBlocks];     // private: arrivals of the block
-  alignas(kLine) Signature history[kHistory];               // by block 0, sequence last and release; peers read
+  alignas(kLine) DeviceSignature history[kHistory];         // by block 0, sequence last and release; peers read
 };
 
 struct FifoShape {
@@ -126,7 +126,7 @@ struct Fault {
   std::uint64_t step;  // of the link, or the epoch of an arrival
   Protocol protocol;   // simple too for window kernels
   bool window;
-  Signature mine, theirs;  // theirs.sequence 0: not known
+  DeviceSignature mine, theirs;  // theirs.sequence 0: not known
 };
 
 struct HostPage {
@@ -138,7 +138,7 @@ struct HostPage {
   alignas(kLine) std::uint32_t told;
   std::int32_t waiting_for;
   std::uint64_t waiting_since_ns;  // when its kernel began, by the device's clock
-  Signature waiting;
+  DeviceSignature waiting;
   std::uint64_t still_waiting_ns;  // by the device's clock: again and again for as long as it waits
 };
 
@@ -152,7 +152,7 @@ struct Locks {
 
 // ---- one rank's view; in its device memory, constant while kernels run but for `windows` ----
 
-struct Team {
+struct DeviceTeam {
   int rank, world_size;
   RegionLayout layout;
   // Where the two ends of the links with a peer live: mine, which it writes, and its own. Ranks of one node: the two
@@ -177,10 +177,10 @@ inline constexpr int kNoCounts = -1;
 struct Operation {  // one collective
   const std::byte* input;
   std::byte* output;
-  std::uint64_t count;     // as kernels::Work::count, over all channels
-  double factor;           // of premultiplied_sum, this rank's own
-  Signature signature;     // sequence 0: the kernel counts
-  std::int32_t algorithm;  // a row of kAlgorithms; in window kernels of kWindowAlgorithms
+  std::uint64_t count;        // as kernels::Work::count, over all channels
+  double factor;              // of premultiplied_sum, this rank's own
+  DeviceSignature signature;  // sequence 0: the kernel counts
+  std::int32_t algorithm;     // a row of kAlgorithms; in window kernels of kWindowAlgorithms
   std::int32_t root;
   std::int32_t send_counts, recv_counts;  // index of the first in Launch::counts, one per rank; or kNoCounts
   std::uint8_t dtype, op;                 // DataType, ReduceOp::Kind
@@ -204,7 +204,7 @@ struct Message {  // a send or a receive of a group; those of a launch progress 
 };
 
 struct Launch {
-  const Team* team;
+  const DeviceTeam* team;
   std::uint64_t timeout_ns;  // from the kernel's start
   std::int32_t operations, messages;
   Operation operation[kMaxOperations];

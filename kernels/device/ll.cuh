@@ -52,7 +52,7 @@ struct LL {
   RONDO_DEVICE static void post(std::uint64_t*, std::uint64_t) {}
 
   RONDO_DEVICE_CALL static bool fold(const FifoBlock& block, const FoldSlice& slice) {
-    const Signature& signature = block.patience.operation;
+    const DeviceSignature& signature = block.patience.operation;
     for (int peer = static_cast<int>(thread_index()); peer < block.world_size;
          peer += static_cast<int>(block_threads())) {
       const Source& source = block.source[peer];
@@ -98,7 +98,7 @@ struct LL {
     bool arrived;
   };
   RONDO_DEVICE_CALL static Polled poll(const FifoBlock& block, const std::byte* line, std::uint64_t step, int peer,
-                                       const Signature& signature) {
+                                       const DeviceSignature& signature) {
     const std::uint64_t flag = flag_of(step);
     Spin spin;
     std::uint64_t began = 0;
@@ -111,9 +111,10 @@ struct LL {
     }
   }
   RONDO_DEVICE static bool check_key(const FifoBlock& block, const std::byte* slot, std::uint64_t step, int peer,
-                                     const Signature& signature, std::uint64_t key) {
+                                     const DeviceSignature& signature, std::uint64_t key) {
     const Polled polled = poll(block, slot, step, peer, signature);
-    if (polled.arrived && polled.word != key) give_up_mismatch(block.patience, peer, step, signature, Signature{});
+    if (polled.arrived && polled.word != key)
+      give_up_mismatch(block.patience, peer, step, signature, DeviceSignature{});
     return polled.arrived && polled.word == key;
   }
 };

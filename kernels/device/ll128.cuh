@@ -49,7 +49,7 @@ struct LL128 {
   RONDO_DEVICE static void post(std::uint64_t*, std::uint64_t) {}
 
   RONDO_DEVICE_CALL static bool fold(const FifoBlock& block, const FoldSlice& slice) {
-    const Signature& signature = block.patience.operation;
+    const DeviceSignature& signature = block.patience.operation;
     const std::uint32_t groups = groups_of(slice.bytes);
     bool fine = true;
     for (std::uint32_t group = thread_index() / 32; fine && group < groups; group += block_threads() / 32) {
@@ -102,7 +102,7 @@ struct LL128 {
   };
   // By a whole warp, which stays together: the line is loaded by all or by none.
   RONDO_DEVICE_CALL static Polled poll(const FifoBlock& block, const std::byte* line, std::uint64_t step, int peer,
-                                       const Signature& signature) {
+                                       const DeviceSignature& signature) {
     const bool has_flag = lane_index() % 8 == 7;
     Spin spin;
     std::uint64_t began = 0;
@@ -120,9 +120,9 @@ struct LL128 {
   }
   // By the warp that has the first group.
   RONDO_DEVICE static bool check_key(const FifoBlock& block, std::uint64_t found, std::uint64_t step, int peer,
-                                     const Signature& signature, std::uint64_t key) {
+                                     const DeviceSignature& signature, std::uint64_t key) {
     const bool differs = lane_index() == 0 && found != key;
-    if (differs) give_up_mismatch(block.patience, peer, step, signature, Signature{});
+    if (differs) give_up_mismatch(block.patience, peer, step, signature, DeviceSignature{});
     return !warp_any(differs);
   }
 };

@@ -67,7 +67,7 @@ class DevicePrimitives {
   RONDO_DEVICE bool premultiplies() const { return operation_.reduces && operation_.op == ReduceOp::premultiplied_sum; }
 
   // What a barrier sends nobody reads, so any memory will do.
-  RONDO_DEVICE std::byte* resolve(kernels::Place place) const {
+  RONDO_DEVICE std::byte* resolve(kernels::Location place) const {
     const std::uint64_t offset = place.offset * element();
     switch (place.buffer) {
       case Buffer::none:
@@ -77,7 +77,7 @@ class DevicePrimitives {
       case Buffer::output:
         return block_.share.output + offset;
       case Buffer::scratch:
-        return reinterpret_cast<std::byte*>(const_cast<Team*>(launch_.team));
+        return reinterpret_cast<std::byte*>(const_cast<DeviceTeam*>(launch_.team));
     }
     return nullptr;
   }

@@ -28,21 +28,25 @@ inline unsigned block_threads() { return lane_head().block_threads; }
 inline unsigned grid_blocks() { return lane_head().grid_blocks; }
 inline unsigned lane_index() { return lane_head().thread & 31; }
 
-using simt::Place;
-inline void block_sync(Place place = Place::here()) { simt::block_barrier(0, 0, false, place); }
-inline bool block_or(bool value, Place place = Place::here()) { return simt::block_barrier(0, 0, value, place); }
-inline void group_sync(unsigned id, unsigned threads, Place place = Place::here()) {
+using simt::SourceLocation;
+inline void block_sync(SourceLocation place = SourceLocation::here()) { simt::block_barrier(0, 0, false, place); }
+inline bool block_or(bool value, SourceLocation place = SourceLocation::here()) {
+  return simt::block_barrier(0, 0, value, place);
+}
+inline void group_sync(unsigned id, unsigned threads, SourceLocation place = SourceLocation::here()) {
   simt::block_barrier(id, threads, false, place);
 }
-inline void warp_sync(Place place = Place::here()) { simt::warp_meet(simt::WarpOperation::sync, 0, 0, place); }
-inline std::uint32_t warp_ballot(bool value, Place place = Place::here()) {
+inline void warp_sync(SourceLocation place = SourceLocation::here()) {
+  simt::warp_meet(simt::WarpOperation::sync, 0, 0, place);
+}
+inline std::uint32_t warp_ballot(bool value, SourceLocation place = SourceLocation::here()) {
   return static_cast<std::uint32_t>(simt::warp_meet(simt::WarpOperation::ballot, value ? 1 : 0, 0, place));
 }
-inline bool warp_any(bool value, Place place = Place::here()) {
+inline bool warp_any(bool value, SourceLocation place = SourceLocation::here()) {
   return simt::warp_meet(simt::WarpOperation::ballot, value ? 1 : 0, 0, place) != 0;
 }
 template <class T>
-T shuffle(T value, unsigned lane, Place place = Place::here()) {
+T shuffle(T value, unsigned lane, SourceLocation place = SourceLocation::here()) {
   static_assert(sizeof(T) <= 8);
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
@@ -145,7 +149,7 @@ inline void ll_store(void* p, u64x2 value) {
 }
 // The warp meets; the flag words (the second of every eighth lane) are stored last and loaded first. That is what the
 // hardware promises, and no more.
-inline void ll128_store(void* p, u64x2 value, Place place = Place::here()) {
+inline void ll128_store(void* p, u64x2 value, SourceLocation place = SourceLocation::here()) {
   auto* words = static_cast<std::uint64_t*>(p);
   const bool has_flag = (lane_index() & 7) == 7;
   simt::warp_meet(simt::WarpOperation::line128_store, 0, 0, place);
@@ -156,7 +160,7 @@ inline void ll128_store(void* p, u64x2 value, Place place = Place::here()) {
   __atomic_store_n(words + 1, value.y, __ATOMIC_RELEASE);
   stored(p);
 }
-inline u64x2 ll128_load(const void* p, Place place = Place::here()) {
+inline u64x2 ll128_load(const void* p, SourceLocation place = SourceLocation::here()) {
   auto* words = static_cast<const std::uint64_t*>(p);
   const bool has_flag = (lane_index() & 7) == 7;
   u64x2 value{};
@@ -181,7 +185,7 @@ simt::Watch watch_for(const void* p, const V& seen) {
 class Spin {
  public:
   template <class V>
-  bool pause(const void* p, const V& seen, const std::uint32_t* abort, Place place = Place::here()) {
+  bool pause(const void* p, const V& seen, const std::uint32_t* abort, SourceLocation place = SourceLocation::here()) {
     const simt::Watch watch = watch_for(p, seen);
     simt::park(&watch, 1, abort, place);
     return true;
@@ -195,7 +199,7 @@ class SpinAny {
   void watch(const V* p, const V& seen) {
     watches_[count_++] = watch_for(p, seen);
   }
-  bool pause(const std::uint32_t* abort, Place place = Place::here()) {
+  bool pause(const std::uint32_t* abort, SourceLocation place = SourceLocation::here()) {
     simt::park(watches_, count_, abort, place);
     return true;
   }

@@ -6,7 +6,7 @@
 
 namespace rondo::kernels::device::inline RONDO_SEAM {
 
-RONDO_DEVICE bool operator==(const Signature& a, const Signature& b) {
+RONDO_DEVICE bool operator==(const DeviceSignature& a, const DeviceSignature& b) {
   return a.sequence == b.sequence && a.count == b.count && a.kind == b.kind && a.shape == b.shape;
 }
 
@@ -16,21 +16,21 @@ RONDO_DEVICE std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 }
 
 // Of a collective, as the lines of LL and LL128 and arrivals carry it. A message brings its own.
-RONDO_DEVICE std::uint64_t key_of(const Signature& s) {
+RONDO_DEVICE std::uint64_t key_of(const DeviceSignature& s) {
   return mix(mix(mix(mix(1, s.sequence), s.count), s.kind), s.shape);
 }
 
-RONDO_DEVICE RegionHeader& own_header(const Team& team) { return *team.headers[team.rank]; }
+RONDO_DEVICE RegionHeader& own_header(const DeviceTeam& team) { return *team.headers[team.rank]; }
 
 // ---- sequence numbers: collectives count from 1 ----
 
 // Of the latest collective before this kernel.
-RONDO_DEVICE std::uint64_t latest_sequence(const Team& team) {
+RONDO_DEVICE std::uint64_t latest_sequence(const DeviceTeam& team) {
   return load<std::uint64_t>(&own_header(team).block_sequence[block_index()]);
 }
 
 // At the kernel's end, by all threads of every block. Block 0 counts for the blocks that this launch does without.
-RONDO_DEVICE void advance_sequence(const Team& team, std::uint64_t latest) {
+RONDO_DEVICE void advance_sequence(const DeviceTeam& team, std::uint64_t latest) {
   RegionHeader& header = own_header(team);
   if (thread_index() == 0) store<std::uint64_t>(&header.block_sequence[block_index()], latest);
   if (block_index() != 0) return;
@@ -43,9 +43,9 @@ RONDO_DEVICE void advance_sequence(const Team& team, std::uint64_t latest) {
 
 // By one thread of block 0 when a collective starts. An entry is invalidated half a history before it is written
 // again, so no reader takes half an old signature for a new one: the latest kHistory / 2 can be read.
-RONDO_DEVICE void write_history(const Team& team, const Signature& s) {
+RONDO_DEVICE void write_history(const DeviceTeam& team, const DeviceSignature& s) {
   RegionHeader& header = own_header(team);
-  Signature& entry = header.history[s.sequence % kHistory];
+  DeviceSignature& entry = header.history[s.sequence % kHistory];
   store_relaxed(&entry.count, s.count);
   store_relaxed(&entry.kind, s.kind);
   store_relaxed(&entry.shape, s.shape);
@@ -54,17 +54,17 @@ RONDO_DEVICE void write_history(const Team& team, const Signature& s) {
 }
 
 // Ranks of other nodes have none to read.
-RONDO_DEVICE bool read_history(const RegionHeader* header, std::uint64_t sequence, Signature& found) {
+RONDO_DEVICE bool read_history(const RegionHeader* header, std::uint64_t sequence, DeviceSignature& found) {
   if (header == nullptr || sequence == 0) return false;
-  const Signature& entry = header->history[sequence % kHistory];
+  const DeviceSignature& entry = header->history[sequence % kHistory];
   if (load_acquire(&entry.sequence) != sequence) return false;
   found = {sequence, load_acquire(&entry.count), load_acquire(&entry.kind), load_acquire(&entry.shape)};
   return load_acquire(&entry.sequence) == sequence;
 }
 
 // The latest collective, up to number `sequence`, in which this rank and the peer differ.
-RONDO_DEVICE bool find_difference(const Team& team, int peer, std::uint64_t sequence, Signature& mine,
-                                  Signature& theirs) {
+RONDO_DEVICE bool find_difference(const DeviceTeam& team, int peer, std::uint64_t sequence, DeviceSignature& mine,
+                                  DeviceSignature& theirs) {
   for (std::uint64_t back = 0; back < kHistory / 2 && back < sequence; ++back) {
     const bool both = read_history(team.headers[team.rank], sequence - back, mine) &&
                       read_history(team.headers[peer], sequence - back, theirs);

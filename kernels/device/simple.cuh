@@ -123,7 +123,7 @@ struct Simple {
     header.window = slice.window;
   }
   RONDO_DEVICE_CALL static bool check_header(const FifoBlock& block, const std::byte* slot, int peer,
-                                             std::uint64_t step, const Signature& mine, std::uint64_t bytes) {
+                                             std::uint64_t step, const DeviceSignature& mine, std::uint64_t bytes) {
     const SlotHeader& header = *reinterpret_cast<const SlotHeader*>(slot);
     if (header.signature == mine && header.bytes == bytes && header.step == step) return true;
     give_up_mismatch(block.patience, peer, step, mine, header.signature);

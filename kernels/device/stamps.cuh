@@ -32,12 +32,12 @@ RONDO_DEVICE void stamp(Stamp place) {
   launch.place[index] = place;
 }
 
-RONDO_DEVICE void stamp_end(const Team& team) {
+RONDO_DEVICE void stamp_end(const DeviceTeam& team) {
   if (thread_index() != 0 || block_index() != 0) return;
   stamp(Stamp::end);
   StampedLaunch& launch = stamped_launch();
   launch.end_ns = timer_ns();
-  auto& log = *reinterpret_cast<StampLog*>(const_cast<Team*>(&team) + 1);
+  auto& log = *reinterpret_cast<StampLog*>(const_cast<DeviceTeam*>(&team) + 1);
   const std::uint64_t number = load<std::uint64_t>(&log.launches);
   log.launch[number % StampLog::kKept] = launch;
   store<std::uint64_t>(&log.launches, number + 1);

@@ -61,7 +61,7 @@ struct StampedLaunch {
   Stamp place[kMost];
 };
 
-// Directly behind a rank's Team, in its device memory; zeroed by the host.
+// Directly behind a rank's DeviceTeam, in its device memory; zeroed by the host.
 struct StampLog {
   static constexpr std::uint64_t kKept = 256;
   std::uint64_t launches;       // so far; the latest kKept are kept

@@ -9,9 +9,9 @@
 namespace rondo::kernels::device::inline RONDO_SEAM {
 
 struct Patience {  // of a block, in shared memory; constant during an operation
-  const Team* team;
+  const DeviceTeam* team;
   std::uint64_t start_ns, timeout_ns;  // of the kernel
-  Signature operation;                 // in progress; sequence 0: none, the kernel exchanges messages
+  DeviceSignature operation;           // in progress; sequence 0: none, the kernel exchanges messages
   Protocol protocol;
   bool window;
 };
@@ -20,8 +20,8 @@ inline constexpr std::uint64_t kLongWaitNs = 10'000'000;
 RONDO_DEVICE const std::uint32_t* abort_word(const Patience& patience) { return &patience.team->page->abort; }
 
 // step: of the link, or the epoch of an arrival.
-RONDO_DEVICE void give_up(const Patience& patience, FaultKind kind, int peer, std::uint64_t step, const Signature& mine,
-                          const Signature& theirs) {
+RONDO_DEVICE void give_up(const Patience& patience, FaultKind kind, int peer, std::uint64_t step,
+                          const DeviceSignature& mine, const DeviceSignature& theirs) {
   HostPage& page = *patience.team->page;
   if (exchange_if(&patience.team->locks->fault, 0, 1)) {
     Fault& fault = page.fault;
@@ -40,12 +40,12 @@ RONDO_DEVICE void give_up(const Patience& patience, FaultKind kind, int peer, st
 
 // The peer sent what `mine` does not expect; `theirs` is what came with it, sequence 0: not known. What the two
 // disagree on is what both did under the smaller of the two sequence numbers.
-RONDO_DEVICE_CALL void give_up_mismatch(const Patience& patience, int peer, std::uint64_t step, Signature mine,
-                                        Signature theirs) {
-  const Team& team = *patience.team;
-  Signature past{};
+RONDO_DEVICE_CALL void give_up_mismatch(const Patience& patience, int peer, std::uint64_t step, DeviceSignature mine,
+                                        DeviceSignature theirs) {
+  const DeviceTeam& team = *patience.team;
+  DeviceSignature past{};
   if (mine.sequence != 0 && theirs.sequence == 0) {
-    Signature own{};
+    DeviceSignature own{};
     if (find_difference(team, peer, mine.sequence, own, past)) {
       mine = own;
       theirs = past;
@@ -60,7 +60,7 @@ RONDO_DEVICE_CALL void give_up_mismatch(const Patience& patience, int peer, std:
 
 // Block 0 tells the host for whom it waits: one of the threads that wait for the same. False: it must try again, for
 // another does, or the host has not yet read what was told before.
-RONDO_DEVICE bool publish_waiting(const Patience& patience, int peer, const Signature& mine) {
+RONDO_DEVICE bool publish_waiting(const Patience& patience, int peer, const DeviceSignature& mine) {
   if (block_index() != 0) return true;
   HostPage& page = *patience.team->page;
   std::uint32_t* const lock = &patience.team->locks->waiting;
@@ -87,10 +87,10 @@ RONDO_DEVICE void affirm_waiting(const Patience& patience, std::uint64_t now) {
 
 // When Spin says it is time to look up. `began` is 0 at first, then what the last call returned; 0 means to give up.
 inline constexpr std::uint64_t kGaveUp = 0;
-RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std::uint64_t step, const Signature& mine,
-                                        std::uint64_t began) {
+RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std::uint64_t step,
+                                        const DeviceSignature& mine, std::uint64_t began) {
   constexpr std::uint64_t kPublished = 1;
-  Signature theirs{};
+  DeviceSignature theirs{};
   if (load_relaxed(abort_word(patience)) != 0) {
     give_up(patience, FaultKind::aborted, peer, step, mine, theirs);
     return kGaveUp;
@@ -102,7 +102,7 @@ RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std:
   }
   if (began == 0) return (now | 2) & ~kPublished;  // never 0; a nanosecond or three do not matter
   if (now - began < kLongWaitNs) return began;
-  const Signature& operation = patience.operation;
+  const DeviceSignature& operation = patience.operation;
   if (read_history(patience.team->headers[peer], operation.sequence, theirs) && !(theirs == operation)) {
     give_up(patience, FaultKind::mismatch, peer, step, operation, theirs);
     return kGaveUp;
@@ -115,7 +115,7 @@ RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std:
 // Until ready(word) of the word at p, loaded with acquire; false: gave up.
 template <class Ready>
 RONDO_DEVICE bool wait_for(const Patience& patience, const std::uint64_t* p, int peer, std::uint64_t step,
-                           const Signature& mine, Ready&& ready) {
+                           const DeviceSignature& mine, Ready&& ready) {
   Spin spin;
   std::uint64_t began = 0;
   for (;;) {

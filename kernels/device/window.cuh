@@ -263,7 +263,7 @@ class WindowOperation {
 // Blocks beyond the channels of an operation have nothing to do with it but count.
 RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch, const Operation& operation,
                                        std::uint64_t sequence) {
-  Signature signature = operation.signature;
+  DeviceSignature signature = operation.signature;
   if (signature.sequence == 0) signature.sequence = sequence;
   block_sync();  // the operation before is over for all threads
   if (thread_index() == 0) {
@@ -290,7 +290,7 @@ RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch,
 RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_SHARED(WindowBlock, block);
   RONDO_STAMP(begin);
-  const Team& team = *launch.team;
+  const DeviceTeam& team = *launch.team;
   RegionHeader& header = own_header(team);
   bool alive = true;
   if (thread_index() == 0) {

@@ -50,7 +50,7 @@ struct ArrivalWords {
 };
 static_assert(sizeof(ArrivalWords) == sizeof(Arrival));
 
-RONDO_DEVICE Arrival* arrival_at(const Team& team, int at, std::uint64_t epoch, int from) {
+RONDO_DEVICE Arrival* arrival_at(const DeviceTeam& team, int at, std::uint64_t epoch, int from) {
   std::byte* const region = reinterpret_cast<std::byte*>(team.headers[at]);
   return reinterpret_cast<Arrival*>(region + team.layout.arrival_offset(epoch, static_cast<int>(block_index()), from));
 }
@@ -74,7 +74,7 @@ RONDO_DEVICE bool wait_for_arrival(const WindowBlock& block, int peer, std::uint
 // The other blocks leave it to block 0 to say what differs: by then the peer has written its history.
 RONDO_DEVICE_CALL void refuse_arrival(const WindowBlock& block, int peer, std::uint64_t epoch) {
   if (block_index() == 0) {
-    give_up_mismatch(block.patience, peer, epoch, block.patience.operation, Signature{});
+    give_up_mismatch(block.patience, peer, epoch, block.patience.operation, DeviceSignature{});
     return;
   }
   const Arrival* const line = arrival_at(*block.patience.team, block.patience.team->rank, epoch, peer);
@@ -85,7 +85,7 @@ RONDO_DEVICE_CALL void refuse_arrival(const WindowBlock& block, int peer, std::u
 // tables. `offset_for(peer)`: bytes from the input's start to what that peer reads. False: drain.
 template <class F>
 RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, F&& offset_for) {
-  const Team& team = *block.patience.team;
+  const DeviceTeam& team = *block.patience.team;
   bool met = true;
   block_sync();
   RONDO_NO_UNROLL
@@ -129,7 +129,7 @@ RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, F&& offset_
 
 // Later in an operation: only that everybody is there.
 RONDO_DEVICE bool meet_again(const WindowBlock& block, std::uint64_t epoch) {
-  const Team& team = *block.patience.team;
+  const DeviceTeam& team = *block.patience.team;
   bool met = true;
   block_sync();
   RONDO_NO_UNROLL

@@ -34,7 +34,7 @@ RONDO_DEVICE void plan_row(WindowPlan& plan, int id, std::integer_sequence<int, 
 }
 
 // By one thread.
-RONDO_DEVICE void plan_operation(WindowBlock& block, const Team& team, const Operation& operation) {
+RONDO_DEVICE void plan_operation(WindowBlock& block, const DeviceTeam& team, const Operation& operation) {
   block.operation = operation;
   WindowPlan& plan = block.plan;
   plan_row(plan, operation.algorithm, std::make_integer_sequence<int, kWindowAlgorithmCount>{});

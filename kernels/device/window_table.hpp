@@ -45,7 +45,7 @@ constexpr int find_window_algorithm(Pattern pattern, std::string_view name) {
   return kNoAlgorithm;
 }
 
-// Team::staging_bytes is this or more: for buffers that lie in no window. More makes fewer rounds.
+// DeviceTeam::staging_bytes is this or more: for buffers that lie in no window. More makes fewer rounds.
 constexpr std::size_t least_staging_bytes(int world_size, int blocks) {
   constexpr std::size_t kLine = 128;
   return 2 * kLine * static_cast<std::size_t>(world_size) * static_cast<std::size_t>(blocks);

@@ -6,7 +6,7 @@
 namespace rondo::kernels {
 namespace {
 
-std::string name_of(Place place, std::size_t count) {
+std::string name_of(Location place, std::size_t count) {
   static constexpr const char* kNames[] = {"nothing", "input", "output", "scratch"};
   return text(kNames[static_cast<int>(place.buffer)], "[", place.offset, ", ", place.offset + count, ")");
 }
@@ -43,7 +43,7 @@ std::string describe(const Move& move) {
   return text(line, " (", move.count, ")");
 }
 
-std::string describe(const Step& step) {
+std::string describe(const PlanStep& step) {
   if (step.is_fold) {
     return text("fold all ranks, own ", name_of(step.fold.local, step.fold.count), " -> ",
                 name_of(step.fold.store, step.fold.count), " (", step.fold.count, ")");
@@ -61,7 +61,7 @@ PlanCost cost_of(const Plan& plan) {
                 .steps = {}};
   for (std::size_t rank = 0; rank < n; ++rank) {
     cost.steps.push_back(plan.ranks[rank].size());
-    for (const Step& step : plan.ranks[rank]) {
+    for (const PlanStep& step : plan.ranks[rank]) {
       for (const Move& move : step.moves) {
         if (move.to == kNobody) continue;
         const auto to = static_cast<std::size_t>(move.to);

@@ -9,7 +9,7 @@
 
 namespace rondo::kernels {
 
-struct Step {  // one call of run, or of fold
+struct PlanStep {  // one call of run, or of fold
   std::vector<Move> moves{};
   bool is_fold = false;
   Fold fold{};
@@ -20,25 +20,25 @@ struct Plan {
   Problem problem{};
   LinkLayout layout{};
   std::size_t scratch_count = 0;  // the most any rank asked for
-  std::vector<std::vector<Step>> ranks{};
+  std::vector<std::vector<PlanStep>> ranks{};
 };
 
 class RecordingPrimitives {
  public:
-  RecordingPrimitives(const LinkLayout& layout, std::vector<Step>& steps) : layout_(layout), steps_(&steps) {}
+  RecordingPrimitives(const LinkLayout& layout, std::vector<PlanStep>& steps) : layout_(layout), steps_(&steps) {}
   void run(std::span<const Move> moves) { steps_->push_back({.moves = {moves.begin(), moves.end()}}); }
   void fold(const Fold& fold) { steps_->push_back({.is_fold = true, .fold = fold}); }
   std::size_t chunk_capacity() const { return layout_.chunk_capacity(); }
 
  private:
   LinkLayout layout_;
-  std::vector<Step>* steps_;
+  std::vector<PlanStep>* steps_;
 };
 
 Plan record(int algorithm, const Problem& problem, const LinkLayout& layout);
 
 std::string describe(const Move& move);
-std::string describe(const Step& step);
+std::string describe(const PlanStep& step);
 
 // What the plan moves, in elements and FIFO steps.
 struct Traffic {

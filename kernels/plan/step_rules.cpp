@@ -13,7 +13,7 @@ struct Span {  // of the rank's memory
   }
 };
 
-Span span_of(const SymbolicMemory& memory, Place place, std::size_t count) {
+Span span_of(const SymbolicMemory& memory, Location place, std::size_t count) {
   return place.buffer == Buffer::none ? Span{0, 0} : Span{memory.cell_at(place), count};
 }
 
@@ -31,7 +31,7 @@ class StepCheck {
       }
       check_size(move.count);
     }
-    for (const Place place : {move.local, move.store}) {
+    for (const Location place : {move.local, move.store}) {
       if (place.buffer != Buffer::none && !memory_.holds(place, move.count)) {
         return refuse(Fault::out_of_range, move, text("the buffer has ", memory_.count_of(place.buffer), " elements"));
       }
@@ -78,7 +78,7 @@ class StepCheck {
 
 }  // namespace
 
-bool check_step(const Plan& plan, const Step& step, const SymbolicMemory& memory, Where where, Findings& findings) {
+bool check_step(const Plan& plan, const PlanStep& step, const SymbolicMemory& memory, Where where, Findings& findings) {
   StepCheck rules(plan, memory, where, findings);
   if (step.is_fold) {
     rules.check_size(step.fold.count);

@@ -6,6 +6,6 @@
 namespace rondo::kernels {
 
 // False: the step cannot be run at all.
-bool check_step(const Plan& plan, const Step& step, const SymbolicMemory& memory, Where where, Findings& findings);
+bool check_step(const Plan& plan, const PlanStep& step, const SymbolicMemory& memory, Where where, Findings& findings);
 
 }  // namespace rondo::kernels

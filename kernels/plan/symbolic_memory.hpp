@@ -63,18 +63,18 @@ class SymbolicMemory {
     }
     return 0;
   }
-  bool holds(Place place, std::size_t count) const {
+  bool holds(Location place, std::size_t count) const {
     return place.offset <= count_of(place.buffer) && count <= count_of(place.buffer) - place.offset;
   }
   // Index of the place in the rank's memory: equal for places that share memory.
-  std::size_t cell_at(Place place) const {
+  std::size_t cell_at(Location place) const {
     const std::size_t base = place.buffer == Buffer::input    ? input_at_
                              : place.buffer == Buffer::output ? output_at_
                                                               : scratch_at_;
     return base + place.offset;
   }
-  Value& at(Place place) { return cells_[cell_at(place)]; }
-  bool is_raw_input(Place place) {
+  Value& at(Location place) { return cells_[cell_at(place)]; }
+  bool is_raw_input(Location place) {
     const Value& cell = at(place);
     return cell.written && cell.ranks == set_of(rank_) && cell.element == place.offset && cell.first_touches == 0 &&
            cell.completions == 0;

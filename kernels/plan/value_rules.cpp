@@ -6,7 +6,7 @@
 namespace rondo::kernels {
 namespace {
 
-std::string name_of(Place place) {
+std::string name_of(Location place) {
   static constexpr const char* kNames[] = {"nothing", "input", "output", "scratch"};
   return text(kNames[static_cast<int>(place.buffer)], "[", place.offset, "]");
 }
@@ -27,7 +27,7 @@ void Findings::add(Fault fault, Where where, const std::string& what) {
   list_.push_back({fault, where.rank, where.step, text("rank ", where.rank, at, what)});
 }
 
-Value ValueRules::read(SymbolicMemory& memory, Place place, Where where) {
+Value ValueRules::read(SymbolicMemory& memory, Location place, Where where) {
   Value value = memory.at(place);
   if (!value.written) {
     findings_.add(Fault::unwritten_read, where, text("reads ", name_of(place), ", which nothing has written"));

@@ -30,7 +30,7 @@ class ValueRules {
   ValueRules(const Problem& problem, bool canonical, Findings& findings)
       : problem_(problem), canonical_(canonical), findings_(findings) {}
 
-  Value read(SymbolicMemory& memory, Place place, Where where);
+  Value read(SymbolicMemory& memory, Location place, Where where);
   Value combine(const Value& received, const Value& local, Where where);
   Value complete(Value value, Where where);
   Value fold(const std::vector<Value>& by_rank, Where where);

@@ -71,7 +71,7 @@ class Run {
   }
 
  private:
-  const std::vector<Step>& steps_of(const RankState& rank) const {
+  const std::vector<PlanStep>& steps_of(const RankState& rank) const {
     return plan_.ranks[static_cast<std::size_t>(rank.work.rank)];
   }
   bool finished(const RankState& rank) const { return rank.step == steps_of(rank).size(); }
@@ -85,7 +85,7 @@ class Run {
   bool advance(RankState& rank) {
     bool any = false;
     while (!finished(rank) && !hopeless_) {
-      const Step& step = steps_of(rank)[rank.step];
+      const PlanStep& step = steps_of(rank)[rank.step];
       if (rank.done.empty()) begin(rank, step);
       bool progress = true;
       while (progress && !hopeless_) {
@@ -100,7 +100,7 @@ class Run {
     return any;
   }
 
-  static bool is_done(const RankState& rank, const Step& step) {
+  static bool is_done(const RankState& rank, const PlanStep& step) {
     if (step.is_fold) return rank.done[0] == step.fold.count;
     for (std::size_t i = 0; i < step.moves.size(); ++i) {
       if (rank.done[i] != step.moves[i].count) return false;
@@ -108,13 +108,13 @@ class Run {
     return true;
   }
 
-  void begin(RankState& rank, const Step& step) {
+  void begin(RankState& rank, const PlanStep& step) {
     rank.done.assign(std::max<std::size_t>(1, step.moves.size()), 0);
     hopeless_ = !check_step(plan_, step, rank.memory, rank.where(), findings_);
   }
 
   // Moves over one link keep their order.
-  static bool may_go(const RankState& rank, const Step& step, std::size_t index) {
+  static bool may_go(const RankState& rank, const PlanStep& step, std::size_t index) {
     const Move& move = step.moves[index];
     for (std::size_t i = 0; i < index; ++i) {
       const Move& earlier = step.moves[i];
@@ -125,7 +125,7 @@ class Run {
     return true;
   }
 
-  bool advance_moves(RankState& rank, const Step& step) {
+  bool advance_moves(RankState& rank, const PlanStep& step) {
     bool any = false;
     for (std::size_t i = 0; i < step.moves.size() && !hopeless_; ++i) {
       if (may_go(rank, step, i)) any |= advance_move(rank, step.moves[i], rank.done[i]);
@@ -183,7 +183,7 @@ class Run {
     return true;
   }
 
-  static Place at(Place place, std::size_t index) { return {place.buffer, place.offset + index}; }
+  static Location at(Location place, std::size_t index) { return {place.buffer, place.offset + index}; }
 
   Slice receive(RankState& rank, int from, std::size_t count) {
     Slice slice = link(from, rank.work.rank).take();
@@ -232,7 +232,7 @@ class Run {
 
   void check_same_bits() {
     for (std::size_t i = 0; i < plan_.problem.count; ++i) {
-      const Place place{Buffer::output, i};
+      const Location place{Buffer::output, i};
       for (const auto& rank : ranks_) {
         if (rank->memory.at(place).order == ranks_[0]->memory.at(place).order) continue;
         return findings_.add(Fault::different_bits, {rank->work.rank, -1},
@@ -243,7 +243,7 @@ class Run {
 
   std::string waits_for(const RankState& rank) {
     const int me = rank.work.rank;
-    const Step& step = steps_of(rank)[rank.step];
+    const PlanStep& step = steps_of(rank)[rank.step];
     const auto named = [&](int peer) {
       return text("rank ", peer, finished(*ranks_[static_cast<std::size_t>(peer)]) ? ", which has ended" : "");
     };

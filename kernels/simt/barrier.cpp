@@ -8,7 +8,7 @@
 namespace rondo::simt {
 namespace {
 
-bool same(const Place& a, const Place& b) {
+bool same(const SourceLocation& a, const SourceLocation& b) {
   return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
@@ -26,7 +26,7 @@ void check_arrival(Machine& machine, const Lane& lane, const Barrier& barrier, u
 
 }  // namespace
 
-bool block_barrier(unsigned id, unsigned threads, bool vote, Place place) {
+bool block_barrier(unsigned id, unsigned threads, bool vote, SourceLocation place) {
   Machine& machine = running_machine();
   Lane& lane = running_lane();
   if (lane.explore) machine.scheduling_point(lane);

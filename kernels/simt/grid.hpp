@@ -38,7 +38,7 @@ struct Lane : LaneHead {
   Watch last_watch;  // what it waited for before it last looked at the clock
 
   // at_barrier, in_warp
-  Place place;
+  SourceLocation place;
   unsigned barrier = 0;
   WarpOperation operation = WarpOperation::sync;
   unsigned source = 0;
@@ -61,7 +61,7 @@ struct Barrier {
   unsigned generation = 0;
   char keys[2];
   bool votes[2] = {};
-  Place place;
+  SourceLocation place;
 };
 
 struct SharedVariable {

@@ -13,10 +13,10 @@ struct LaneHead {
 };
 extern constinit thread_local LaneHead* t_lane;  // the running lane; null in host code
 
-struct Place {  // of a call in a kernel; clang 14 has no std::source_location
+struct SourceLocation {  // of a call in a kernel; clang 14 has no std::source_location
   const char* file = nullptr;
   unsigned line = 0;
-  static constexpr Place here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+  static constexpr SourceLocation here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     return {file, line};
   }
 };
@@ -32,14 +32,14 @@ struct Watch {  // a word and the value of it that a lane did not like
 };
 // Waits until one of the words (1 or more) is not as seen any more, until *abort (unless null) is not 0, or until the
 // lane should look at the clock. Compares values, so no wake-up is lost.
-void park(const Watch* watches, unsigned count, const std::uint32_t* abort, Place place);
+void park(const Watch* watches, unsigned count, const std::uint32_t* abort, SourceLocation place);
 
 // All live threads of the block, or the first `threads` to come at barrier `id`. True when a vote of theirs was.
-bool block_barrier(unsigned id, unsigned threads, bool vote, Place place);
+bool block_barrier(unsigned id, unsigned threads, bool vote, SourceLocation place);
 
 enum class WarpOperation : std::uint8_t { sync, shuffle, ballot, line128_store, line128_load };
 // By every lane of the warp. shuffle: the value of lane `source`; ballot: a bit for each value that is not 0.
-std::uint64_t warp_meet(WarpOperation operation, std::uint64_t value, unsigned source, Place place);
+std::uint64_t warp_meet(WarpOperation operation, std::uint64_t value, unsigned source, SourceLocation place);
 
 void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment);
 

@@ -71,7 +71,7 @@ void lane_main(void* owner) {
 }  // namespace
 
 Machine::Machine(const Options& chosen)
-    : options(chosen), random(chosen.seed), chooser_(options, random), idle_(options.watchdog_s) {}
+    : options(chosen), random(chosen.seed), picker_(options, random), idle_(options.watchdog_s) {}
 
 Machine::~Machine() {
   for (const auto& grid : grids) {
@@ -100,7 +100,7 @@ int Machine::add_grid(const GridSpec& spec) {
 
 void Machine::build(Grid& grid) {
   const GridSpec& spec = grid.spec;
-  chooser_.prioritise(grid);
+  picker_.prioritise(grid);
   grid.live = spec.blocks * spec.threads;
   live_ += grid.live;
   grid.blocks = std::make_unique<Block[]>(spec.blocks);
@@ -135,7 +135,7 @@ void Machine::build(Block& block) {
     if (lane.weak) lane.stores.reserve(StoreBuffer::kLaneLimit);
     acquire(lane.fiber, stack_bytes(options), lane_main, &lane);
   }
-  chooser_.prioritise(block);
+  picker_.prioritise(block);
 }
 
 void Machine::admit_blocks() {

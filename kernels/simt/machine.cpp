@@ -66,7 +66,7 @@ void Machine::scheduling_point(Lane& lane) {
     run_next(lane);
     return;
   }
-  Lane* next = chooser_.replacement(lane, ready_, steps);
+  Lane* next = picker_.replacement(lane, ready_, steps);
   if (next == nullptr) return;
   ready_.remove(*next);
   lane.state = LaneState::ready;
@@ -98,7 +98,7 @@ void Machine::wake(const void* word) {
 void Machine::make_ready(Lane& lane) {
   lane.state = LaneState::ready;
   ready_.add(lane);
-  chooser_.note_ready();
+  picker_.note_ready();
 }
 
 void Machine::unpark(Lane& lane) {
@@ -149,7 +149,7 @@ Lane* Machine::pick() {
     if (is_cancelled()) return nullptr;
   }
   if (ready_.empty() && !wake_somebody()) return nullptr;
-  Lane& next = chooser_.choose(ready_);
+  Lane& next = picker_.choose(ready_);
   ready_.remove(next);
   next.state = LaneState::running;
   return &next;
@@ -223,7 +223,7 @@ std::uint64_t Machine::now_ns() const { return options.explore ? steps + clock_j
 
 void scheduling_point() { running_machine().scheduling_point(running_lane()); }
 void stored(const void* word) { running_machine().wake(word); }
-void park(const Watch* watches, unsigned count, const std::uint32_t* abort, Place place) {
+void park(const Watch* watches, unsigned count, const std::uint32_t* abort, SourceLocation place) {
   Lane& lane = running_lane();
   lane.abort = abort;
   lane.place = place;

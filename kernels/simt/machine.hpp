@@ -82,7 +82,7 @@ class Machine {
   void abandon_lanes();
   std::string head() const;
 
-  Chooser chooser_;
+  LanePicker picker_;
   IdleWait idle_;
   LaneList ready_, parked_;
   std::vector<Block*> blocks_;  // in the order of their launch

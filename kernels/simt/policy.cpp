@@ -3,17 +3,17 @@
 
 namespace rondo::simt {
 
-Chooser::Chooser(const Options& options, Random& random)
+LanePicker::LanePicker(const Options& options, Random& random)
     : options_(options), random_(random), changes_left_(options.pct_changes), next_change_(next_gap()) {}
 
-std::uint64_t Chooser::next_gap() { return 1 + random_.below(2 * options_.pct_steps / (options_.pct_changes + 1)); }
+std::uint64_t LanePicker::next_gap() { return 1 + random_.below(2 * options_.pct_steps / (options_.pct_changes + 1)); }
 
 // Above all that a change point gives.
-std::uint64_t Chooser::initial_priority() { return options_.pct_changes + 1 + (random_.bits() >> 8); }
+std::uint64_t LanePicker::initial_priority() { return options_.pct_changes + 1 + (random_.bits() >> 8); }
 
-void Chooser::prioritise(Grid& grid) { grid.priority = initial_priority(); }
+void LanePicker::prioritise(Grid& grid) { grid.priority = initial_priority(); }
 
-void Chooser::prioritise(Block& block) {
+void LanePicker::prioritise(Block& block) {
   block.priority = initial_priority();
   for (unsigned t = 0; t < block.lane_count; ++t) {
     Lane& lane = block.lanes[t];
@@ -37,7 +37,7 @@ void Chooser::prioritise(Block& block) {
   }
 }
 
-Lane& Chooser::choose(const LaneList& ready) {
+Lane& LanePicker::choose(const LaneList& ready) {
   if (options_.policy == Policy::random) return ready[random_.below(ready.size())];
   if (has_priorities()) return highest(ready);
   if (turn_ >= ready.size()) turn_ = 0;
@@ -45,7 +45,7 @@ Lane& Chooser::choose(const LaneList& ready) {
 }
 
 // Lanes of one unit have one priority: any of them.
-Lane& Chooser::highest(const LaneList& ready) {
+Lane& LanePicker::highest(const LaneList& ready) {
   newly_ready_ = false;
   std::uint64_t best = 0;
   std::uint64_t equals = 0;
@@ -57,7 +57,7 @@ Lane& Chooser::highest(const LaneList& ready) {
   return ready[at];
 }
 
-Lane* Chooser::replacement(const Lane& running, LaneList& ready, std::uint64_t step) {
+Lane* LanePicker::replacement(const Lane& running, LaneList& ready, std::uint64_t step) {
   if (has_priorities()) change_priorities(running, ready, step);
   if (ready.empty()) return nullptr;
   if (has_priorities()) return higher(running, ready);
@@ -67,7 +67,7 @@ Lane* Chooser::replacement(const Lane& running, LaneList& ready, std::uint64_t s
   return nullptr;
 }
 
-void Chooser::change_priorities(const Lane& running, LaneList& ready, std::uint64_t step) {
+void LanePicker::change_priorities(const Lane& running, LaneList& ready, std::uint64_t step) {
   if (changes_left_ == 0 || step < next_change_) return;
   *running.priority = changes_left_--;
   ready.reread_priorities();
@@ -75,7 +75,7 @@ void Chooser::change_priorities(const Lane& running, LaneList& ready, std::uint6
   newly_ready_ = true;
 }
 
-Lane* Chooser::higher(const Lane& running, const LaneList& ready) {
+Lane* LanePicker::higher(const Lane& running, const LaneList& ready) {
   // The running one was the highest, so without a new one only its equals are to be considered.
   Lane& candidate = newly_ready_ ? highest(ready) : ready[random_.below(ready.size())];
   if (*candidate.priority > *running.priority) return &candidate;

@@ -9,9 +9,9 @@
 
 namespace rondo::simt {
 
-class Chooser {
+class LanePicker {
  public:
-  Chooser(const Options& options, Random& random);
+  LanePicker(const Options& options, Random& random);
 
   // Priorities of what has just been launched; each lane gets the priority of its unit.
   void prioritise(Grid& grid);

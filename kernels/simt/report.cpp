@@ -19,7 +19,9 @@ std::string text(const char* format, Values... values) {
   return line;
 }
 
-std::string at(const Place& place) { return place.file != nullptr ? text("%s:%u", place.file, place.line) : "?"; }
+std::string at(const SourceLocation& place) {
+  return place.file != nullptr ? text("%s:%u", place.file, place.line) : "?";
+}
 
 unsigned long long word_of(const Watch& watch, const std::uint32_t* words) {
   return watch.bytes == 4 ? words[0] : words[0] | static_cast<unsigned long long>(words[1]) << 32;

@@ -46,7 +46,7 @@ void complete(Machine& machine, Warp& warp) {
 
 }  // namespace
 
-std::uint64_t warp_meet(WarpOperation operation, std::uint64_t value, unsigned source, Place place) {
+std::uint64_t warp_meet(WarpOperation operation, std::uint64_t value, unsigned source, SourceLocation place) {
   Machine& machine = running_machine();
   Lane& lane = running_lane();
   if (lane.explore) machine.scheduling_point(lane);

@@ -18,7 +18,7 @@ struct Copy {
 };
 
 Side side_of(Process& here, const void* address) {
-  const Memory::Place place = here.has.memory.find(address);
+  const Memory::Found place = here.has.memory.find(address);
   if (!place) return Side::pageable;
   return place.allocation->is_host() ? Side::pinned : Side::device;
 }

@@ -31,7 +31,7 @@ struct UserObject {
   unsigned references;  // the user's
 };
 
-struct Node {
+struct GraphNode {
   int branch;
   Device* device;
   std::vector<int> after;
@@ -39,7 +39,7 @@ struct Node {
 };
 
 struct Graph {
-  std::vector<Node> nodes;
+  std::vector<GraphNode> nodes;
   std::vector<Device*> branches;  // their devices
   std::vector<std::shared_ptr<UserData>> retained;
 };

@@ -25,7 +25,7 @@ cudaError_t instantiate(cudaGraphExec_t* out, cudaGraph_t handle, unsigned long 
 }
 
 // Nodes of one branch follow each other by themselves; `begin` is what the first ones of other branches come after.
-std::vector<Ticket> dependencies(const Graph& graph, const Node& node, const std::vector<Ticket>& tickets,
+std::vector<Ticket> dependencies(const Graph& graph, const GraphNode& node, const std::vector<Ticket>& tickets,
                                  const Ticket& begin) {
   std::vector<Ticket> after;
   if (node.branch != 0) after.push_back(begin);
@@ -42,11 +42,11 @@ void enqueue(Process& here, Executable& executable, Stream& stream) {
   std::vector<Ticket> tickets;
   std::vector<Ticket> ends(graph->branches.size());
   for (std::size_t index = 0; index < graph->nodes.size(); ++index) {
-    const Node& node = graph->nodes[index];
+    const GraphNode& node = graph->nodes[index];
     const auto branch = static_cast<std::size_t>(node.branch);
     Stream& target = branch == 0 ? stream : *executable.branches[branch];
     auto run = [graph, index] {
-      const Node& mine = graph->nodes[index];
+      const GraphNode& mine = graph->nodes[index];
       if (!mine.device->has_failed()) mine.run();
     };
     tickets.push_back(target.push({dependencies(*graph, node, tickets, begin), std::move(run)}));

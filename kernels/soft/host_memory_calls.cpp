@@ -77,7 +77,7 @@ cudaError_t device_pointer(void** out, void* host, unsigned flags) {
   return device_call([&](Process& here) {
     if (out == nullptr || flags != 0) return cudaErrorInvalidValue;
     const std::lock_guard lock(here.mutex);
-    const Memory::Place place = here.has.memory.find(host);
+    const Memory::Found place = here.has.memory.find(host);
     if (!place || !place.allocation->is_host()) return cudaErrorInvalidValue;
     *out = host;
     return cudaSuccess;

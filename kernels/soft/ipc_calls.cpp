@@ -48,7 +48,7 @@ cudaError_t open_handle(void** pointer, cudaIpcMemHandle_t raw, unsigned flags) 
     if (refused != cudaSuccess) return refused;
     Device& device = here.current();
     if (!can_access(here.settings, device.number, handle.device)) return cudaErrorPeerAccessUnsupported;
-    if (const Memory::Place place = here.has.memory.find_import(handle.memory.identity, device)) {
+    if (const Memory::Found place = here.has.memory.find_import(handle.memory.identity, device)) {
       ++place.allocation->opened;
       *pointer = place.base;
       return cudaSuccess;

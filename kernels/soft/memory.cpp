@@ -6,7 +6,7 @@
 
 namespace rondo::soft {
 
-Memory::Place Memory::find(const void* address) {
+Memory::Found Memory::find(const void* address) {
   auto* const at = const_cast<std::byte*>(static_cast<const std::byte*>(address));
   const auto above = allocations_.upper_bound(at);
   if (above == allocations_.begin()) return {nullptr, nullptr};
@@ -21,7 +21,7 @@ Allocation* Memory::at_base(const void* base) {
 }
 
 bool Memory::holds(const void* address, std::size_t bytes) {
-  const Place place = find(address);
+  const Found place = find(address);
   if (!place) return false;
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(address) - place.base);
   return bytes <= place.allocation->bytes - offset;
@@ -34,7 +34,7 @@ bool Memory::overlaps(const void* address, std::size_t bytes) {
   return above != allocations_.end() && above->first < at + bytes;
 }
 
-Memory::Place Memory::find_import(std::uint64_t identity, const Device& device) {
+Memory::Found Memory::find_import(std::uint64_t identity, const Device& device) {
   for (auto& [base, allocation] : allocations_) {
     const bool imported = allocation.kind == Allocation::Kind::imported && allocation.device == &device;
     if (imported && allocation.shared->name().identity == identity) return {base, &allocation};

@@ -28,16 +28,16 @@ struct Allocation {
 
 class Memory {
  public:
-  struct Place {
+  struct Found {
     std::byte* base;
     Allocation* allocation;
     explicit operator bool() const { return allocation != nullptr; }
   };
-  Place find(const void* address);                     // null allocation: not ours
+  Found find(const void* address);                     // null allocation: not ours
   Allocation* at_base(const void* base);               // null: not the base of one
   bool holds(const void* address, std::size_t bytes);  // all of it, in one allocation
   bool overlaps(const void* address, std::size_t bytes);
-  Place find_import(std::uint64_t identity, const Device& device);
+  Found find_import(std::uint64_t identity, const Device& device);
   void add(std::byte* base, Allocation allocation);
   void remove(std::byte* base);  // unmaps it
   bool empty() const { return allocations_.empty(); }

@@ -81,7 +81,7 @@ cudaError_t attributes(cudaPointerAttributes* out, const void* pointer) {
     if (out == nullptr) return cudaErrorInvalidValue;
     *out = {};
     const std::lock_guard lock(here.mutex);
-    const Memory::Place place = here.has.memory.find(pointer);
+    const Memory::Found place = here.has.memory.find(pointer);
     out->type = cudaMemoryTypeUnregistered;
     out->device = -2;  // cudaInvalidDeviceId
     if (!place) return cudaSuccess;
@@ -107,7 +107,7 @@ cudaError_t allocation_of(void** base, std::size_t* bytes, bool* exportable, con
   return call([&](Process& here) {
     if (base == nullptr || bytes == nullptr || exportable == nullptr) return cudaErrorInvalidValue;
     const std::lock_guard lock(here.mutex);
-    const Memory::Place place = here.has.memory.find(pointer);
+    const Memory::Found place = here.has.memory.find(pointer);
     if (!place || place.allocation->is_host()) return cudaErrorInvalidValue;
     *base = place.base;
     *bytes = place.allocation->bytes;

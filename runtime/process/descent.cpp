@@ -72,16 +72,16 @@ std::vector<pid_t> descendants() {
 }
 
 std::vector<pid_t> descendants_by_scan() {
-  struct Link {
+  struct Process {
     pid_t pid, parent;
   };
-  std::vector<Link> links;
-  for (const pid_t pid : numbered_entries("/proc")) links.push_back({pid, parent_of(pid)});
+  std::vector<Process> processes;
+  for (const pid_t pid : numbered_entries("/proc")) processes.push_back({pid, parent_of(pid)});
   std::vector<pid_t> result{::getpid()};
   for (std::size_t i = 0; i < result.size(); ++i) {
     const pid_t parent = result[i];
-    for (const auto& link : links)
-      if (link.parent == parent) result.push_back(link.pid);
+    for (const auto& one : processes)
+      if (one.parent == parent) result.push_back(one.pid);
   }
   result.erase(result.begin());
   return result;

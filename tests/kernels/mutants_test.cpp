@@ -81,9 +81,9 @@ TEST_CASE("an exchange needs one slot, however long the chunk") {
   // The same exchange as two runs waits for ever.
   Plan plan = plan_of(Pattern::all_to_all, "pairwise", {.size = 2, .count = 4}, one_slot);
   for (auto& steps : plan.ranks) {
-    const Step both = steps.at(1);
+    const PlanStep both = steps.at(1);
     steps[1].moves = {both.moves[0]};
-    steps.insert(steps.begin() + 2, Step{.moves = {both.moves[1]}});
+    steps.insert(steps.begin() + 2, PlanStep{.moves = {both.moves[1]}});
   }
   check_found(plan, Fault::deadlock);
 }
@@ -187,8 +187,8 @@ TEST_CASE("mutants: a promise of rank order not kept") {
 TEST_CASE("mutants: every rank adds up in an order of its own") {
   Plan plan = plan_of(Pattern::all_reduce, "ring", {.size = 3, .count = 2});
   for (int rank = 0; rank < 3; ++rank) {
-    const Place in{Buffer::input, 0};
-    const Place out{Buffer::output, 0};
+    const Location in{Buffer::input, 0};
+    const Location out{Buffer::output, 0};
     const int next = (rank + 1) % 3;
     const int last = (rank + 2) % 3;
     plan.ranks[static_cast<std::size_t>(rank)] = {

@@ -14,7 +14,7 @@ namespace consumer {
 namespace {
 
 // A group as every rank of the world knows it; `comm` is empty on those who are not in it.
-struct Team {
+struct Party {
   rondo::Communicator* comm = nullptr;
   rondo::Communicator owned;
   std::vector<int> members;  // world ranks, in order of the group's ranks
@@ -23,29 +23,29 @@ struct Team {
 class Sequence {
  public:
   Sequence(rondo::Communicator& world, std::uint64_t seed) : me_(world.rank()), random_(seed) {
-    auto all = std::make_unique<Team>();
+    auto all = std::make_unique<Party>();
     all->comm = &world;
     for (int rank = 0; rank < world.world_size(); ++rank) all->members.push_back(rank);
-    teams_.push_back(std::move(all));
+    parties_.push_back(std::move(all));
   }
 
   void step() {
     const int kind = random_.index(100);
-    Team& team = *teams_[random_.below(teams_.size())];
-    if (kind < 6 && teams_.size() < 6) {
-      split(team);
-    } else if (kind < 9 && teams_.size() > 1) {
-      teams_.erase(teams_.begin() + 1 + static_cast<std::ptrdiff_t>(random_.below(teams_.size() - 1)));
+    Party& party = *parties_[random_.below(parties_.size())];
+    if (kind < 6 && parties_.size() < 6) {
+      split(party);
+    } else if (kind < 9 && parties_.size() > 1) {
+      parties_.erase(parties_.begin() + 1 + static_cast<std::ptrdiff_t>(random_.below(parties_.size() - 1)));
     } else if (kind < 12) {
-      gather_bytes(team);
+      gather_bytes(party);
     } else {
-      calls(team);
+      calls(party);
     }
   }
 
  private:
   // Colors and keys are drawn for every member, so everybody knows who is where. Color -1 leaves.
-  void split(const Team& parent) {
+  void split(const Party& parent) {
     const int colors = 1 + random_.index(3);
     struct Ticket {
       int color, key, index;
@@ -63,50 +63,50 @@ class Sequence {
     }
     std::stable_sort(tickets.begin(), tickets.end(), [](const Ticket& a, const Ticket& b) { return a.key < b.key; });
     for (int color = 0; color < colors; ++color) {
-      auto team = std::make_unique<Team>();
+      auto party = std::make_unique<Party>();
       for (const Ticket& ticket : tickets) {
-        if (ticket.color == color) team->members.push_back(parent.members[to_size(ticket.index)]);
+        if (ticket.color == color) party->members.push_back(parent.members[to_size(ticket.index)]);
       }
-      team->comm = &team->owned;
-      if (color == my_color) team->owned = std::move(mine);
-      check_team(*team);
-      if (!team->members.empty()) teams_.push_back(std::move(team));
+      party->comm = &party->owned;
+      if (color == my_color) party->owned = std::move(mine);
+      check_party(*party);
+      if (!party->members.empty()) parties_.push_back(std::move(party));
     }
     if (my_color < 0 && mine) throw std::runtime_error("split with color -1 gave a communicator");
   }
 
-  void check_team(const Team& team) const {
-    const auto at = std::find(team.members.begin(), team.members.end(), me_);
-    if ((at != team.members.end()) != static_cast<bool>(*team.comm)) throw std::runtime_error("split: wrong members");
-    if (!*team.comm) return;
-    if (team.comm->rank() != at - team.members.begin()) throw std::runtime_error("split: wrong rank");
-    if (to_size(team.comm->world_size()) != team.members.size()) throw std::runtime_error("split: wrong size");
+  void check_party(const Party& party) const {
+    const auto at = std::find(party.members.begin(), party.members.end(), me_);
+    if ((at != party.members.end()) != static_cast<bool>(*party.comm)) throw std::runtime_error("split: wrong members");
+    if (!*party.comm) return;
+    if (party.comm->rank() != at - party.members.begin()) throw std::runtime_error("split: wrong rank");
+    if (to_size(party.comm->world_size()) != party.members.size()) throw std::runtime_error("split: wrong size");
   }
 
-  void gather_bytes(const Team& team) {
+  void gather_bytes(const Party& party) {
     std::vector<std::vector<std::byte>> values;
-    for (std::size_t i = 0; i < team.members.size(); ++i) {
+    for (std::size_t i = 0; i < party.members.size(); ++i) {
       values.emplace_back(random_.chance(20) ? 0 : random_.below(3000), static_cast<std::byte>(random_.next()));
     }
-    if (*team.comm && team.comm->all_gather_bytes(values[to_size(team.comm->rank())]) != values) {
+    if (*party.comm && party.comm->all_gather_bytes(values[to_size(party.comm->rank())]) != values) {
       throw std::runtime_error("all_gather_bytes: wrong bytes");
     }
   }
 
   // One call, or several that are under way together.
-  void calls(const Team& team) {
+  void calls(const Party& party) {
     const Style style = draw_style();
     const bool together = style == Style::async || style == Style::group;
     std::vector<Step> steps(together ? 1 + random_.below(4) : 1);
-    for (Step& step : steps) step = draw_step(random_, static_cast<int>(team.members.size()), style);
-    if (!*team.comm) return;
+    for (Step& step : steps) step = draw_step(random_, static_cast<int>(party.members.size()), style);
+    if (!*party.comm) return;
     std::string text;
     for (const Step& step : steps) text += (text.empty() ? "" : "; ") + describe(step);
     try {
-      run(*team.comm, steps, style);
+      run(*party.comm, steps, style);
     } catch (const std::exception& error) {
-      throw std::runtime_error("rank " + std::to_string(team.comm->rank()) + " of " +
-                               std::to_string(team.members.size()) + ", " + text + ": " + error.what());
+      throw std::runtime_error("rank " + std::to_string(party.comm->rank()) + " of " +
+                               std::to_string(party.members.size()) + ", " + text + ": " + error.what());
     }
   }
 
@@ -134,7 +134,7 @@ class Sequence {
 
   int me_;
   Random random_;
-  std::vector<std::unique_ptr<Team>> teams_;
+  std::vector<std::unique_ptr<Party>> parties_;
 };
 
 }  // namespace

@@ -41,11 +41,11 @@ void set_limit(__rlimit_resource resource, const std::string& value, const std::
 }
 
 // A call of the group; `mask`: only where the first argument has these bits (of a socket: is this family).
-struct Call {
+struct SystemCall {
   unsigned number, mask;
 };
-const std::map<std::string, std::vector<Call>>& groups() {
-  static const std::map<std::string, std::vector<Call>> table = {
+const std::map<std::string, std::vector<SystemCall>>& groups() {
+  static const std::map<std::string, std::vector<SystemCall>> table = {
       {"memfd", {{SYS_memfd_create, 0}}},
       {"copies", {{SYS_process_vm_readv, 0}, {SYS_process_vm_writev, 0}}},
       {"pidfd", {{SYS_pidfd_open, 0}}},
@@ -66,7 +66,7 @@ void deny(const std::string& group, unsigned error) {
   std::vector<sock_filter> code;
   const auto load = [&](unsigned offset) { code.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset)); };
   const unsigned refuse = SECCOMP_RET_ERRNO | error;
-  for (const Call& call : groups().at(group)) {
+  for (const SystemCall& call : groups().at(group)) {
     load(offsetof(seccomp_data, nr));
     code.push_back(
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call.number, 0, static_cast<unsigned char>(call.mask != 0 ? 3 : 1)));

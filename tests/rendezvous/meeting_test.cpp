@@ -105,7 +105,7 @@ TEST_CASE("rank 0 that does not come is named at the deadline") {
 
 TEST_CASE("with a secret, rank 0 serves at the given port and others join there") {
   const Trust trust{Secret::generate()};
-  const Place place{.host = "localhost", .port = free_port(), .job = "tcp"};
+  const MeetingAddress place{.host = "localhost", .port = free_port(), .job = "tcp"};
   check_meeting(3,
                 [&](int rank) { return meet_at(place, trust, {.rank = rank, .world_size = 3}, {}, in(seconds(20))); });
 }
@@ -113,7 +113,7 @@ TEST_CASE("with a secret, rank 0 serves at the given port and others join there"
 TEST_CASE("whoever serves already is joined") {
   const Trust trust{Secret::generate()};
   const rendezvous::Server server({.bind = {"localhost"}, .secret = trust.secret, .job = "tcp"});
-  const Place place{.host = "localhost", .port = server.port(), .job = "tcp"};
+  const MeetingAddress place{.host = "localhost", .port = server.port(), .job = "tcp"};
   check_meeting(2,
                 [&](int rank) { return meet_at(place, trust, {.rank = rank, .world_size = 2}, {}, in(seconds(20))); });
 }
@@ -121,7 +121,7 @@ TEST_CASE("whoever serves already is joined") {
 TEST_CASE("who has rank 0's port and does not serve there is named, and when it has gone rank 0 serves") {
   rendezvous::Listening deaf = rendezvous::listen_on({"127.0.0.1"}, 0);
   const Trust trust{Secret::generate()};
-  const Place place{.host = "127.0.0.1", .port = deaf.port, .job = "tcp"};
+  const MeetingAddress place{.host = "127.0.0.1", .port = deaf.port, .job = "tcp"};
   const std::string error =
       error_of([&] { meet_at(place, trust, {.rank = 0, .world_size = 2}, {}, in(milliseconds(700))); });
   INFO(error);
@@ -167,8 +167,8 @@ TEST_CASE("a place that cannot hold a file is named at once") {
 TEST_CASE("ranks may make further worlds at one place, at the same time or in turns") {
   const Folder folder;
   const Trust trust{Secret::generate()};
-  const Place place{.host = "127.0.0.1", .port = free_port(), .job = "again"};
-  const Place neighbours{.host = "127.0.0.1", .port = free_port(), .job = "again"};
+  const MeetingAddress place{.host = "127.0.0.1", .port = free_port(), .job = "again"};
+  const MeetingAddress neighbours{.host = "127.0.0.1", .port = free_port(), .job = "again"};
   const int way = GENERATE(0, 1, 2);
   const bool at_once = GENERATE(true, false);
   const auto meet = [&](int rank) {

@@ -14,9 +14,9 @@ namespace rondo::test {
 inline bool on_host(const Device& device) { return device.kind == Device::Kind::cpu; }
 
 // Somebody's memory, say a gradient that lives in a bucket. On a device, copies are done when these return.
-class Place {
+class BucketMemory {
  public:
-  Place(Communicator& comm, Stream stream, void* data)
+  BucketMemory(Communicator& comm, Stream stream, void* data)
       : device_(comm.device()), comm_(&comm), stream_(stream), data_(data) {}
   template <class T>
   void write(const std::vector<T>& values) const {

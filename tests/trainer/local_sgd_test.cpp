@@ -180,7 +180,7 @@ TEST_CASE("post-local SGD: on a device too") {
     GradientSynchronizer synchronizer(
         comm, {{"a", nullptr, nullptr, 100}},
         {.gradients_in_buckets = true, .hook = rondo::trainer::post_local_sgd({.start_step = 1, .group = &pair})});
-    const rondo::test::Place place(comm, nullptr, synchronizer.parameters()[0].gradient);
+    const rondo::test::BucketMemory place(comm, nullptr, synchronizer.parameters()[0].gradient);
     for (int step = 0; step < 3; ++step) {
       place.write(std::vector<float>(100, static_cast<float>(comm.rank())));
       synchronizer.ready(0);

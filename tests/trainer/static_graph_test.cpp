@@ -12,9 +12,9 @@
 namespace {
 
 using rondo::Communicator;
+using rondo::test::BucketMemory;
 using rondo::test::expect;
 using rondo::test::Memory;
-using rondo::test::Place;
 using rondo::test::run_over;
 using rondo::test::sentences;
 using rondo::trainer::GradientSynchronizer;
@@ -31,7 +31,7 @@ class Fixture {
   }
   void ready(const Used& used) {
     for (const std::size_t index : used) {
-      Place(comm_, nullptr, synchronizer.parameters()[index].gradient)
+      BucketMemory(comm_, nullptr, synchronizer.parameters()[index].gradient)
           .write(std::vector<float>{static_cast<float>(comm_.rank() + 1)});
       synchronizer.ready(index);
     }

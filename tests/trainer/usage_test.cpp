@@ -104,7 +104,7 @@ class Rank {
   float before(std::size_t p, int step) const {
     return 1000.5F + static_cast<float>(p) + static_cast<float>(step + comm_.rank() * 10);
   }
-  rondo::test::Place place(std::size_t p) const {
+  rondo::test::BucketMemory place(std::size_t p) const {
     return {comm_, stream_.get(), synchronizer_->parameters()[p].gradient};
   }
   void write(std::size_t p, const std::vector<double>& values) const {

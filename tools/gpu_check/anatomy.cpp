@@ -47,7 +47,7 @@ class Page {
 struct Rank {
   Rank(const Api& api, const device::RegionLayout& layout, std::size_t bytes)
       : region(api, layout.bytes()),
-        team(api, sizeof(device::Team) + sizeof(device::StampLog)),
+        team(api, sizeof(device::DeviceTeam) + sizeof(device::StampLog)),
         locks(api, sizeof(device::Locks)),
         staging(api, kStagingBytes),
         input(api, bytes),
@@ -77,7 +77,7 @@ class World {
 
   device::Launch launch(int rank) const {
     device::Launch launch{};
-    launch.team = at(rank).team.as<device::Team>();
+    launch.team = at(rank).team.as<device::DeviceTeam>();
     launch.timeout_ns = kTimeoutNs;
     launch.operations = 1;
     device::Operation& operation = launch.operation[0];
@@ -112,7 +112,7 @@ class World {
 
   std::vector<device::StampedLaunch> stamped(int rank) const {
     const auto log = std::make_unique<device::StampLog>();
-    at(rank).team.read(log.get(), sizeof(device::StampLog), sizeof(device::Team));
+    at(rank).team.read(log.get(), sizeof(device::StampLog), sizeof(device::DeviceTeam));
     const std::uint64_t kept = std::min(log->launches, device::StampLog::kKept);
     std::vector<device::StampedLaunch> launches;  // the latest, in order
     for (std::uint64_t i = log->launches - kept; i < log->launches; ++i) {
@@ -125,7 +125,7 @@ class World {
   Rank& at(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
 
   void write_team(int rank) const {
-    const auto team = std::make_unique<device::Team>();
+    const auto team = std::make_unique<device::DeviceTeam>();
     team->rank = rank;
     team->world_size = what_.ranks;
     team->layout = layout_;
@@ -140,7 +140,7 @@ class World {
       team->windows[1][peer] = at(peer).input.as<std::byte>();
       team->windows[2][peer] = at(peer).output.as<std::byte>();
     }
-    at(rank).team.write(team.get(), sizeof(device::Team));
+    at(rank).team.write(team.get(), sizeof(device::DeviceTeam));
   }
 
   const AnatomyCase& what_;

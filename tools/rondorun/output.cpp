@@ -89,8 +89,8 @@ void Sink::wake() {
   for (auto& waiter : std::exchange(waiting_, {})) waiter();
 }
 
-Source::Source(process::EventLoop& loop, Fd pipe, Way way, Sink& sink)
-    : loop_(loop), pipe_(std::move(pipe)), way_(std::move(way)), sink_(sink) {
+Source::Source(process::EventLoop& loop, Fd pipe, Handling handling, Sink& sink)
+    : loop_(loop), pipe_(std::move(pipe)), handling_(std::move(handling)), sink_(sink) {
   loop_.watch(pipe_.get(), EPOLLIN, [this] { readable(); });
 }
 
@@ -122,19 +122,19 @@ std::size_t Source::read_some() {
   if (count <= 0) return 0;
   const std::string_view text(buffer.data(), static_cast<std::size_t>(count));
   log(text);
-  if (way_.shown) take(text);
-  if (way_.kept) keep(text);
+  if (handling_.shown) take(text);
+  if (handling_.kept) keep(text);
   return static_cast<std::size_t>(count);
 }
 
 void Source::log(std::string_view text) {
-  while (way_.log && !text.empty()) {
-    const ssize_t count = ::write(way_.log.get(), text.data(), text.size());
+  while (handling_.log && !text.empty()) {
+    const ssize_t count = ::write(handling_.log.get(), text.data(), text.size());
     if (count >= 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
       sink_.line("rondorun: ", fmt::format("a rank's log ends here: {}", std::strerror(errno)));
-      way_.log.reset();
+      handling_.log.reset();
     }
   }
 }
@@ -142,17 +142,17 @@ void Source::log(std::string_view text) {
 void Source::take(std::string_view text) {
   for (auto end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     if (partial_.empty()) {
-      sink_.line(way_.prefix, text.substr(0, end));
+      sink_.line(handling_.prefix, text.substr(0, end));
     } else {
       partial_.append(text.substr(0, end));
-      sink_.line(way_.prefix, partial_);
+      sink_.line(handling_.prefix, partial_);
       partial_.clear();
     }
     text.remove_prefix(end + 1);
   }
   partial_.append(text);
   if (partial_.size() > kLongestLine) {
-    sink_.line(way_.prefix, partial_);
+    sink_.line(handling_.prefix, partial_);
     partial_.clear();
   }
 }
@@ -183,7 +183,7 @@ void Source::drain() {
 void Source::finish() {
   drain();
   close();
-  if (!partial_.empty()) sink_.line(way_.prefix, std::exchange(partial_, {}));
+  if (!partial_.empty()) sink_.line(handling_.prefix, std::exchange(partial_, {}));
   sink_.flush();
 }
 

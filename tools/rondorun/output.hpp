@@ -47,14 +47,14 @@ class Sink {
 // One stream of one rank.
 class Source {
  public:
-  struct Way {
+  struct Handling {
     std::string prefix;
     bool shown = true;  // in `sink`
     bool kept = false;  // if not shown: its last part, for show_last()
     Fd log{};           // a file for the bytes as they are, if any
   };
   // Reads from `pipe`, which must not block.
-  Source(process::EventLoop& loop, Fd pipe, Way way, Sink& sink);
+  Source(process::EventLoop& loop, Fd pipe, Handling handling, Sink& sink);
   ~Source();
   void drain();      // everything that is there; at the end of the rank
   void finish();     // and its last line, also without a newline
@@ -70,7 +70,7 @@ class Source {
 
   process::EventLoop& loop_;
   Fd pipe_;
-  Way way_;
+  Handling handling_;
   std::string partial_, kept_;
   std::shared_ptr<char> alive_ = std::make_shared<char>();  // the sink may wake one that is gone
   Sink& sink_;

@@ -93,19 +93,19 @@ void Ranks::start(Rank& rank, int index) {
   rank.running = true;
   ++running_;
   if (setup_.prefix) {
-    rank.out = std::make_unique<Source>(loop_, std::move(out.reader), way(program, 1, out_), out_);
-    rank.err = std::make_unique<Source>(loop_, std::move(err.reader), way(program, 2, err_), err_);
+    rank.out = std::make_unique<Source>(loop_, std::move(out.reader), handling_for(program, 1, out_), out_);
+    rank.err = std::make_unique<Source>(loop_, std::move(err.reader), handling_for(program, 2, err_), err_);
   }
   loop_.watch(rank.child.pidfd.get(), EPOLLIN, [this, &rank] {
     if (const auto status = process::try_reap(rank.child.pidfd.get())) ended(rank, *status);
   });
 }
 
-Source::Way Ranks::way(const RankProgram& program, unsigned stream, const Sink& sink) const {
+Source::Handling Ranks::handling_for(const RankProgram& program, unsigned stream, const Sink& sink) const {
   const bool shown = (setup_.hidden & stream) == 0;
-  Source::Way result{.prefix = prefix_for(program.rank, sink.colored()),
-                     .shown = shown && program.shown,
-                     .kept = shown && !program.shown};
+  Source::Handling result{.prefix = prefix_for(program.rank, sink.colored()),
+                          .shown = shown && program.shown,
+                          .kept = shown && !program.shown};
   if ((setup_.logged & stream) == 0) return result;
   const auto folder = setup_.log_dir / std::to_string(program.rank);
   std::filesystem::create_directories(folder);

@@ -59,7 +59,7 @@ class Ranks {
  private:
   struct Rank;
   void start(Rank& rank, int index);
-  Source::Way way(const RankProgram& program, unsigned stream, const Sink& sink) const;
+  Source::Handling handling_for(const RankProgram& program, unsigned stream, const Sink& sink) const;
   void ended(Rank& rank, const process::ExitStatus& status);
   Failure failure_of(const Rank& rank, const process::ExitStatus& status);
 

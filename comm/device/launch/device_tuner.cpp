@@ -103,9 +103,9 @@ int channels_for(const CallShape& shape, std::size_t bytes_per_channel, int most
   return static_cast<int>(std::clamp<std::size_t>(wanted, 1, static_cast<std::size_t>(most)));
 }
 
-class Chooser {
+class RowSearch {
  public:
-  Chooser(const CallShape& shape, const Terms& terms) : shape_(shape), terms_(terms) {}
+  RowSearch(const CallShape& shape, const Terms& terms) : shape_(shape), terms_(terms) {}
 
   Choice run() {
     // What was asked for by name: both, else one of them, else neither where nothing of that name fits the call.
@@ -184,7 +184,7 @@ void check_protocol_name(std::string_view name) {
               fmt::format("RONDO_PROTOCOL={} is not a protocol: simple, ll, ll128, window, or unset", name));
 }
 
-Choice choose(const CallShape& shape, const Terms& terms) { return Chooser(shape, terms).run(); }
+Choice choose(const CallShape& shape, const Terms& terms) { return RowSearch(shape, terms).run(); }
 
 Choice choose_for_message(std::size_t bytes, const Terms& terms) {
   const CallShape shape{.bytes = bytes};

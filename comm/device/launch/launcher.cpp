@@ -114,25 +114,25 @@ void Batch::add_message(const Call& call, const Choice& choice, const Signature&
 }
 
 std::vector<Call> in_launch_order(std::span<const Call> messages, int rank, int world_size) {
-  struct Place {
+  struct Turn {
     int distance;
     int number;  // among those to, or from, this peer
     int sender;
     const Call* call;
   };
-  std::vector<Place> places;
+  std::vector<Turn> turns;
   std::vector<int> sent(static_cast<std::size_t>(world_size)), received(static_cast<std::size_t>(world_size));
   for (const Call& call : messages) {
     const bool sends = call.collective == Collective::send;
     const int ahead = sends ? call.root - rank : rank - call.root;
     int& number = (sends ? sent : received)[static_cast<std::size_t>(call.root)];
-    places.push_back({(ahead + world_size) % world_size, number++, sends ? rank : call.root, &call});
+    turns.push_back({(ahead + world_size) % world_size, number++, sends ? rank : call.root, &call});
   }
-  std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+  std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
     return std::tie(a.distance, a.number, a.sender) < std::tie(b.distance, b.number, b.sender);
   });
   std::vector<Call> ordered;
-  for (const Place& place : places) ordered.push_back(*place.call);
+  for (const Turn& turn : turns) ordered.push_back(*turn.call);
   return ordered;
 }
 

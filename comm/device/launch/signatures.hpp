@@ -6,13 +6,13 @@
 
 namespace rondo::comm::device {
 
-constexpr kernels::device::Signature pack(const Signature& s) {
+constexpr kernels::device::DeviceSignature pack(const Signature& s) {
   const auto kind = static_cast<std::uint64_t>(s.collective) | static_cast<std::uint64_t>(s.dtype) << 8 |
                     static_cast<std::uint64_t>(s.op) << 16 |
                     static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.root)) << 32;
   return {.sequence = s.sequence, .count = s.count, .kind = kind, .shape = s.shape};
 }
-constexpr Signature unpack(const kernels::device::Signature& s) {
+constexpr Signature unpack(const kernels::device::DeviceSignature& s) {
   return {.sequence = s.sequence,
           .count = s.count,
           .collective = static_cast<Collective>(s.kind & 0xff),

@@ -28,7 +28,7 @@ Registry& registry() {
 }
 
 // Of all communicators that any rank on the device knows of, each counted once.
-std::uint32_t held_on(const Cards& cards, const std::vector<int>& ranks, std::size_t& communicators) {
+std::uint32_t held_on(const DeviceCards& cards, const std::vector<int>& ranks, std::size_t& communicators) {
   std::map<std::uint64_t, std::uint32_t> all;
   for (const int r : ranks) {
     for (const HeldBlocks& held : cards.of(r).held) {
@@ -42,7 +42,7 @@ std::uint32_t held_on(const Cards& cards, const std::vector<int>& ranks, std::si
   return sum;
 }
 
-std::uint32_t capacity_of(const Cards& cards, const std::vector<int>& ranks) {
+std::uint32_t capacity_of(const DeviceCards& cards, const std::vector<int>& ranks) {
   std::uint32_t capacity = UINT32_MAX;
   for (const int r : ranks) capacity = std::min(capacity, cards.of(r).resident_blocks);
   return capacity;
@@ -81,7 +81,7 @@ std::vector<HeldBlocks> held_blocks(const Uuid& uuid) {
   return held;
 }
 
-BlockShare share_blocks(const Cards& cards) {
+BlockShare share_blocks(const DeviceCards& cards) {
   const Settings& settings = cards.settings();
   BlockShare share{settings.channels, settings.blocks};
   for (int r = 0; r < cards.size(); ++r) {
@@ -104,7 +104,7 @@ BlockShare share_blocks(const Cards& cards) {
   return share;
 }
 
-BlockReservation::BlockReservation(const Cards& cards, const BlockShare& share) : uuid_(cards.own().uuid) {
+BlockReservation::BlockReservation(const DeviceCards& cards, const BlockShare& share) : uuid_(cards.own().uuid) {
   const std::vector<int> ranks = cards.on_device_of(cards.rank());
   const std::uint32_t capacity = capacity_of(cards, ranks);
   const auto wanted = static_cast<std::uint32_t>(share.blocks) * static_cast<std::uint32_t>(ranks.size());

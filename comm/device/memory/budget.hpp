@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/device/setup/cards.hpp"
+#include "comm/device/setup/device_cards.hpp"
 
 namespace rondo::comm::device {
 
@@ -21,14 +21,14 @@ struct BlockShare {
 };
 // The same on every rank. Error(unsupported), on every rank, when not even one block per rank fits somewhere; it names
 // the device, its capacity and who holds it.
-BlockShare share_blocks(const Cards& cards);
+BlockShare share_blocks(const DeviceCards& cards);
 
 // Held until destruction, once per rank; ranks of one communicator on one device count once together.
 class BlockReservation {
  public:
   BlockReservation() = default;
   // Error(unsupported) when another thread's communicator took the blocks since the cards were exchanged.
-  BlockReservation(const Cards& cards, const BlockShare& share);
+  BlockReservation(const DeviceCards& cards, const BlockShare& share);
   BlockReservation(BlockReservation&& other) noexcept;
   BlockReservation& operator=(BlockReservation&& other) noexcept;
   ~BlockReservation();

@@ -11,7 +11,7 @@ namespace rondo::comm::device {
 namespace {
 
 // Devices of one process reach each other's memory by its address, once that is switched on.
-void enable_access(const cuda::Api& api, int device, const Cards& cards, int peer) {
+void enable_access(const cuda::Api& api, int device, const DeviceCards& cards, int peer) {
   if (cards.of(peer).uuid == cards.own().uuid) return;
   const auto& visible = cards.own().visible;
   const auto index = std::find(visible.begin(), visible.end(), cards.of(peer).uuid) - visible.begin();
@@ -40,7 +40,7 @@ Export make_export(const cuda::Api& api, int device, std::byte* memory, std::siz
   return made;
 }
 
-Peer::Peer(const cuda::Api& api, int device, const Cards& cards, int peer, const Export& theirs) {
+Peer::Peer(const cuda::Api& api, int device, const DeviceCards& cards, int peer, const Export& theirs) {
   if (cards.same_process(cards.rank(), peer)) {
     enable_access(api, device, cards, peer);
     if (theirs.owner != nullptr) shared_ = *theirs.owner;

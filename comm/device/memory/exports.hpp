@@ -8,7 +8,7 @@
 
 #include "comm/base/bytes.hpp"
 #include "comm/device/memory/cuda_handles.hpp"
-#include "comm/device/setup/cards.hpp"
+#include "comm/device/setup/device_cards.hpp"
 
 namespace rondo::comm::device {
 
@@ -33,7 +33,7 @@ class Peer {
  public:
   Peer() = default;
   // Throws Error(cuda) when it cannot be opened, Error(unsupported) when it is not to be.
-  Peer(const cuda::Api& api, int device, const Cards& cards, int peer, const Export& theirs);
+  Peer(const cuda::Api& api, int device, const DeviceCards& cards, int peer, const Export& theirs);
   std::byte* pointer() const { return pointer_; }
 
  private:

@@ -10,7 +10,7 @@
 namespace rondo::comm::device {
 namespace {
 
-struct Place {  // a device as this process sees it
+struct DeviceUse {  // a device as this process sees it
   std::mutex mutex;
   std::condition_variable freed;
   int running = 0;  // ranks
@@ -18,57 +18,57 @@ struct Place {  // a device as this process sees it
 };
 
 // Not destroyed at exit, when the runtime may be gone; what waits then is the process's to lose.
-Place& place_of(const cuda::Api& api, int device) {
+DeviceUse& use_of(const cuda::Api& api, int device) {
   static std::mutex mutex;
-  static auto* const places = new std::map<std::pair<const cuda::Api*, int>, Place>;
+  static auto* const uses = new std::map<std::pair<const cuda::Api*, int>, DeviceUse>;
   const std::lock_guard lock(mutex);
-  return (*places)[{&api, device}];
+  return (*uses)[{&api, device}];
 }
 
-void free_waiting(Place& place) {
-  if (place.running != 0 || place.waiting.empty()) return;
-  for (const auto& free : std::exchange(place.waiting, {})) free();
-  place.freed.notify_all();
+void free_waiting(DeviceUse& use) {
+  if (use.running != 0 || use.waiting.empty()) return;
+  for (const auto& free : std::exchange(use.waiting, {})) free();
+  use.freed.notify_all();
 }
 
 }  // namespace
 
 Traffic::~Traffic() {
   if (!running_) return;
-  Place& place = place_of(api_, device_);
-  const std::lock_guard lock(place.mutex);
-  --place.running;
+  DeviceUse& use = use_of(api_, device_);
+  const std::lock_guard lock(use.mutex);
+  --use.running;
 }
 
 void Traffic::begin() {
   if (running_) return;
-  Place& place = place_of(api_, device_);
-  const std::lock_guard lock(place.mutex);
-  ++place.running;
+  DeviceUse& use = use_of(api_, device_);
+  const std::lock_guard lock(use.mutex);
+  ++use.running;
   running_ = true;
 }
 
 void Traffic::end() {
   if (!running_) return;
   running_ = false;
-  Place& place = place_of(api_, device_);
-  const std::lock_guard lock(place.mutex);
-  --place.running;
-  free_waiting(place);
+  DeviceUse& use = use_of(api_, device_);
+  const std::lock_guard lock(use.mutex);
+  --use.running;
+  free_waiting(use);
 }
 
 void free_in_peace(const cuda::Api& api, int device, std::function<void()> free) {
-  Place& place = place_of(api, device);
-  const std::lock_guard lock(place.mutex);
-  place.waiting.push_back(std::move(free));
-  free_waiting(place);
+  DeviceUse& use = use_of(api, device);
+  const std::lock_guard lock(use.mutex);
+  use.waiting.push_back(std::move(free));
+  free_waiting(use);
 }
 
 bool await_frees(const cuda::Api& api, int device, std::chrono::milliseconds patience) {
-  Place& place = place_of(api, device);
-  std::unique_lock lock(place.mutex);
-  if (place.waiting.empty()) return false;
-  return place.freed.wait_for(lock, patience, [&] { return place.waiting.empty(); });
+  DeviceUse& use = use_of(api, device);
+  std::unique_lock lock(use.mutex);
+  if (use.waiting.empty()) return false;
+  return use.freed.wait_for(lock, patience, [&] { return use.waiting.empty(); });
 }
 
 }  // namespace rondo::comm::device

@@ -6,7 +6,7 @@
 #include <rondo/device.hpp>
 
 #include "comm/device/memory/cuda_handles.hpp"
-#include "comm/device/setup/cards.hpp"
+#include "comm/device/setup/device_cards.hpp"
 #include "comm/device/setup/simulation.hpp"
 
 namespace rondo {

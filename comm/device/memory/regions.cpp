@@ -16,16 +16,16 @@
 namespace rondo::comm::device {
 namespace {
 
+using kernels::device::DeviceTeam;
 using kernels::device::HostPage;
 using kernels::device::kMaxRanks;
 using kernels::device::Protocol;
 using kernels::device::RegionHeader;
-using KernelTeam = kernels::device::Team;
 
 constexpr std::chrono::milliseconds kFarewell{2000};  // for importers to let go, then their memory is leaked
-constexpr std::size_t kPinnedBytes = sizeof(HostPage) + sizeof(KernelTeam);
-constexpr std::size_t kTeamBytes = sizeof(KernelTeam) + sizeof(kernels::device::Locks);
-static_assert(sizeof(KernelTeam) % alignof(kernels::device::Locks) == 0);
+constexpr std::size_t kPinnedBytes = sizeof(HostPage) + sizeof(DeviceTeam);
+constexpr std::size_t kTeamBytes = sizeof(DeviceTeam) + sizeof(kernels::device::Locks);
+static_assert(sizeof(DeviceTeam) % alignof(kernels::device::Locks) == 0);
 
 constexpr const char* kHaveMemory = "have its device memory";
 
@@ -50,15 +50,16 @@ struct Regions::Parts {
   std::vector<SharedMemory> kept;
 };
 
-Regions::Regions(const cuda::Api& api, int device, const HostWorld& world, const Cards& cards, const BlockShare& share)
+Regions::Regions(const cuda::Api& api, int device, const HostWorld& world, const DeviceCards& cards,
+                 const BlockShare& share)
     : api_(api),
       device_(device),
       world_(world),
       cards_(cards),
-      reach_(static_cast<std::size_t>(cards.size())),
+      routes_(static_cast<std::size_t>(cards.size())),
       parts_(std::make_unique<Parts>()) {
-  parts_->peers.resize(reach_.size());
-  find_reach();
+  parts_->peers.resize(routes_.size());
+  find_routes();
   plan_ = plan_regions(cards.size(), cards.settings(), share, one_island());
   const std::string obstacle = obstacle_of([&] {
     parts_->reservation = BlockReservation(cards_, share);
@@ -77,7 +78,7 @@ Regions::~Regions() {
   world_.announce_unmapped();
   const auto until = std::chrono::steady_clock::now() + kFarewell;
   for (int peer = 0; peer < cards_.size(); ++peer) {
-    if (reach(peer) != Reach::ipc || world_.await_unmapped(peer, until)) continue;
+    if (route(peer) != Route::ipc || world_.await_unmapped(peer, until)) continue;
     log::warn("rank {} still maps the device memory of rank {}, {} bytes of which stay allocated", peer, cards_.rank(),
               device_bytes());
     if (parts_->memory) parts_->memory->release();
@@ -86,9 +87,9 @@ Regions::~Regions() {
   }
 }
 
-const KernelTeam* Regions::team() const { return reinterpret_cast<const KernelTeam*>(parts_->team.get()); }
+const DeviceTeam* Regions::team() const { return reinterpret_cast<const DeviceTeam*>(parts_->team.get()); }
 HostPage& Regions::page() const { return *reinterpret_cast<HostPage*>(parts_->pinned.get()); }
-bool Regions::one_island() const { return std::find(reach_.begin(), reach_.end(), Reach::proxy) == reach_.end(); }
+bool Regions::one_island() const { return std::find(routes_.begin(), routes_.end(), Route::proxy) == routes_.end(); }
 
 std::vector<int> Regions::neighbours() const {
   std::vector<int> ranks;
@@ -98,15 +99,15 @@ std::vector<int> Regions::neighbours() const {
   return ranks;
 }
 
-void Regions::find_reach() {
+void Regions::find_routes() {
   for (int r = 0; r < cards_.size(); ++r) {
-    Reach& reach = reach_[static_cast<std::size_t>(r)];
+    Route& route = routes_[static_cast<std::size_t>(r)];
     if (r == cards_.rank()) {
-      reach = Reach::own;
+      route = Route::own;
     } else if (cards_.of(r).node != cards_.own().node) {
-      reach = Reach::proxy;
+      route = Route::proxy;
     } else {
-      reach = cards_.same_process(r, cards_.rank()) ? Reach::thread : Reach::ipc;
+      route = cards_.same_process(r, cards_.rank()) ? Route::thread : Route::ipc;
     }
   }
 }
@@ -121,7 +122,7 @@ std::string Regions::find_denial() const {
   const std::vector<int> ranks = neighbours();
   for (const int a : ranks) {
     for (const int b : ranks) {
-      if (cards_.access(a, b) != Cards::Access::no) continue;
+      if (cards_.access(a, b) != DeviceCards::Access::no) continue;
       return fmt::format("the devices of ranks {} and {} have no access to each other", a, b);
     }
   }
@@ -180,7 +181,7 @@ void Regions::share_host_memory() {
     const std::vector<int> ranks = neighbours();
     parts_->host = HostRegion(api_, device_, world_, ranks, staging_offset() + plan_.staging_bytes);
     for (const int r : ranks) {
-      if (r != cards_.rank()) reach_[static_cast<std::size_t>(r)] = Reach::host;
+      if (r != cards_.rank()) routes_[static_cast<std::size_t>(r)] = Route::host;
     }
   });
   const auto obstacles = exchange_obstacles(world_, obstacle);
@@ -190,7 +191,7 @@ void Regions::share_host_memory() {
 
 void Regions::allocate_links() {
   for (int r = 0; r < cards_.size(); ++r) {
-    if (reach(r) == Reach::proxy) parts_->remotes.push_back(r);
+    if (route(r) == Route::proxy) parts_->remotes.push_back(r);
   }
   if (parts_->remotes.empty()) return;
   parts_->links = allocate_pinned(api_, device_, 2 * parts_->remotes.size() * link_area_bytes());
@@ -209,25 +210,25 @@ Regions::LinkEnds Regions::link_ends(int peer) const {
 }
 
 std::byte* Regions::region_of(int rank) const {
-  switch (reach(rank)) {
-    case Reach::own:
+  switch (route(rank)) {
+    case Route::own:
       if (!in_host_memory_) return parts_->memory->get();
       [[fallthrough]];
-    case Reach::host: {
+    case Route::host: {
       const std::vector<int> ranks = neighbours();
       return parts_->host.device(static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
     }
-    case Reach::thread:
-    case Reach::ipc:
+    case Route::thread:
+    case Route::ipc:
       return parts_->peers[static_cast<std::size_t>(rank)].pointer();
-    case Reach::proxy:
+    case Route::proxy:
       return nullptr;
   }
   return nullptr;
 }
 
 void Regions::fill_team() {
-  auto team = std::make_unique<KernelTeam>();
+  auto team = std::make_unique<DeviceTeam>();
   team->rank = cards_.rank();
   team->world_size = cards_.size();
   team->layout = layout();
@@ -255,7 +256,7 @@ void Regions::fill_team() {
 void Regions::set_window(int window, std::span<std::byte* const> by_rank) {
   std::array<std::byte*, kMaxRanks> row{};
   std::copy(by_rank.begin(), by_rank.end(), row.begin());
-  const std::size_t offset = offsetof(KernelTeam, windows) + static_cast<std::size_t>(window) * sizeof row;
+  const std::size_t offset = offsetof(DeviceTeam, windows) + static_cast<std::size_t>(window) * sizeof row;
   copy_in(row.data(), parts_->team.get() + offset, sizeof row);
 }
 

@@ -11,7 +11,7 @@
 #include "comm/device/memory/budget.hpp"
 #include "comm/device/memory/cuda_handles.hpp"
 #include "comm/device/memory/exports.hpp"
-#include "comm/device/setup/cards.hpp"
+#include "comm/device/setup/device_cards.hpp"
 #include "comm/device/setup/host_world.hpp"
 
 namespace rondo::comm::device {
@@ -30,7 +30,7 @@ inline bool has_protocol(const kernels::device::RegionLayout& layout, kernels::d
 }
 
 // How the memory of a peer is reached.
-enum class Reach : unsigned char {
+enum class Route : unsigned char {
   own,     // this rank
   thread,  // a rank of this process: its pointer
   ipc,     // another process of this node: an imported allocation
@@ -53,16 +53,16 @@ class Regions {
   static constexpr std::size_t kCudaBlock = 2 << 20;
 
   // Collective. Errors are every rank's.
-  Regions(const cuda::Api& api, int device, const HostWorld& world, const Cards& cards, const BlockShare& share);
+  Regions(const cuda::Api& api, int device, const HostWorld& world, const DeviceCards& cards, const BlockShare& share);
   ~Regions();  // bounded: waits for importers a moment, else leaks and says so
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
 
   const kernels::device::RegionLayout& layout() const { return plan_.layout; }
   std::size_t staging_bytes() const { return plan_.staging_bytes; }
-  const kernels::device::Team* team() const;  // for Launch::team
-  kernels::device::HostPage& page() const;    // as the host sees it
-  Reach reach(int peer) const { return reach_[static_cast<std::size_t>(peer)]; }
+  const kernels::device::DeviceTeam* team() const;  // for Launch::team
+  kernels::device::HostPage& page() const;          // as the host sees it
+  Route route(int peer) const { return routes_[static_cast<std::size_t>(peer)]; }
   // All ranks reach each other's memory, so there are windows; otherwise a proxy serves the others (proxy.hpp).
   bool one_island() const;
   // Devices of this node have no access to each other: regions and staging are host memory, allocate() is not shared.
@@ -88,11 +88,11 @@ class Regions {
   const cuda::Api& api() const { return api_; }
   int device() const { return device_; }
   const HostWorld& world() const { return world_; }
-  const Cards& cards() const { return cards_; }
+  const DeviceCards& cards() const { return cards_; }
 
  private:
   struct Parts;
-  void find_reach();
+  void find_routes();
   void allocate_links();
   void share_device_memory();
   void share_host_memory();
@@ -107,9 +107,9 @@ class Regions {
   const cuda::Api& api_;
   int device_;
   HostWorld world_;
-  Cards cards_;
+  DeviceCards cards_;
   RegionPlan plan_;
-  std::vector<Reach> reach_;
+  std::vector<Route> routes_;
   bool in_host_memory_ = false;
   std::unique_ptr<Parts> parts_;
 };

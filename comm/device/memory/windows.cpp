@@ -215,7 +215,7 @@ Export Windows::prepare(Entry& entry, bool allocates) {
 
 // A rank whose memory some other rank cannot map has none in the window, for all of them alike.
 void Windows::connect(int window, const std::vector<Bytes>& exports) {
-  const Cards& cards = regions_.cards();
+  const DeviceCards& cards = regions_.cards();
   Entry& entry = *entries_[static_cast<std::size_t>(window)];
   entry.peers.resize(exports.size());
   std::array<std::byte*, kMaxRanks> row{};

@@ -47,7 +47,7 @@ struct Proxy::Impl {
     if (!wake_) throw_errno("cannot make the proxy's doorbell");
     const std::size_t piece = team_.segment().shape().slice_bytes;
     for (int peer = 0; peer < regions.cards().size(); ++peer) {
-      if (regions.reach(peer) != Reach::proxy) continue;
+      if (regions.route(peer) != Route::proxy) continue;
       peers_.emplace_back(peer);
       peer_links_.emplace_back(regions, peer, team_.send_link(peer), team_.recv_link(peer), piece);
     }

@@ -25,7 +25,7 @@ void store_release(std::uint64_t& word, std::uint64_t value) {
 }
 
 // Kernels carry all of a signature but its past.
-comm::Signature widen(const kernels::device::Signature& from) {
+comm::Signature widen(const kernels::device::DeviceSignature& from) {
   static_assert(sizeof from == offsetof(comm::Signature, past));
   comm::Signature signature;
   std::memcpy(static_cast<void*>(&signature), &from, sizeof from);

@@ -34,7 +34,7 @@ class ProxyLink {
     Kind kind{};
     std::uint16_t channel = 0;
     std::uint32_t reserved = 0;
-    kernels::device::Signature signature{};
+    kernels::device::DeviceSignature signature{};
     std::uint64_t step = 0;   // credit: how many have been freed
     std::uint64_t bytes = 0;  // that follow
   };

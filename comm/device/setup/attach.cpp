@@ -73,14 +73,14 @@ Terms agree(const Regions& regions, const Options& options, const Config& config
   return terms;
 }
 
-bool shares_default_stream(const Cards& cards) {
+bool shares_default_stream(const DeviceCards& cards) {
   const auto here = cards.on_device_of(cards.rank());
   return std::any_of(here.begin(), here.end(),
                      [&](int peer) { return peer != cards.rank() && cards.same_process(peer, cards.rank()); });
 }
 
 void log_regions(const Regions& regions) {
-  const Cards& cards = regions.cards();
+  const DeviceCards& cards = regions.cards();
   const auto& layout = regions.layout();
   log::info(
       "{}: {} ranks on {} devices: {} channels, {} blocks, {} KiB of device memory and {} KiB of pinned memory per "
@@ -98,7 +98,7 @@ Communicator split_on_host(rondo::detail::CommunicatorImpl& impl) {
 
 // Ranks on one device: take turns there, and share its memory.
 void log_sharing(const Regions& regions) {
-  const Cards& cards = regions.cards();
+  const DeviceCards& cards = regions.cards();
   std::string shared;
   for (int r = 0; r < cards.size(); ++r) {
     const auto ranks = cards.on_device_of(r);
@@ -124,8 +124,8 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
   const Found found = find_device(world, wanted, api);
   agree_on_devices(world, found);
   const DeviceScope scope(*found.api, found.index);
-  const Cards cards =
-      Cards::exchange(world, *found.api, wanted.kind, found.index, Settings::from_environment(wanted.kind));
+  const DeviceCards cards =
+      DeviceCards::exchange(world, *found.api, wanted.kind, found.index, Settings::from_environment(wanted.kind));
   DeviceEngine::Parts parts;
   parts.api = found.api;
   parts.device = {.kind = wanted.kind, .index = found.index};

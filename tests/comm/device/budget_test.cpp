@@ -2,7 +2,7 @@
 // Who may have how many blocks on a device, from cards; and what cards say of devices.
 #include "comm/device/memory/budget.hpp"
 
-#include "tests/comm/device/cards.hpp"
+#include "tests/comm/device/device_cards.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"
 
@@ -14,10 +14,10 @@ using test::uuid;
 
 namespace {
 
-BlockShare share_of(std::vector<Card> cards, int channels, int blocks) {
+BlockShare share_of(std::vector<DeviceCard> cards, int channels, int blocks) {
   cards[0].settings.channels = channels;
   cards[0].settings.blocks = blocks;
-  return share_blocks(Cards(0, std::move(cards)));
+  return share_blocks(DeviceCards(0, std::move(cards)));
 }
 
 }  // namespace
@@ -50,11 +50,11 @@ TEST_CASE("what other communicators hold is taken off, each of them once") {
 }
 
 TEST_CASE("reservations count while they live, ranks of one communicator together") {
-  const Cards first(0, cards_on({1, 1}, 20));
-  const Cards peer(1, cards_on({1, 1}, 20));
+  const DeviceCards first(0, cards_on({1, 1}, 20));
+  const DeviceCards peer(1, cards_on({1, 1}, 20));
   auto others = cards_on({1, 1}, 20);
   others[0].token = 55;
-  const Cards second(0, others);
+  const DeviceCards second(0, others);
   {
     const BlockReservation a(first, {2, 6});
     {
@@ -77,24 +77,24 @@ TEST_CASE("devices are matched by UUID in whatever order a process sees them") {
   cards[0].accessible = {uuid(3), uuid(4)};
   cards[1].visible = {uuid(3), uuid(4), uuid(5)};
   cards[1].accessible = {uuid(4), uuid(3)};
-  const Cards seen(1, cards);
-  CHECK(seen.access(0, 1) == Cards::Access::yes);
-  CHECK(seen.access(0, 2) == Cards::Access::yes);
-  CHECK(seen.access(0, 3) == Cards::Access::unknown);
-  CHECK(seen.access(1, 3) == Cards::Access::no);
-  CHECK(seen.access(2, 0) == Cards::Access::yes);
+  const DeviceCards seen(1, cards);
+  CHECK(seen.access(0, 1) == DeviceCards::Access::yes);
+  CHECK(seen.access(0, 2) == DeviceCards::Access::yes);
+  CHECK(seen.access(0, 3) == DeviceCards::Access::unknown);
+  CHECK(seen.access(1, 3) == DeviceCards::Access::no);
+  CHECK(seen.access(2, 0) == DeviceCards::Access::yes);
   CHECK(seen.on_device_of(0) == std::vector<int>{0, 2});
   CHECK_FALSE(seen.time_sliced());
-  CHECK(Cards(2, cards).time_sliced());
+  CHECK(DeviceCards(2, cards).time_sliced());
   cards[2].process = cards[0].process;
-  CHECK_FALSE(Cards(2, cards).time_sliced());
+  CHECK_FALSE(DeviceCards(2, cards).time_sliced());
 }
 
 TEST_CASE("a card arrives as it was sent") {
   auto cards = cards_on({3, 4});
   cards[0].held = {{7, 8}};
   cards[0].accessible.push_back(uuid(9));
-  const Card card = Card::decode(cards[0].encode());
+  const DeviceCard card = DeviceCard::decode(cards[0].encode());
   CHECK(card.encode() == cards[0].encode());
   CHECK(card.accessible == cards[0].accessible);
   CHECK(card.held[0].blocks == 8);

@@ -62,7 +62,7 @@ TEST_CASE("processes map each other's regions and windows") {
         const int device = comm.rank() % devices;
         SimRank rank(comm, device);
         for (int peer = 0; peer < 4; ++peer) {
-          expect(rank.regions().reach(peer) == (peer == comm.rank() ? Reach::own : Reach::ipc), "its reach");
+          expect(rank.regions().route(peer) == (peer == comm.rank() ? Route::own : Route::ipc), "its route");
         }
         expect(rank.regions().cards().time_sliced(), "processes share a device");
         test::expect_regions_meet(rank, device);
@@ -106,10 +106,10 @@ TEST_CASE("a device is the same device whatever its index in a process") {
         // Rank 0 on device 0 of the machine, rank 1 too, rank 2 on device 1.
         const int device = comm.rank() == 1 ? 1 : 0;
         SimRank rank(comm, device);
-        const Cards& cards = rank.regions().cards();
+        const DeviceCards& cards = rank.regions().cards();
         expect(cards.same_device(0, 1) && !cards.same_device(0, 2), "ranks 0 and 1 are on one device");
-        expect(cards.access(2, 0) == Cards::Access::unknown, "rank 2 does not see it");
-        expect(rank.regions().reach((comm.rank() + 1) % 3) == Reach::ipc, "its reach");
+        expect(cards.access(2, 0) == DeviceCards::Access::unknown, "rank 2 does not see it");
+        expect(rank.regions().route((comm.rank() + 1) % 3) == Route::ipc, "its route");
         test::expect_regions_meet(rank, device);
         const auto own = rank.windows().allocate(999);
         comm.barrier();
@@ -128,7 +128,7 @@ TEST_CASE("access that only an attempt can find denied ends in host memory too")
       },
       [](Communicator& comm) {
         SimRank rank(comm, 0);
-        expect(rank.regions().cards().access(0, 1) == Cards::Access::unknown, "unknown beforehand");
+        expect(rank.regions().cards().access(0, 1) == DeviceCards::Access::unknown, "unknown beforehand");
         expect(rank.regions().in_host_memory(), "in host memory");
         test::expect_regions_meet(rank, 0);
       });

@@ -125,7 +125,7 @@ void exchange_steps(Node& node, int self, std::size_t steps) {
   std::vector<Traffic> all;
   const Regions& regions = node.regions();
   for (int peer = 0; peer < regions.cards().size(); ++peer) {
-    if (regions.reach(peer) != Reach::proxy) continue;
+    if (regions.route(peer) != Route::proxy) continue;
     for (int c = 0; c < regions.layout().channels; ++c) all.push_back({Block(regions, peer, c), peer, c});
   }
   const auto until = std::chrono::steady_clock::now() + 20s;

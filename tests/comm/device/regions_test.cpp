@@ -24,7 +24,7 @@ TEST_CASE("threads reach each other's regions, on one device and on several") {
     expect(rank.regions().one_island(), "one island");
     expect(!rank.regions().in_host_memory(), "in device memory");
     for (int peer = 0; peer < world_size; ++peer) {
-      expect(rank.regions().reach(peer) == (peer == comm.rank() ? Reach::own : Reach::thread), "its reach");
+      expect(rank.regions().route(peer) == (peer == comm.rank() ? Route::own : Route::thread), "its route");
     }
     test::expect_regions_meet(rank, device);
   });
@@ -39,7 +39,7 @@ TEST_CASE("devices without access to each other meet in host memory") {
   on_ranks(3, [&](Communicator& comm) {
     SimRank rank(comm, comm.rank());
     expect(rank.regions().in_host_memory(), "in host memory");
-    expect(rank.regions().reach((comm.rank() + 1) % 3) == Reach::host, "its reach");
+    expect(rank.regions().route((comm.rank() + 1) % 3) == Route::host, "its route");
     test::expect_regions_meet(rank, comm.rank());
     const auto own = rank.windows().allocate(4096);
     expect(rank.windows().find(own.data, 8).window == kNoWindow, "no windows without access");
@@ -65,7 +65,7 @@ TEST_CASE("ranks of another node have links in pinned memory, and no region") {
     expect(!regions.one_island(), "two islands");
     expect(!has_protocol(regions.layout(), Protocol::ll), "no LL over a proxy");
     expect(!has_protocol(regions.layout(), Protocol::ll128), "no LL128 over a proxy");
-    expect(regions.reach(self ^ 1) == Reach::thread && regions.reach(remote) == Reach::proxy, "its reach");
+    expect(regions.route(self ^ 1) == Route::thread && regions.route(remote) == Route::proxy, "its route");
     expect(team->headers[remote] == nullptr && team->windows[0][remote] == nullptr, "nothing of it is mapped");
     expect(team->theirs[remote] == regions.link_ends(remote).theirs, "its end of the link");
     expect(team->mine[remote] == regions.link_ends(remote).mine, "my end of the link");

@@ -84,14 +84,14 @@ class SimRank {
       : comm_(comm), device_(device) {
     auto world = comm::device::make_host_world(detail::impl_of(comm));
     if (nodes) world.nodes = *nodes;
-    const auto cards = comm::device::Cards::exchange(world, sim(), Device::Kind::sim, device, settings);
+    const auto cards = comm::device::DeviceCards::exchange(world, sim(), Device::Kind::sim, device, settings);
     regions_ = std::make_unique<comm::device::Regions>(sim(), device, world, cards, comm::device::share_blocks(cards));
     windows_ = std::make_unique<comm::device::Windows>(*regions_);
   }
   comm::device::Regions& regions() { return *regions_; }
   comm::device::Windows& windows() { return *windows_; }
-  std::unique_ptr<kernels::device::Team> team() const {
-    auto team = std::make_unique<kernels::device::Team>();
+  std::unique_ptr<kernels::device::DeviceTeam> team() const {
+    auto team = std::make_unique<kernels::device::DeviceTeam>();
     copy(team.get(), regions_->team(), sizeof *team, device_);
     return team;
   }

@@ -118,7 +118,8 @@ TEST_CASE("a deadline names the missing peer, the channel and the step, and the 
 
 TEST_CASE("ranks that disagree on a field find out, and both signatures are known") {
   for (const Protocol protocol : kProtocols) {
-    for (const auto field : {&device::Signature::count, &device::Signature::kind, &device::Signature::shape}) {
+    for (const auto field :
+         {&device::DeviceSignature::count, &device::DeviceSignature::kind, &device::DeviceSignature::shape}) {
       FifoCase c = ring_case(protocol, 2);
       c.channels = 1;
       Fixture f(c);

@@ -35,7 +35,7 @@ class DeviceWorld {
     for (Rank& rank : ranks_) {
       rank.region = allocate_aligned(layout_.bytes());
       std::memset(rank.region.get(), 0, layout_.bytes());
-      rank.team = std::make_unique<device::Team>();
+      rank.team = std::make_unique<device::DeviceTeam>();
       rank.page = std::make_unique<device::HostPage>();
       rank.locks = std::make_unique<device::Locks>();
     }
@@ -45,7 +45,7 @@ class DeviceWorld {
 
   const WorldShape& shape() const { return shape_; }
   const device::RegionLayout& layout() const { return layout_; }
-  device::Team& team(int rank) { return *at(rank).team; }
+  device::DeviceTeam& team(int rank) { return *at(rank).team; }
   device::HostPage& page(int rank) { return *at(rank).page; }
   std::byte* region(int rank) { return at(rank).region.get(); }
   device::RegionHeader& header(int rank) { return *reinterpret_cast<device::RegionHeader*>(region(rank)); }
@@ -142,7 +142,7 @@ class DeviceWorld {
  private:
   struct Rank {
     AlignedBytes region;
-    std::unique_ptr<device::Team> team;
+    std::unique_ptr<device::DeviceTeam> team;
     std::unique_ptr<device::HostPage> page;
     std::unique_ptr<device::Locks> locks;
     std::vector<AlignedBytes> windows;
@@ -150,7 +150,7 @@ class DeviceWorld {
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   void fill_team(int rank) {
-    device::Team& team = this->team(rank);
+    device::DeviceTeam& team = this->team(rank);
     team.rank = rank;
     team.world_size = shape_.ranks;
     team.layout = layout_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/device/setup/cards.hpp"
+#include "comm/device/setup/device_cards.hpp"
 
 #include <fmt/format.h>
 
@@ -47,9 +47,9 @@ std::vector<T> read_all(ByteReader& in) {
   return values;
 }
 
-Card make_card(const cuda::Api& api, rondo::Device::Kind kind, int device, const HostWorld& world,
-               const Settings& settings) {
-  Card card;
+DeviceCard make_card(const cuda::Api& api, rondo::Device::Kind kind, int device, const HostWorld& world,
+                     const Settings& settings) {
+  DeviceCard card;
   card.kind = kind;
   card.uuid = uuid_of(api, device);
   char name[128] = {};
@@ -88,7 +88,7 @@ std::string text_of(const Uuid& uuid) {
   return text;
 }
 
-Bytes Card::encode() const {
+Bytes DeviceCard::encode() const {
   ByteWriter out;
   out.number(kind).number(uuid).text(name).number(index).number(node).text(process);
   write_all(out, visible);
@@ -98,9 +98,9 @@ Bytes Card::encode() const {
   return out.number(token).number(settings).take();
 }
 
-Card Card::decode(const Bytes& bytes) {
+DeviceCard DeviceCard::decode(const Bytes& bytes) {
   ByteReader in(bytes);
-  Card card;
+  DeviceCard card;
   card.kind = in.number<rondo::Device::Kind>();
   card.uuid = in.number<Uuid>();
   card.name = in.text();
@@ -116,14 +116,14 @@ Card Card::decode(const Bytes& bytes) {
   return card;
 }
 
-Cards Cards::exchange(const HostWorld& world, const cuda::Api& api, rondo::Device::Kind kind, int device,
-                      const Settings& own) {
+DeviceCards DeviceCards::exchange(const HostWorld& world, const cuda::Api& api, rondo::Device::Kind kind, int device,
+                                  const Settings& own) {
   const auto wishes = world.exchange(ByteWriter().number(own).take());
   const auto settings = ByteReader(wishes[0]).number<Settings>();
   if (!(settings == own)) log::warn("rank {}: the RONDO_DEVICE_ settings are rank 0's, not this rank's", world.rank);
-  std::vector<Card> cards;
+  std::vector<DeviceCard> cards;
   for (const Bytes& bytes : world.exchange(make_card(api, kind, device, world, settings).encode())) {
-    cards.push_back(Card::decode(bytes));
+    cards.push_back(DeviceCard::decode(bytes));
   }
   for (std::size_t r = 1; r < cards.size(); ++r) {
     if (cards[r].kind == cards[0].kind) continue;
@@ -135,7 +135,7 @@ Cards Cards::exchange(const HostWorld& world, const cuda::Api& api, rondo::Devic
   return {world.rank, std::move(cards)};
 }
 
-std::vector<int> Cards::on_device_of(int rank) const {
+std::vector<int> DeviceCards::on_device_of(int rank) const {
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) {
     if (of(r).uuid == of(rank).uuid) ranks.push_back(r);
@@ -143,11 +143,11 @@ std::vector<int> Cards::on_device_of(int rank) const {
   return ranks;
 }
 
-bool Cards::time_sliced() const {
+bool DeviceCards::time_sliced() const {
   return std::ranges::any_of(on_device_of(rank_), [this](int r) { return of(r).process != own().process; });
 }
 
-Cards::Access Cards::access(int rank, int peer) const {
+DeviceCards::Access DeviceCards::access(int rank, int peer) const {
   const auto has = [&](const std::vector<Uuid>& uuids) {
     return std::find(uuids.begin(), uuids.end(), of(peer).uuid) != uuids.end();
   };

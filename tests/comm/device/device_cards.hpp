@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cards of imaginary ranks, for what is decided from cards alone.
+// Device cards of imaginary ranks, for what is decided from cards alone.
 #pragma once
 #include <fmt/format.h>
 
 #include <vector>
 
-#include "comm/device/setup/cards.hpp"
+#include "comm/device/setup/device_cards.hpp"
 
 namespace rondo::test {
 
 inline comm::device::Uuid uuid(unsigned char first) { return {first}; }
 
 // One rank per entry: the device it uses. Every rank is a process of its own and sees what it uses.
-inline std::vector<comm::device::Card> cards_on(const std::vector<unsigned char>& devices,
-                                                std::uint32_t resident_blocks = 64) {
-  std::vector<comm::device::Card> cards;
+inline std::vector<comm::device::DeviceCard> cards_on(const std::vector<unsigned char>& devices,
+                                                      std::uint32_t resident_blocks = 64) {
+  std::vector<comm::device::DeviceCard> cards;
   for (std::size_t r = 0; r < devices.size(); ++r) {
-    comm::device::Card card;
+    comm::device::DeviceCard card;
     card.kind = Device::Kind::sim;
     card.uuid = uuid(devices[r]);
     card.name = fmt::format("device {}", devices[r]);

@@ -29,7 +29,7 @@ struct HeldBlocks {  // blocks that one communicator may have running on a devic
   std::uint32_t blocks;
 };
 
-struct Card {
+struct DeviceCard {
   rondo::Device::Kind kind{};
   Uuid uuid{};
   std::string name;  // of the device
@@ -44,21 +44,21 @@ struct Card {
   Settings settings;
 
   Bytes encode() const;
-  static Card decode(const Bytes& bytes);
+  static DeviceCard decode(const Bytes& bytes);
 };
 
-class Cards {
+class DeviceCards {
  public:
   // Collective. `own`: this rank's settings, which give way to rank 0's. Error(mismatch), on every rank, when ranks
   // asked for different kinds of device.
-  static Cards exchange(const HostWorld& world, const cuda::Api& api, rondo::Device::Kind kind, int device,
-                        const Settings& own);
-  Cards(int rank, std::vector<Card> cards) : rank_(rank), cards_(std::move(cards)) {}  // in rank order
+  static DeviceCards exchange(const HostWorld& world, const cuda::Api& api, rondo::Device::Kind kind, int device,
+                              const Settings& own);
+  DeviceCards(int rank, std::vector<DeviceCard> cards) : rank_(rank), cards_(std::move(cards)) {}  // in rank order
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(cards_.size()); }
-  const Card& of(int rank) const { return cards_[static_cast<std::size_t>(rank)]; }
-  const Card& own() const { return of(rank_); }
+  const DeviceCard& of(int rank) const { return cards_[static_cast<std::size_t>(rank)]; }
+  const DeviceCard& own() const { return of(rank_); }
   const Settings& settings() const { return of(0).settings; }  // everybody's
   std::uint64_t communicator() const { return of(0).token; }
 
@@ -72,7 +72,7 @@ class Cards {
 
  private:
   int rank_;
-  std::vector<Card> cards_;
+  std::vector<DeviceCard> cards_;
 };
 
 }  // namespace rondo::comm::device
