@@ -24,17 +24,17 @@ HostPrimitives::HostPrimitives(Team& team, const Config& config)
       receiving_(static_cast<std::size_t>(team.size())),
       contributions_(static_cast<std::size_t>(team.size())) {}
 
-void HostPrimitives::begin(const Job& job, std::chrono::milliseconds timeout) {
+void HostPrimitives::begin(const Phase& phase, std::chrono::milliseconds timeout) {
   postponed_.bytes = postponed_.done = 0;  // of a call that failed
-  turn_to(job);
-  waiter_.begin(job_.signature, true, timeout);
+  turn_to(phase);
+  waiter_.begin(phase_.signature, true, timeout);
 }
 
-void HostPrimitives::turn_to(const Job& phase) {
-  job_ = phase;
-  element_ = size_of(job_.dtype);
+void HostPrimitives::turn_to(const Phase& phase) {
+  phase_ = phase;
+  element_ = size_of(phase_.dtype);
   element_bits_ = std::countr_zero(element_);
-  fold_ = job_.reduces ? kernels::find_fold(job_.dtype, job_.op) : nullptr;
+  fold_ = phase_.reduces ? kernels::find_fold(phase_.dtype, phase_.op) : nullptr;
 }
 
 void HostPrimitives::reserve_scratch(std::size_t count) {
@@ -51,9 +51,9 @@ std::byte* HostPrimitives::resolve(Location place) const {
     case Buffer::none:
       return nullptr;
     case Buffer::input:
-      return const_cast<std::byte*>(job_.input) + offset;  // read only: never a store
+      return const_cast<std::byte*>(phase_.input) + offset;  // read only: never a store
     case Buffer::output:
-      return job_.output + offset;
+      return phase_.output + offset;
     case Buffer::scratch:
       return const_cast<std::byte*>(scratch_.data()) + offset;
   }
@@ -62,19 +62,19 @@ std::byte* HostPrimitives::resolve(Location place) const {
 
 void HostPrimitives::activate(const Move& move) {
   Active& active = active_.emplace_back();
-  active.signature = job_.signature;
-  if (!job_.send_counts.empty() && move.to != kNobody) {
-    active.signature.count = job_.send_counts[static_cast<std::size_t>(move.to)];
-  } else if (!job_.recv_counts.empty() && move.from != kNobody) {
-    active.signature.count = job_.recv_counts[static_cast<std::size_t>(move.from)];
+  active.signature = phase_.signature;
+  if (!phase_.send_counts.empty() && move.to != kNobody) {
+    active.signature.count = phase_.send_counts[static_cast<std::size_t>(move.to)];
+  } else if (!phase_.recv_counts.empty() && move.from != kNobody) {
+    active.signature.count = phase_.recv_counts[static_cast<std::size_t>(move.from)];
   }
   active.bytes = move.count * element_;
   active.from = rank_at(move.from);
   active.to = rank_at(move.to);
   active.local = resolve(move.local);
   active.store = resolve(move.store);
-  active.complete = move.complete && job_.op == ReduceOp::average;
-  active.scale_local = job_.reduces && job_.op == ReduceOp::premultiplied_sum && move.local.buffer == Buffer::input;
+  active.complete = move.complete && phase_.op == ReduceOp::average;
+  active.scale_local = phase_.reduces && phase_.op == ReduceOp::premultiplied_sum && move.local.buffer == Buffer::input;
 }
 
 void HostPrimitives::run(std::span<const Move> moves) {
@@ -90,14 +90,14 @@ void HostPrimitives::run(std::span<const Move> moves) {
 
 // A copy of what lies in place.
 bool HostPrimitives::does_nothing(const Move& move) const {
-  return move.from == kNobody && move.to == kNobody && !move.complete && !job_.reduces &&
+  return move.from == kNobody && move.to == kNobody && !move.complete && !phase_.reduces &&
          resolve(move.local) == resolve(move.store);
 }
 
 // A rank that copies first keeps its peers waiting for what it sends, and leaves what they send in the sockets until
 // these are full.
 bool HostPrimitives::postpone() {
-  if (!job_.may_hold || active_.size() != 1) return false;
+  if (!phase_.may_hold || active_.size() != 1) return false;
   const Active& copy = active_.front();
   if (copy.from != kNobody || copy.to != kNobody || copy.bytes <= slice_bytes_) return false;
   finish_copy();
@@ -131,7 +131,7 @@ void HostPrimitives::finish_copy() {
 
 void HostPrimitives::run_messages(std::span<const Message> messages, std::chrono::milliseconds timeout) {
   active_.clear();
-  job_ = {};
+  phase_ = {};
   element_ = 1;
   element_bits_ = 0;
   for (const Message& m : messages) {
@@ -169,7 +169,7 @@ void HostPrimitives::receive_empty(std::span<const int> peers) {
 // send are held back until something is received or waited for: a peer may need them before it sends.
 void HostPrimitives::run_active() {
   holds_ =
-      job_.may_hold && std::all_of(active_.begin(), active_.end(), [](const Active& a) { return a.from == kNobody; });
+      phase_.may_hold && std::all_of(active_.begin(), active_.end(), [](const Active& a) { return a.from == kNobody; });
   if (!holds_) flush_held();
   while (!active_.empty()) {
     blocked_.clear();
@@ -212,7 +212,7 @@ bool HostPrimitives::advance(Active& active) {
 // Bytes, the same at both ends. Short steps let ranks fold and forward what has come while the rest is on its way, and
 // have to fit a slot; where two ranks only move, each step more costs both of them.
 std::size_t HostPrimitives::most_of_step(int peer) const {
-  const bool only_moves = peer != kNobody && !job_.reduces && positions() == 2;
+  const bool only_moves = peer != kNobody && !phase_.reduces && positions() == 2;
   return only_moves ? team_.longest_step(peer) : slice_bytes_;
 }
 
@@ -278,7 +278,7 @@ void HostPrimitives::handle(Active& active, std::size_t bytes, const std::byte* 
     } else if (into != value) {
       kernels::copy(into, value, bytes, active.stores);
     }
-    if (active.complete) kernels::find_divide(job_.dtype)(into, into, count, static_cast<double>(team_.size()));
+    if (active.complete) kernels::find_divide(phase_.dtype)(into, into, count, static_cast<double>(team_.size()));
     value = into;
     stable = store != nullptr;
   }
@@ -307,7 +307,7 @@ void HostPrimitives::flush_held() {
 const std::byte* HostPrimitives::first_touch(const std::byte* local, std::size_t bytes) {
   if (local == nullptr) return nullptr;
   scaled_.resize(slice_bytes_);
-  kernels::find_multiply(job_.dtype)(scaled_.data(), local, bytes / element_, job_.op.factor());
+  kernels::find_multiply(phase_.dtype)(scaled_.data(), local, bytes / element_, phase_.op.factor());
   return scaled_.data();
 }
 
@@ -315,7 +315,7 @@ void HostPrimitives::fold(const Fold& fold) {
   flush_held();
   const std::size_t total = fold.count * element_;
   if (touches_postponed(resolve(fold.local), resolve(fold.store), total)) finish_copy();
-  const bool scale = job_.op == ReduceOp::premultiplied_sum && fold.local.buffer == Buffer::input;
+  const bool scale = phase_.op == ReduceOp::premultiplied_sum && fold.local.buffer == Buffer::input;
   for (std::size_t done = 0; done < total;) {
     const std::size_t bytes = std::min(slice_bytes_, total - done);
     const std::byte* local = resolve(fold.local) + done;
@@ -346,7 +346,7 @@ bool HostPrimitives::gather_contributions(std::size_t bytes) {
       blocked_.push_back({peer, link.wake()});
       continue;
     }
-    check_header(*header, job_.signature, peer, bytes);
+    check_header(*header, phase_.signature, peer, bytes);
     contribution = link.data();
   }
   return blocked_.empty();

@@ -14,7 +14,7 @@
 
 namespace rondo::comm {
 
-struct Job {  // one collective on this rank, or one of its phases
+struct Phase {  // one collective on this rank, or one of its phases
   Signature signature;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
@@ -43,8 +43,8 @@ class HostPrimitives {
  public:
   HostPrimitives(Team& team, const Config& config);
 
-  void begin(const Job& job, std::chrono::milliseconds timeout);
-  void turn_to(const Job& phase);           // of the collective that has begun: other buffers, members, operator
+  void begin(const Phase& phase, std::chrono::milliseconds timeout);
+  void turn_to(const Phase& phase);         // of the collective that has begun: other buffers, members, operator
   void reserve_scratch(std::size_t count);  // elements of the job's dtype
   void run(std::span<const kernels::Move> moves);
   void fold(const kernels::Fold& fold);
@@ -90,17 +90,17 @@ class HostPrimitives {
   void check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes);
   void wait();
   std::byte* resolve(kernels::Location place) const;
-  int positions() const { return job_.members.empty() ? team_.size() : static_cast<int>(job_.members.size()); }
+  int positions() const { return phase_.members.empty() ? team_.size() : static_cast<int>(phase_.members.size()); }
   int rank_at(int position) const {
-    const bool everybody = job_.members.empty() || position == kernels::kNobody;
-    return everybody ? position : job_.members[static_cast<std::size_t>(position)];
+    const bool everybody = phase_.members.empty() || position == kernels::kNobody;
+    return everybody ? position : phase_.members[static_cast<std::size_t>(position)];
   }
   const std::byte* first_touch(const std::byte* local, std::size_t bytes);
 
   Team& team_;
   Waiter waiter_;
   std::size_t slice_bytes_, kept_bytes_;
-  Job job_{};
+  Phase phase_{};
   std::size_t element_ = 1;  // bytes, a power of two
   int element_bits_ = 0;
   kernels::FoldFunction fold_ = nullptr;
