@@ -7,6 +7,7 @@
 
 #include "tests/comm/device/worlds.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/setting.hpp"
 
 using namespace rondo;
 using namespace rondo::test;
@@ -58,6 +59,27 @@ TEST_CASE("device communicators: calls on a stream, in order, without a word to 
         comm.synchronize(stream.get());
         expect_sum_of_ramps(data.to_host(), 4);
         comm.check();
+      },
+      on_sim());
+}
+
+TEST_CASE("device communicators: blocks of nothing over links are a mere meeting, whoever is the root") {
+  const Setting protocol("RONDO_PROTOCOL", "simple");
+  const std::vector<std::size_t> nothing(3, 0);
+  on_ranks(
+      3,
+      [&](Communicator& comm) {
+        DeviceArray<std::int32_t> data(comm.device(), ramp(comm.rank(), 12));
+        const std::span<std::int32_t> empty = data.span().first(0);
+        for (int root = 0; root < comm.world_size(); ++root) {
+          comm.scatter_v<std::int32_t>(empty, empty, nothing, root);
+          comm.gather_v<std::int32_t>(empty, empty, nothing, root);
+          comm.all_gather_v<std::int32_t>(empty, empty, nothing);
+          comm.all_to_all_v<std::int32_t>(empty, nothing, empty, nothing);
+        }
+        comm.all_reduce(data.span(), ReduceOp::max);
+        comm.synchronize();
+        expect(data.to_host() == ramp(2, 12), "wrong maximum");
       },
       on_sim());
 }
