@@ -55,12 +55,6 @@ inline std::ptrdiff_t in_place_distance(const Call& call, int rank) {
   return row.send == Extent::one ? -static_cast<std::ptrdiff_t>(before) : static_cast<std::ptrdiff_t>(before);
 }
 
-// Of two ranks' blocks. Who hands lines over writes what exceeds the other's on lines that the other has read last.
-inline bool are_even(std::size_t a, std::size_t b) {
-  constexpr std::size_t kPart = 8;
-  return std::max(a, b) - std::min(a, b) <= std::max(a, b) / kPart;
-}
-
 // Whether a rank's smaller buffer lies in its larger one, of so many bytes, wherever its block does.
 inline bool is_in_place(const Call& call, std::size_t larger) {
   const CollectiveRow& row = row_of(call.collective);

@@ -15,32 +15,31 @@ using namespace threshold;
 
 static_assert(std::max({kShortOfTwo, kShortOfMany, kShortParts, kMostBehindOfTwo, kMostBehind}) <= Arrival::kBody);
 
-// Bytes that a rank brings where ranks take turns on cores: every crossing more costs them a switch each.
 constexpr std::size_t most_of_crowd(Collective collective) {
   switch (collective) {
-    case Collective::all_reduce:  // longer ones are summed once for all
-      return 2 << 10;
+    case Collective::all_reduce:
+      return kShortSumOfCrowd;
     case Collective::all_gather:
     case Collective::all_gather_v:
-      return 8 << 10;
+      return kShortGatheredOfCrowd;
     case Collective::broadcast:
     case Collective::all_to_all:
-      return 32 << 10;
+      return kShortOfCrowd;
     case Collective::gather:
     case Collective::gather_v:
     case Collective::scatter:
     case Collective::scatter_v:
-      return 64 << 10;
+      return kShortBlocksOfCrowd;
     case Collective::reduce:
-      return 128 << 10;
-    case Collective::reduce_scatter:  // each rank reads but a part
+      return kShortReduceOfCrowd;
+    case Collective::reduce_scatter:
     case Collective::all_to_all_v:
     case Collective::send:
     case Collective::recv:
     case Collective::barrier:
       break;
   }
-  return 512 << 10;
+  return kShortPartsOfCrowd;
 }
 
 bool has_parts(const CollectiveRow& row) { return has_block_per_rank(row.send); }
@@ -55,6 +54,8 @@ Lengths lengths_of(const Call& call, int ranks) {
   if (!has_parts) return {longest, longest};
   return {longest, std::accumulate(counts.begin(), counts.end(), std::size_t{0}) - counts[as_size(call.root)]};
 }
+
+bool are_even(std::size_t a, std::size_t b) { return std::max(a, b) - std::min(a, b) <= std::max(a, b) / kEvenPart; }
 
 bool exchanges(const CollectiveRow& row) { return row.send != Extent::none && row.recv != Extent::none && !row.rooted; }
 

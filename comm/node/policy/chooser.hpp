@@ -32,7 +32,8 @@ struct Lengths {
   std::size_t longest = 0, brought = 0;
 };
 Lengths lengths_of(const Call& call, int ranks);
-bool exchanges(const CollectiveRow& row);  // everybody brings, and everybody takes from everybody
+bool are_even(std::size_t a, std::size_t b);  // of two ranks' blocks, about
+bool exchanges(const CollectiveRow& row);     // everybody brings, and everybody takes from everybody
 
 struct ShortRole {            // a rank's in a short call
   std::size_t block = 0;      // bytes that it gets from each rank that it reads

@@ -13,6 +13,19 @@ inline constexpr std::size_t kShortOfTwo = 16 << 10;
 inline constexpr std::size_t kShortOfMany = 1 << 10;
 // The same, of one block for each rank in all: a reader takes its own alone.
 inline constexpr std::size_t kShortParts = 4 << 10;
+// Bytes that a rank brings where ranks take turns on cores, so that every crossing more costs them a switch each: of an
+// all_reduce, since longer ones are summed once for all;
+inline constexpr std::size_t kShortSumOfCrowd = 2 << 10;
+// where all read all;
+inline constexpr std::size_t kShortGatheredOfCrowd = 8 << 10;
+// where each is read once, or the root by all;
+inline constexpr std::size_t kShortOfCrowd = 32 << 10;
+// blocks from or to a root;
+inline constexpr std::size_t kShortBlocksOfCrowd = 64 << 10;
+// of a reduce, whose root alone reads;
+inline constexpr std::size_t kShortReduceOfCrowd = 128 << 10;
+// of a reduce_scatter, of which each rank reads but a part.
+inline constexpr std::size_t kShortPartsOfCrowd = 512 << 10;
 // Where two ranks share a core, from here on an exchange keeps the order of their turns.
 inline constexpr std::size_t kLeastInOrder = 4 << 10;
 // From or to a root of two ranks: longer ones would overwrite what the reader's cache still holds, and lie in a ring.
@@ -87,6 +100,9 @@ inline constexpr std::size_t kLeastSwept = 1 << 20;
 inline constexpr std::size_t kLeastSweptInCrowd = 2 << 20;
 // What anybody may do is cut by cores, not ranks, up to here: each claim takes time.
 inline constexpr std::size_t kMostByCores = 64 << 10;
+// Two ranks' blocks are even if they differ by less than this part: who hands lines over writes what exceeds the
+// other's on lines that the other has read last.
+inline constexpr std::size_t kEvenPart = 8;
 // Two ranks' uneven blocks together: from here on each moves half of them.
 inline constexpr std::size_t kLeastHalved = 64 << 10;
 
