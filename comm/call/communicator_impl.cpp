@@ -157,6 +157,10 @@ Buffers CommunicatorImpl::buffers_of(const Call& call) const {
 
 void CommunicatorImpl::fail(ErrorCode code, int culprit, const std::string& sentence) {
   team_->fail(code, culprit, sentence);
+  throw_failure();
+}
+
+void CommunicatorImpl::throw_failure() {
   const Error error = team_->failure().error();  // the first one, which may be another rank's
   if (!recorded_ && !config_.flight_recorder.empty()) {
     recorded_ = true;
@@ -171,7 +175,7 @@ void CommunicatorImpl::fail(ErrorCode code, int culprit, const std::string& sent
 // What goes wrong once ranks have started to talk is everybody's failure.
 template <class F>
 void CommunicatorImpl::guarded(F&& body) {
-  team_->failure().check();
+  if (team_->failure().raised()) throw_failure();  // between two calls of this rank
   try {
     body();
   } catch (const Error& error) {

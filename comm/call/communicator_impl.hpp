@@ -100,6 +100,7 @@ class CommunicatorImpl {
   template <class F>
   void guarded(F&& body);
   [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
+  [[noreturn]] void throw_failure();  // everybody's, and leaves this rank's flight record
 
   const Origin origin_{};
   std::unique_ptr<comm::Team> team_;

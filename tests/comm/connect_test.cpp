@@ -241,6 +241,19 @@ TEST_CASE("a failure leaves every rank's flight record") {
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("a rank that another's failure meets between two of its calls leaves its flight record, too") {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("rondo-flight-between-{}", ::getpid());
+  std::filesystem::create_directory(folder);
+  const Setting setting("RONDO_FLIGHT_RECORDER", folder);
+  meet(2, {}, [](Communicator& comm) {
+    all_reduce_once(comm, 10);
+    comm.abort();  // whoever comes first; it is known when this returns
+    comm.barrier();
+  });
+  for (const int rank : {0, 1}) CHECK(std::filesystem::exists(folder / fmt::format("rank{}.json", rank)));
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("a flight record is UTF-8, whatever a failure names") {
   const std::string name = "z\xfcrich \xe2\x82\xac \xc3 \xf0\x9f\x98\x80\xff\"\\\n";
   const comm::FlightRecorder recorder;
