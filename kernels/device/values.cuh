@@ -77,18 +77,18 @@ RONDO_DEVICE unsigned element_bytes(DataType dtype) {
   return 1;
 }
 
-// The unsigned type as long; of others the type itself.
-RONDO_DEVICE DataType unsigned_of(DataType dtype) {
+// What a type is counts for kernels as a bit of a constant: a switch at run time costs them registers.
+enum class Numbers : std::uint8_t { signed_integer, unsigned_integer, floating };
+constexpr Numbers numbers_of(DataType dtype) {
   switch (dtype) {
     case DataType::i8:
-      return DataType::u8;
     case DataType::i32:
-      return DataType::u32;
     case DataType::i64:
-      return DataType::u64;
+      return Numbers::signed_integer;
     case DataType::u8:
     case DataType::u32:
     case DataType::u64:
+      return Numbers::unsigned_integer;
     case DataType::f16:
     case DataType::bf16:
     case DataType::f32:
@@ -97,28 +97,23 @@ RONDO_DEVICE DataType unsigned_of(DataType dtype) {
     case DataType::f8e5m2:
       break;
   }
-  return dtype;
+  return Numbers::floating;
 }
+constexpr unsigned types_of(Numbers kind) {  // a bit each
+  unsigned bits = 0;
+  for (unsigned i = 0; i < kDataTypeCount; ++i) bits |= numbers_of(static_cast<DataType>(i)) == kind ? 1U << i : 0U;
+  return bits;
+}
+inline constexpr unsigned kSigned = types_of(Numbers::signed_integer);
+inline constexpr unsigned kUnsigned = types_of(Numbers::unsigned_integer);
+static_assert(kUnsigned == kSigned << 1, "the unsigned type as long stands behind each signed one");
+RONDO_DEVICE bool is_among(DataType dtype, unsigned bits) { return (bits >> static_cast<unsigned>(dtype) & 1U) != 0; }
 
-RONDO_DEVICE bool is_integer(DataType dtype) {
-  switch (unsigned_of(dtype)) {
-    case DataType::u8:
-    case DataType::u32:
-    case DataType::u64:
-      return true;
-    case DataType::i8:
-    case DataType::i32:
-    case DataType::i64:
-    case DataType::f16:
-    case DataType::bf16:
-    case DataType::f32:
-    case DataType::f64:
-    case DataType::f8e4m3:
-    case DataType::f8e5m2:
-      break;
-  }
-  return false;
+// The unsigned type as long; of others the type itself.
+RONDO_DEVICE DataType unsigned_of(DataType dtype) {
+  return is_among(dtype, kSigned) ? static_cast<DataType>(static_cast<unsigned>(dtype) + 1) : dtype;
 }
+RONDO_DEVICE bool is_integer(DataType dtype) { return is_among(dtype, kSigned | kUnsigned); }
 
 // ---- the values that a word carries ----
 
@@ -367,10 +362,10 @@ struct LaneShape {  // of a word of 8 bytes
         mask(bits == 8    ? 0x00ff00ff00ff00ffu
              : bits == 16 ? 0x0000ffff0000ffffu
                           : 0x00000000ffffffffu),
-        bias(dtype == unsigned_of(dtype) ? 0
-             : bits == 8                 ? 0x8080808080808080u
-             : bits == 16                ? 0x8000800080008000u
-                                         : 0x8000000080000000u) {}
+        bias(!is_among(dtype, kSigned) ? 0
+             : bits == 8               ? 0x8080808080808080u
+             : bits == 16              ? 0x8000800080008000u
+                                       : 0x8000000080000000u) {}
 };
 
 // Of the inputs of up to 64 ranks, so lanes of 16 bits hold the sums of bytes.

@@ -169,7 +169,9 @@ TEST_CASE("one rank with any number of open files works, or it says what is miss
       const auto theirs = other.wait();
       INFO("rank " << rank << ": " << theirs.out << theirs.err);
       CHECK((theirs.code == 0) == (ended.code == 0));
-      CHECK(theirs.seconds < 5);
+      // One that started after rank 0 had given up never met it, and waits as long as it was told.
+      const bool never_met = limited_rank == 0 && theirs.err.find("it did not appear") != std::string::npos;
+      CHECK((never_met || theirs.seconds < 5));
     }
   }
   CHECK(worked > 0);
