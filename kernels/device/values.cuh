@@ -104,16 +104,16 @@ constexpr unsigned types_of(Numbers kind) {  // a bit each
   for (unsigned i = 0; i < kDataTypeCount; ++i) bits |= numbers_of(static_cast<DataType>(i)) == kind ? 1U << i : 0U;
   return bits;
 }
-inline constexpr unsigned kSigned = types_of(Numbers::signed_integer);
-inline constexpr unsigned kUnsigned = types_of(Numbers::unsigned_integer);
-static_assert(kUnsigned == kSigned << 1, "the unsigned type as long stands behind each signed one");
+inline constexpr unsigned kSignedTypes = types_of(Numbers::signed_integer);
+inline constexpr unsigned kUnsignedTypes = types_of(Numbers::unsigned_integer);
+static_assert(kUnsignedTypes == kSignedTypes << 1, "the unsigned type as long stands behind each signed one");
 RONDO_DEVICE bool is_among(DataType dtype, unsigned bits) { return (bits >> static_cast<unsigned>(dtype) & 1U) != 0; }
 
 // The unsigned type as long; of others the type itself.
 RONDO_DEVICE DataType unsigned_of(DataType dtype) {
-  return is_among(dtype, kSigned) ? static_cast<DataType>(static_cast<unsigned>(dtype) + 1) : dtype;
+  return is_among(dtype, kSignedTypes) ? static_cast<DataType>(static_cast<unsigned>(dtype) + 1) : dtype;
 }
-RONDO_DEVICE bool is_integer(DataType dtype) { return is_among(dtype, kSigned | kUnsigned); }
+RONDO_DEVICE bool is_integer(DataType dtype) { return is_among(dtype, kSignedTypes | kUnsignedTypes); }
 
 // ---- the values that a word carries ----
 
@@ -362,10 +362,10 @@ struct LaneShape {  // of a word of 8 bytes
         mask(bits == 8    ? 0x00ff00ff00ff00ffu
              : bits == 16 ? 0x0000ffff0000ffffu
                           : 0x00000000ffffffffu),
-        bias(!is_among(dtype, kSigned) ? 0
-             : bits == 8               ? 0x8080808080808080u
-             : bits == 16              ? 0x8000800080008000u
-                                       : 0x8000000080000000u) {}
+        bias(!is_among(dtype, kSignedTypes) ? 0
+             : bits == 8                    ? 0x8080808080808080u
+             : bits == 16                   ? 0x8000800080008000u
+                                            : 0x8000000080000000u) {}
 };
 
 // Of the inputs of up to 64 ranks, so lanes of 16 bits hold the sums of bytes.
