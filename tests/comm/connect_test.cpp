@@ -134,13 +134,17 @@ TEST_CASE("some pairs may take one transport and others another") {
 namespace {
 
 thread_local bool comes_late = false;
+std::atomic<int> looks{0};  // into a MortalStore
 
 // Whose server ends.
 class MortalStore final : public Store {
  public:
   void set(std::string_view key, std::span<const std::byte> value) override { alive().set(key, value); }
   Bytes get(std::string_view key, Deadline deadline) override { return alive().get(key, deadline); }
-  std::optional<Bytes> try_get(std::string_view key) override { return alive().try_get(key); }
+  std::optional<Bytes> try_get(std::string_view key) override {
+    ++looks;
+    return alive().try_get(key);
+  }
   std::int64_t add(std::string_view key, std::int64_t amount) override { return alive().add(key, amount); }
   bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
                        std::span<const std::byte> desired) override {
@@ -168,7 +172,12 @@ TEST_CASE("ranks that split wait for one that comes late") {
   options.node = "each";
   comm::Transports rows{comm::transports()[1]};
   rows[0].can_connect = [](const comm::Party&, const comm::Party&) {
-    if (std::exchange(comes_late, false)) std::this_thread::sleep_for(400ms);  // several looks
+    if (!std::exchange(comes_late, false)) return true;
+    const auto until = std::chrono::steady_clock::now() + 30s;
+    for (const int first = looks; looks < first + 3;) {  // of the ranks that wait for this one
+      if (std::chrono::steady_clock::now() > until) throw std::runtime_error("nobody looked into the store");
+      std::this_thread::yield();
+    }
     return true;
   };
   const auto errors = meet(
