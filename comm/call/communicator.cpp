@@ -41,6 +41,16 @@ detail::WorkState& running(detail::WorkState& state) {
   return state;
 }
 
+// A timeout of the call's own stays.
+Call within(Call call, std::chrono::milliseconds timeout) {
+  if (call.timeout.count() == 0) call.timeout = timeout;
+  return call;
+}
+// 0: the communicator's.
+std::chrono::milliseconds checked(std::string_view name, std::chrono::milliseconds timeout) {
+  return timeout.count() == 0 ? timeout : checked_duration(name, timeout);
+}
+
 void forget_in_child(std::unique_ptr<detail::CommunicatorImpl>& impl) {
   if (impl && !impl->is_here()) forks::forget(impl.release());
 }
@@ -58,11 +68,21 @@ bool Work::done() const { return !state_ || running(*state_).done(); }
 std::exception_ptr Work::error() const { return state_ ? running(*state_).error() : nullptr; }
 Work::Times Work::times() const { return state_ ? running(*state_).times() : Times{}; }
 
+void Work::on_done(std::function<void(std::exception_ptr)> callback) {
+  if (state_) return running(*state_).on_done(std::move(callback));
+  callback(nullptr);
+}
+
 int Async::rank() const { return impl_->rank(); }
 int Async::world_size() const { return impl_->world_size(); }
-Work Async::submit(const Call& call) { return impl_->start(call); }
+Work Async::submit(const Call& call) { return impl_->start(within(call, timeout_)); }
 
-Group::Group(detail::CommunicatorImpl& impl) : impl_(&impl), recorded_(std::make_unique<Recorded>()) {}
+int Within::rank() const { return impl_->rank(); }
+int Within::world_size() const { return impl_->world_size(); }
+void Within::submit(const Call& call) { impl_->submit(within(call, timeout_)); }
+
+Group::Group(detail::CommunicatorImpl& impl, std::chrono::milliseconds timeout)
+    : impl_(&impl), timeout_(timeout), recorded_(std::make_unique<Recorded>()) {}
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
@@ -72,11 +92,12 @@ Group::Recorded& Group::recorded() {
   if (recorded_) return *recorded_;
   throw Error(ErrorCode::invalid_argument, "this group was moved elsewhere: use the one that it went to");
 }
-void Group::submit(const Call& call) { recorded().calls.emplace_back(call); }
+void Group::submit(const Call& call) { recorded().calls.emplace_back(within(call, timeout_)); }
 void Group::end() {
   const auto calls = std::exchange(recorded().calls, {});
   impl_->run_group(calls);
 }
+Work Group::start() { return impl_->start_group(std::exchange(recorded().calls, {})); }
 
 Communicator::Communicator() = default;
 Communicator::Communicator(Communicator&&) noexcept = default;
@@ -103,8 +124,15 @@ int Communicator::local_size() const {
 std::vector<std::vector<std::byte>> Communicator::all_gather_bytes(std::span<const std::byte> value) {
   return member(impl_).all_gather_bytes(value);
 }
-Async Communicator::async() { return Async(member(impl_)); }
-Group Communicator::group() { return Group(member(impl_)); }
+Async Communicator::async(std::chrono::milliseconds timeout) {
+  return {member(impl_), checked("async: timeout", timeout)};
+}
+Group Communicator::group(std::chrono::milliseconds timeout) {
+  return {member(impl_), checked("group: timeout", timeout)};
+}
+Within Communicator::within(std::chrono::milliseconds timeout) {
+  return {member(impl_), checked_duration("within: timeout", timeout)};
+}
 void Communicator::synchronize(Stream stream) { member(impl_).synchronize(stream); }
 Device Communicator::device() const { return member(impl_).options().device; }
 Communicator Communicator::split(int color, int key) { return comm::split(member(impl_), color, key); }

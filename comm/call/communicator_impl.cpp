@@ -44,6 +44,12 @@ constexpr std::chrono::milliseconds kGrace{5000};  // past the deadline of the k
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", name_of(call.collective), why));
 }
 
+std::vector<Call> calls_of(std::span<const comm::OwnedCall> owned) {
+  std::vector<Call> calls;
+  for (const auto& one : owned) calls.push_back(one.call());
+  return calls;
+}
+
 // Elements of one buffer, or throws when their bytes cannot be counted.
 std::size_t elements(const Call& call, Extent extent, std::span<const std::size_t> counts, int world_size) {
   std::size_t total = 0, bytes = 0;
@@ -256,7 +262,7 @@ void CommunicatorImpl::run_short(const PreparedCall& prepared, const Call& call)
   comm::Board& board = board_.board();
   const Signature& signature = board.note(prepared.signature, ++sequence_, prepared.hash);
   comm::write_history(board.own_line().calls, signature);
-  short_calls_.publish(prepared.plan, call, options_.timeout);
+  short_calls_.publish(prepared.plan, call, timeout_of(call));
   recorder_.begin(signature, prepared.chosen.name);
   const std::uint64_t ended = short_calls_.collect(prepared.plan, call);
   if (choices_.speaks()) explain(prepared, call, false);
@@ -269,7 +275,7 @@ void CommunicatorImpl::run_long(const PreparedCall& prepared, const Call& call, 
   const Signature& signature = board.note(prepared.signature, ++sequence_, prepared.hash);
   comm::write_history(team_->own_line().calls, signature);
   recorder_.begin(signature, tries_direct ? comm::ZeroCopy::kName : prepared.chosen.name);
-  bool direct = tries_direct && board_.run_direct(call, options_.timeout);
+  bool direct = tries_direct && board_.run_direct(call, timeout_of(call));
   if (tries_direct) recorder_.amend(direct ? board_.direct_name() : prepared.chosen.name);
   if (!direct) direct = run_way(prepared, call, past);
   if (tries_direct && !direct) board_.went_another_way();
@@ -293,20 +299,20 @@ bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, s
   };
   switch (prepared.way) {
     case Way::short_call:
-      short_calls_.publish(prepared.plan, call, options_.timeout);
+      short_calls_.publish(prepared.plan, call, timeout_of(call));
       short_calls_.collect(prepared.plan, call);
       break;
     case Way::board:
-      board_.begin(options_.timeout);
+      board_.begin(timeout_of(call));
       board_.run(call);
       break;
     case Way::counted:
-      return board_.run_counted(prepared.counted, call, options_.timeout);
+      return board_.run_counted(prepared.counted, call, timeout_of(call));
     case Way::two_level:
-      two_level_.run(call, signature(), options_.timeout);
+      two_level_.run(call, signature(), timeout_of(call));
       break;
     case Way::links:
-      comm::run_algorithm(prepared.chosen, call, signature(), primitives_, *team_, options_.timeout);
+      comm::run_algorithm(prepared.chosen, call, signature(), primitives_, *team_, timeout_of(call));
       break;
   }
   return false;
@@ -328,7 +334,7 @@ void CommunicatorImpl::run_messages(std::span<const Call> calls) {
   }
   if (messages_.empty()) return;
   recorder_.begin(messages_.front().signature, "direct");
-  primitives_.run_messages(messages_, options_.timeout);
+  primitives_.run_messages(messages_, timeout_of(calls));
   recorder_.end();
 }
 
@@ -353,41 +359,57 @@ void CommunicatorImpl::enqueue(std::span<const Call> calls) {
   check_process();
   for (const Call& call : calls) validate(call);
   device_->validate(calls);
-  guarded([&] { device_->run(calls, options_.timeout); });
+  guarded([&] { device_->run(calls, timeout_of(calls)); });
 }
 
 Work CommunicatorImpl::start(const Call& call) {
   check_process();
   validate(call);
-  if (device_) {
-    device_->validate(std::span(&call, 1));
-    Work work;
-    guarded([&] { work = Work(device_->start(call, options_.timeout)); });
-    return work;
-  }
+  if (device_) return start_on_device(std::span(&call, 1));
   used_engine_ = true;
   return Work(engine_.start([this, owned = comm::OwnedCall(call)] { execute(owned.call()); }));
 }
 
+Work CommunicatorImpl::start_on_device(std::span<const Call> calls) {
+  device_->validate(calls);
+  Work work;
+  guarded([&] { work = Work(device_->start(calls, timeout_of(calls))); });
+  return work;
+}
+
+std::chrono::milliseconds CommunicatorImpl::timeout_of(std::span<const Call> calls) const {
+  auto shortest = kForEver;
+  for (const Call& call : calls) shortest = std::min(shortest, timeout_of(call));
+  return shortest;
+}
+
 // Messages first, all at once, then the collectives in order: the same on every rank, whatever order they were
 // recorded in relative to each other.
-void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
-  check_process();
-  if (device_) {
-    std::vector<Call> all;
-    for (const auto& owned : calls) all.push_back(owned.call());
-    return enqueue(all);
-  }
-  if (used_engine_) engine_.drain();
+void CommunicatorImpl::execute_group(std::span<const comm::OwnedCall> calls) {
   std::vector<Call> messages;
   for (const auto& owned : calls) {
-    validate(owned.call());
     if (row_of(owned.call().collective).is_message()) messages.push_back(owned.call());
   }
   guarded([&] { run_messages(messages); });
   for (const auto& owned : calls) {
     if (!row_of(owned.call().collective).is_message()) execute(owned.call());
   }
+}
+
+void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
+  check_process();
+  if (device_) return enqueue(calls_of(calls));
+  if (used_engine_) engine_.drain();
+  for (const auto& owned : calls) validate(owned.call());
+  execute_group(calls);
+}
+
+Work CommunicatorImpl::start_group(std::vector<comm::OwnedCall> calls) {
+  check_process();
+  for (const auto& owned : calls) validate(owned.call());
+  if (device_) return start_on_device(calls_of(calls));
+  used_engine_ = true;
+  return Work(engine_.start([this, calls = std::move(calls)] { execute_group(calls); }));
 }
 
 std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span<const std::byte> value) {

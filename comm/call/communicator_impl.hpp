@@ -11,6 +11,7 @@
 
 #include <rondo/communicator.hpp>
 
+#include "comm/base/duration.hpp"
 #include "comm/base/fork.hpp"
 #include "comm/call/choice_log.hpp"
 #include "comm/call/engine.hpp"
@@ -70,6 +71,7 @@ class CommunicatorImpl {
   void submit_on_host(const Call& call);  // host memory, whatever the device
   Work start(const Call& call);
   void run_group(std::span<const comm::OwnedCall> calls);
+  Work start_group(std::vector<comm::OwnedCall> calls);
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
   void set_timeout(std::chrono::milliseconds timeout);
   void synchronize(Stream stream);
@@ -82,7 +84,13 @@ class CommunicatorImpl {
   void validate(const Call& call) const;
   comm::Buffers buffers_of(const Call& call) const;
   void execute(const Call& call);
+  void execute_group(std::span<const comm::OwnedCall> calls);
+  std::chrono::milliseconds timeout_of(const Call& call) const {
+    return call.timeout.count() == 0 ? options_.timeout : checked_duration("Call::timeout", call.timeout);
+  }
+  std::chrono::milliseconds timeout_of(std::span<const Call> calls) const;  // the shortest
   void enqueue(std::span<const Call> calls);
+  Work start_on_device(std::span<const Call> calls);
   const comm::PreparedCall& prepare(const Call& call) {
     comm::PreparedCall& place = prepared_.place(call);
     return place.is_of(call) ? place : prepare(call, place);

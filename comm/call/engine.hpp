@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include <rondo/communicator.hpp>
 
@@ -25,27 +26,37 @@ struct WorkState {
   virtual bool done() = 0;
   virtual std::exception_ptr error() = 0;
   virtual Work::Times times() { return {}; }
+  using Callback = std::function<void(std::exception_ptr)>;
+  virtual void on_done(Callback callback) = 0;
 };
+// What a callback throws is nobody's to catch.
+void tell(const WorkState::Callback& callback, const std::exception_ptr& error);
 
 }  // namespace rondo::detail
 
 namespace rondo::comm {
 
+class Engine;
+
 // A call that runs on an engine's thread.
 class TaskState final : public detail::WorkState {
  public:
+  explicit TaskState(const Engine* engine) : engine_(engine) {}
   void wait() override;
   bool wait_for(std::chrono::milliseconds duration) override;
   bool done() override;
   std::exception_ptr error() override;
   Work::Times times() override;
+  void on_done(Callback callback) override;
   void start();
   void finish(std::exception_ptr error);
 
  private:
+  const Engine* engine_;  // to compare alone
   std::mutex mutex_;
   std::condition_variable finished_;
   bool done_ = false;
+  std::vector<Callback> callbacks_;
   std::exception_ptr error_;
   std::chrono::steady_clock::time_point started_{};  // the engine's thread alone uses it before the end
   Work::Times times_{};

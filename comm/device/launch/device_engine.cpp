@@ -29,7 +29,10 @@ DeviceEngine::DeviceEngine(Parts parts)
       api_(*parts_.api),
       rank_(parts_.team->rank()),
       last_(make_event(api_, parts_.device.index)),
-      watcher_([this] { return inspect(); }) {
+      watcher_([this] {
+        const bool busy = inspect();
+        return tell_works(false) || busy;
+      }) {
   status_->engine = this;
   if (!parts_.shares_default_stream) return;
   traffic_.emplace(api_, parts_.device.index);
@@ -54,6 +57,7 @@ DeviceEngine::~DeviceEngine() {
     if (parts_.team->failure().raised()) status_->error = std::make_exception_ptr(parts_.team->failure().error());
     status_->spare.clear();
   }
+  tell_works(true);
   const bool kept = !idle || *graphs_ != 0;
   if (kept) abort();  // what still runs, or is replayed, ends at once
   if (idle && traffic_) traffic_->end();
@@ -268,11 +272,12 @@ void DeviceEngine::hold_in_graph(cudaStream_t stream) {
   check(retained, "capturing");
 }
 
-std::shared_ptr<rondo::detail::WorkState> DeviceEngine::start(const Call& call, std::chrono::milliseconds timeout) {
-  run(std::span(&call, 1), timeout);
+std::shared_ptr<rondo::detail::WorkState> DeviceEngine::start(std::span<const Call> calls,
+                                                              std::chrono::milliseconds timeout) {
+  run(calls, timeout);
   const DeviceScope scope(api_, parts_.device.index);
-  cudaStream_t stream =
-      call.stream == nullptr && own_stream_ ? own_stream_.get() : static_cast<cudaStream_t>(call.stream);
+  const rondo::Stream given = calls.empty() ? nullptr : calls.front().stream;
+  cudaStream_t stream = given == nullptr && own_stream_ ? own_stream_.get() : static_cast<cudaStream_t>(given);
   return std::make_shared<DeviceWork>(status_, api_, parts_.device.index, stream);
 }
 
@@ -357,6 +362,23 @@ bool DeviceEngine::inspect() {
   }
   const bool more = busy || *graphs_ != 0;
   if (traffic_ && !more && launching_ == 0) traffic_->end();
+  return more;
+}
+
+bool DeviceEngine::tell_works(bool at_end) {
+  std::vector<std::shared_ptr<DeviceWork>> ended;
+  bool more = false;
+  {
+    const std::lock_guard lock(status_->mutex);
+    auto& awaited = status_->awaited;
+    const auto from =
+        at_end ? awaited.begin()
+               : std::partition(awaited.begin(), awaited.end(), [](const auto& work) { return !work->done(); });
+    ended.assign(from, awaited.end());
+    awaited.erase(from, awaited.end());
+    more = !awaited.empty();
+  }
+  for (const auto& work : ended) work->tell();
   return more;
 }
 

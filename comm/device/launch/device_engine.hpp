@@ -29,13 +29,15 @@
 namespace rondo::comm::device {
 
 class DeviceEngine;
+class DeviceWork;
 
 // What an engine and the Works it made have in common, and Works may outlive the engine.
 struct Status {
   std::mutex mutex;
-  DeviceEngine* engine = nullptr;  // null: it is gone
-  std::exception_ptr error;        // what it had failed with by then
-  std::vector<Event> spare;        // for Works to come
+  DeviceEngine* engine = nullptr;                    // null: it is gone
+  std::exception_ptr error;                          // what it had failed with by then
+  std::vector<Event> spare;                          // for Works to come
+  std::vector<std::shared_ptr<DeviceWork>> awaited;  // that have callbacks
 };
 
 class DeviceEngine {
@@ -69,7 +71,7 @@ class DeviceEngine {
   // a row that the same kernel runs are one launch, and messages join the collectives behind them if those run on
   // Simple. Whatever it throws, the communicator has failed.
   void run(std::span<const Call> calls, std::chrono::milliseconds timeout);
-  std::shared_ptr<rondo::detail::WorkState> start(const Call& call, std::chrono::milliseconds timeout);
+  std::shared_ptr<rondo::detail::WorkState> start(std::span<const Call> calls, std::chrono::milliseconds timeout);
 
   // Until everything that is on the stream now is done, at most `patience`. Throws the communicator's failure.
   void synchronize(rondo::Stream stream, std::chrono::milliseconds patience);
@@ -82,6 +84,7 @@ class DeviceEngine {
   Event record_last_use();  // of the latest launch; empty: there was none
 
   // For Works.
+  void look_soon() { watcher_.wake(); }
   const Team& team() const { return *parts_.team; }
   bool has_passed(const Event& event) const;
 
@@ -100,6 +103,7 @@ class DeviceEngine {
   void check_buffer(const Call& call, const void* data, std::size_t bytes, std::string_view name);
   void check(cudaError_t code, std::string_view what) const;
   bool is_busy();
+  bool tell_works(bool at_end);  // true: some are still awaited
   void look_at_wait();
   void look_for_departure(const Waiting& waiting);
   bool await_idle(std::chrono::milliseconds patience);

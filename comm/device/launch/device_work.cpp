@@ -42,6 +42,28 @@ std::exception_ptr DeviceWork::failure() {
 
 std::exception_ptr DeviceWork::error() { return done() ? failure() : nullptr; }
 
+void DeviceWork::on_done(Callback callback) {
+  {
+    const std::lock_guard lock(status_->mutex);
+    if (status_->engine != nullptr && !done()) {
+      callbacks_.push_back(std::move(callback));
+      if (callbacks_.size() == 1) status_->awaited.push_back(shared_from_this());
+      return status_->engine->look_soon();
+    }
+  }
+  rondo::detail::tell(callback, failure());
+}
+
+void DeviceWork::tell() {
+  std::vector<Callback> callbacks;
+  {
+    const std::lock_guard lock(status_->mutex);
+    callbacks.swap(callbacks_);
+  }
+  const std::exception_ptr error = failure();
+  for (const Callback& callback : callbacks) rondo::detail::tell(callback, error);
+}
+
 bool DeviceWork::wait_for(std::chrono::milliseconds duration) {
   std::optional<std::chrono::steady_clock::time_point> failed;
   const bool passed = poll_for(duration, [&] {

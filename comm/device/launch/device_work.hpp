@@ -5,7 +5,7 @@
 
 namespace rondo::comm::device {
 
-class DeviceWork final : public rondo::detail::WorkState {
+class DeviceWork final : public rondo::detail::WorkState, public std::enable_shared_from_this<DeviceWork> {
  public:
   // Records its event on `stream`, behind the call.
   DeviceWork(std::shared_ptr<Status> status, const cuda::Api& api, int device, cudaStream_t stream);
@@ -17,6 +17,8 @@ class DeviceWork final : public rondo::detail::WorkState {
   bool wait_for(std::chrono::milliseconds duration) override;
   bool done() override;
   std::exception_ptr error() override;
+  void on_done(Callback callback) override;
+  void tell();  // the callbacks; it is done, or its engine is gone
 
  private:
   std::exception_ptr failure();
@@ -24,6 +26,7 @@ class DeviceWork final : public rondo::detail::WorkState {
   std::shared_ptr<Status> status_;
   const cuda::Api& api_;
   Event event_;
+  std::vector<Callback> callbacks_;  // under the status's mutex
 };
 
 }  // namespace rondo::comm::device

@@ -16,6 +16,7 @@ constexpr std::chrono::milliseconds kAtMost = 10ms;
 
 void Watcher::rouse() {
   const std::lock_guard lock(mutex_);
+  if (stopping_) return;
   if (!thread_.joinable()) thread_ = start_thread("rondo-watcher", [this] { loop(); });
   changed_.notify_all();
 }

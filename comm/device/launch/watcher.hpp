@@ -24,7 +24,7 @@ class Watcher {
   void wake() {
     if (!awake_.exchange(true)) rouse();
   }
-  void stop();  // after this it does not look any more; wake() must not be called then
+  void stop();  // after this it does not look any more
 
  private:
   void rouse();

@@ -2,6 +2,7 @@
 // The collectives as data: one row each. A Call is one invocation, before anything is checked or chosen.
 #pragma once
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -86,6 +87,7 @@ struct Call {
   std::span<const std::size_t> send_counts{};  // scatter_v at root, all_to_all_v
   std::span<const std::size_t> recv_counts{};  // all_gather_v, gather_v at root, all_to_all_v
   Stream stream = nullptr;                     // devices: where the call is enqueued
+  std::chrono::milliseconds timeout{};         // of this call, at least 1; 0: the communicator's
 };
 
 }  // namespace rondo

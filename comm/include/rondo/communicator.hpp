@@ -3,6 +3,8 @@
 #pragma once
 #include <chrono>
 #include <cstddef>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -81,6 +83,12 @@ class RONDO_API Work {
   };
   Times times() const;  // see Times
 
+  // Calls `callback` once, with the call's error or null, when the call is done: at once if it is done already, else in
+  // the thread that has ended it. On the CPU that is the communicator's engine thread, which runs the next call after
+  // the callback: it should be short, and may start calls of the communicator but not wait for them. On a device it is
+  // a thread that looks every 1 to 10 ms. What a callback throws goes into the log. A Work of nothing is done.
+  void on_done(std::function<void(std::exception_ptr)> callback);
+
  private:
   std::shared_ptr<detail::WorkState> state_;
 };
@@ -88,30 +96,49 @@ class RONDO_API Work {
 // The same verbs, started on the communicator's engine thread in the order of the calls.
 class RONDO_API Async : public Verbs<Async, Work, true> {
  public:
-  explicit Async(detail::CommunicatorImpl& impl) : impl_(&impl) {}
+  Async(detail::CommunicatorImpl& impl, std::chrono::milliseconds timeout) : impl_(&impl), timeout_(timeout) {}
   int rank() const;               // the communicator's
   int world_size() const;         // the communicator's
   Work submit(const Call& call);  // what the verbs call
 
  private:
   detail::CommunicatorImpl* impl_;
+  std::chrono::milliseconds timeout_;
 };
 
-// Verbs recorded until end(), which starts them together: sends and receives among them cannot block one another.
+// The same verbs, each with a deadline of its own instead of the communicator's.
+class RONDO_API Within : public Verbs<Within, void> {
+ public:
+  Within(detail::CommunicatorImpl& impl, std::chrono::milliseconds timeout) : impl_(&impl), timeout_(timeout) {}
+  int rank() const;               // the communicator's
+  int world_size() const;         // the communicator's
+  void submit(const Call& call);  // what the verbs call
+
+ private:
+  detail::CommunicatorImpl* impl_;
+  std::chrono::milliseconds timeout_;
+};
+
+// Verbs recorded until end() or start(), which start them together: sends and receives among them cannot block one
+// another.
 class RONDO_API Group : public Verbs<Group, void, true> {
  public:
-  explicit Group(detail::CommunicatorImpl& impl);
+  Group(detail::CommunicatorImpl& impl, std::chrono::milliseconds timeout);
   Group(Group&&) noexcept;
   Group& operator=(Group&&) noexcept;
   ~Group();                       // a group that was not ended has done nothing
   int rank() const;               // the communicator's
   int world_size() const;         // the communicator's
   void submit(const Call& call);  // what the verbs call; throws invalid_argument for a call that is wrong by itself
-  // Runs what was recorded, and returns when all of it is done. Throws its first error. A group is ended once.
+  // Runs what was recorded, and returns when all of it is done. Throws its first error.
   void end();
+  // Starts what was recorded, in order with the other calls of async(), and returns at once. The buffers must live
+  // until the Work is done, whose error is the first one.
+  Work start();
 
  private:
   detail::CommunicatorImpl* impl_;
+  std::chrono::milliseconds timeout_;
   struct Recorded;
   Recorded& recorded();  // Error(invalid_argument) where it was moved elsewhere
   std::unique_ptr<Recorded> recorded_;
@@ -195,8 +222,13 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   // Collective: a variable-sized value from every rank, in rank order.
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
 
-  Async async();  // the same verbs, which return at once with a Work
-  Group group();  // the same verbs, which are recorded until end()
+  // The same verbs, which return at once with a Work. `timeout`: of each of the calls, from its turn on; 0: the
+  // communicator's.
+  Async async(std::chrono::milliseconds timeout = {});
+  // The same verbs, which are recorded until end() or start(). `timeout`: as for async(), of all of them together.
+  Group group(std::chrono::milliseconds timeout = {});
+  // The same verbs with that timeout: comm.within(50ms).barrier().
+  Within within(std::chrono::milliseconds timeout);
   // Devices: until everything on `stream` so far is done, within options.timeout. Throws the communicator's failure; on
   // the CPU that is all it does.
   void synchronize(Stream stream = {});
