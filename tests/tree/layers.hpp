@@ -26,9 +26,10 @@ inline const std::vector<Layer>& layers() {
       {"tools/", {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/"}},
       {"bench/", {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/"}},
       {"examples/", {"kernels/include/", "comm/include/", "runtime/include/", "trainer/include/"}},
+      {"bindings/", {"kernels/include/", "comm/include/", "runtime/include/", "trainer/include/"}},
       {"tests/",
        {"kernels/simt/", "kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/", "tools/",
-        "bench/", "examples/"}},
+        "bench/", "examples/", "bindings/"}},
   };
   return table;
 }
@@ -61,12 +62,14 @@ inline const std::vector<Library>& libraries() {
        {"kernels/cuda/declarations.hpp", "kernels/cuda/libcudart.cpp", "kernels/device/", "tests/kernels/cuda/"}},
       {"fmt/", {"comm/", "rendezvous/", "runtime/", "trainer/", "tools/", "bench/", "examples/", "tests/"}},
       {"google/protobuf/", {"rendezvous/", "tests/"}},
+      {"nanobind/", {"bindings/python/"}},
       {"nlohmann/", {"trainer/", "tools/", "bench/", "tests/"}},
       {"openssl/", {"rendezvous/", "tests/"}},
+      {"pybind11/", {"bindings/torch/"}},
       {"spdlog/", {"comm/base/log.cpp"}},
       {"torch/",
-       {"trainer/include/rondo/torch.hpp", "trainer/include/rondo/torch/", "bench/ddp/", "examples/cifar/",
-        "examples/spirals.cpp", "tests/torch/", "tests/package/torch/"}},
+       {"bindings/torch/", "trainer/include/rondo/torch.hpp", "trainer/include/rondo/torch/", "bench/ddp/",
+        "examples/cifar/", "examples/spirals.cpp", "tests/torch/", "tests/package/torch/"}},
   };
   return table;
 }

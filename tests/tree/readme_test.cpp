@@ -61,7 +61,7 @@ TEST_CASE("every path that README.md and CONTRIBUTING.md name exists") {
   for (const char* file : {"README.md", "CONTRIBUTING.md"}) {
     const std::string text = slurp(kRoot / file);
     const std::regex path(
-        "(^|[`(\\s])((tools|tests|kernels|comm|rendezvous|runtime|trainer|bench|examples|proto)"
+        "(^|[`(\\s])((tools|tests|kernels|comm|rendezvous|runtime|trainer|bench|bindings|examples|proto)"
         "/[a-z_/.-]*[a-z_/])");
     for (auto at = std::sregex_iterator(text.begin(), text.end(), path); at != std::sregex_iterator(); ++at) {
       INFO(file << " names " << (*at)[2]);

@@ -21,8 +21,8 @@ struct Words {
 };
 
 inline const std::vector<Words>& word_rules() {
-  static const std::vector<std::string_view> ours = {"kernels/", "comm/",  "rendezvous/", "runtime/",
-                                                     "trainer/", "tools/", "bench/",      "examples/"};
+  static const std::vector<std::string_view> ours = {"kernels/", "comm/",  "rendezvous/", "runtime/", "trainer/",
+                                                     "tools/",   "bench/", "examples/",   "bindings/"};
   static const std::vector<Words> table = {
       {"environment", {"getenv", "secure_getenv"}, {}, ours, {}, {"comm/base/env.cpp"}, false, "use comm/base/env.hpp"},
       {"a thread without an owner", {"detach"}, {}, ours, {}, {}, true, "give the thread an owner that joins it"},
