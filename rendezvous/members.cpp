@@ -52,6 +52,7 @@ void Members::begin_generation(std::uint32_t generation) {
   lost_.clear();
   left_.clear();
   complete_ = false;
+  spoiled_.reset();
   world_size_ = fixed_world_size_;
   generation_ = generation;
 }
@@ -73,7 +74,8 @@ void Members::check(const proto::Join& join) const {
           fmt::format("{}: ranks of a world of {} are 0 to {}", from_there, world, world - 1));
 }
 
-// Nobody can tell whose rank the others are to meet, so the round fails for all who wait.
+// Nobody can tell whose rank the others are to meet, so the round fails for all who wait, and for the rank 0 that
+// serves and comes behind them: who claimed the rank twice has gone by then.
 void Members::refuse_duplicate(const proto::Join& join) {
   if (complete_) refuse_late_comer(join);
   const auto claim = claimed_.find(join.rank());
@@ -85,6 +87,7 @@ void Members::refuse_duplicate(const proto::Join& join) {
                                 "name (RONDO_JOB) of its own",
                                 join.rank(), job_, first.host(), first.pid(), join.host(), join.pid()),
                     join.rank());
+  if (is_rank_0s_ && !claimed_.contains(0)) spoiled_ = error;
   fail_round(error);
   throw error;
 }
@@ -112,6 +115,7 @@ void Members::join(Caller caller, const proto::Join& join, const std::string& ad
   check(join);
   if (join.generation() > generation_) begin_generation(join.generation());
   if (rejoin(caller, join, address, deadline)) return;
+  if (spoiled_) throw Error(*spoiled_);
   refuse_duplicate(join);
   if (world_size_ <= 0) world_size_ = fixed_world_size_ > 0 ? fixed_world_size_ : join.world_size();
   Member member{.join = join, .connection = caller.connection, .address = address};

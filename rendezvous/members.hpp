@@ -2,9 +2,12 @@
 // Who has joined: one round per generation, which is open until every rank has come and complete ever after.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include <rondo/error.hpp>
 
 #include "rendezvous/replies.hpp"
 
@@ -64,6 +67,7 @@ class Members {
   int fixed_world_size_, world_size_ = -1, nodes_ = 0;  // world_size_: of this round; -1: nobody has said
   bool is_rank_0s_;
   std::uint32_t generation_ = 0;
+  std::optional<Error> spoiled_;  // a server of rank 0's own, to which rank 0 is still to come
   bool complete_ = false;
   std::map<ConnectionId, Member> open_;              // those who wait, in order of arrival
   std::map<int, ConnectionId> claimed_;              // their given ranks

@@ -43,8 +43,9 @@ struct Job {
   Secret secret = Secret::generate();
   std::unique_ptr<Server> server;
 
-  explicit Job(int world_size = -1, Limits limits = {}) {
+  explicit Job(int world_size = -1, Limits limits = {}, bool is_rank_0s = false) {
     ServerOptions options{.secret = secret, .job = "test", .world_size = world_size, .limits = limits};
+    options.is_rank_0s = is_rank_0s;
     server = std::make_unique<Server>(std::move(options));
   }
   Endpoint endpoint() const { return {.host = "127.0.0.1", .port = server->port(), .secret = secret, .job = "test"}; }

@@ -381,3 +381,16 @@ TEST_CASE("everything says so when the server is gone") {
   CHECK(contains(waiting.get(), "is gone"));
   CHECK_FALSE(error_of([&] { client->set("k", {}); }).empty());
 }
+
+TEST_CASE(
+    "two that claimed one rank have gone when the rank 0 that serves them comes: it is told, and waits for nobody") {
+  const Job job(3, kQuick, true);
+  const auto claim = [&](int rank) { return join(job, {.rank = rank, .world_size = 3}, seconds(60)); };
+  auto first = std::async(std::launch::async, claim, 1);
+  const std::string error = claim(1);
+  CHECK(first.get() == error);
+  const auto begun = std::chrono::steady_clock::now();
+  CHECK(claim(0) == error);
+  CHECK(claim(2) == error);
+  CHECK(std::chrono::steady_clock::now() - begun < seconds(8));
+}
