@@ -108,6 +108,7 @@ void CommunicatorImpl::refuse_child() const {
 
 void CommunicatorImpl::validate(const Call& call) const {
   const CollectiveRow& row = row_of(call.collective);
+  if (call.timeout.count() != 0) checked_duration("Call::timeout", call.timeout);
   if (static_cast<int>(call.dtype) >= kDataTypeCount) {
     reject(call,
            fmt::format("dtype {} is none of ours: they are 0 to {}", static_cast<int>(call.dtype), kDataTypeCount - 1));

@@ -3,6 +3,7 @@
 // whatever goes wrong into the communicator's one failure. Calls come one at a time: from the user's thread, or from
 // the engine's, which the user's waits for.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <span>
@@ -86,14 +87,14 @@ class CommunicatorImpl {
   void execute(const Call& call);
   void execute_group(std::span<const comm::OwnedCall> calls);
   std::chrono::milliseconds timeout_of(const Call& call) const {
-    return call.timeout.count() == 0 ? options_.timeout : checked_duration("Call::timeout", call.timeout);
+    return call.timeout.count() == 0 ? options_.timeout : std::min(call.timeout, kForEver);
   }
   std::chrono::milliseconds timeout_of(std::span<const Call> calls) const;  // the shortest
   void enqueue(std::span<const Call> calls);
   Work start_on_device(std::span<const Call> calls);
   const comm::PreparedCall& prepare(const Call& call) {
     comm::PreparedCall& place = prepared_.place(call);
-    return place.is_of(call) ? place : prepare(call, place);
+    return place.is_of(call) && call.timeout.count() >= 0 ? place : prepare(call, place);
   }
   const comm::PreparedCall& prepare(const Call& call, comm::PreparedCall& place) const;
   void choose_way(const Call& call, comm::PreparedCall& prepared) const;
