@@ -2,7 +2,7 @@
 # librondo, made of the layers, and what of it `cmake --install` puts where. Include it after the layers.
 include(CMakePackageConfigHelpers)
 
-set(layers base kernels simt comm proto rendezvous process runtime trainer)
+set(layers base kernels simt comm proto rendezvous launchers process runtime trainer)
 set(parts "")
 set(header_dirs "")
 foreach(layer IN LISTS layers)

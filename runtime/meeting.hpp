@@ -5,7 +5,7 @@
 
 #include "comm/setup/bootstrap.hpp"
 #include "rendezvous/client.hpp"
-#include "runtime/environment.hpp"
+#include "runtime/launchers/environment.hpp"
 
 namespace rondo::runtime {
 

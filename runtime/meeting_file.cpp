@@ -17,7 +17,7 @@
 #include "comm/base/system_error.hpp"
 #include "rendezvous/crypto.hpp"
 #include "rendezvous/socket.hpp"
-#include "runtime/environment.hpp"
+#include "runtime/launchers/environment.hpp"
 
 namespace rondo::runtime {
 namespace {

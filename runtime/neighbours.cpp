@@ -23,7 +23,7 @@
 #include "rendezvous/connect.hpp"
 #include "rendezvous/crypto.hpp"
 #include "rendezvous/socket.hpp"
-#include "runtime/environment.hpp"
+#include "runtime/launchers/environment.hpp"
 
 namespace rondo::runtime {
 namespace {

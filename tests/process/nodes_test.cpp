@@ -33,8 +33,13 @@ class Job {
   explicit Job(std::string nodes, std::string address = "127.0.0.1")
       : nodes_(std::move(nodes)), address_(std::move(address)), port_(free_port()) {}
   std::unique_ptr<Running> start(std::vector<std::string> flags, const std::vector<std::string>& command) const {
-    const std::vector<std::string> meeting{"--nnodes",      nodes_, "--master-addr", address_,
-                                           "--master-port", port_,  "--secret-file", secret_.path};
+    return start_at(*this, std::move(flags), command);
+  }
+  // Where that one meets, with its secret.
+  std::unique_ptr<Running> start_at(const Job& other, std::vector<std::string> flags,
+                                    const std::vector<std::string>& command) const {
+    const std::vector<std::string> meeting{"--nnodes",      nodes_,      "--master-addr", other.address_,
+                                           "--master-port", other.port_, "--secret-file", other.secret_.path};
     flags.insert(flags.begin(), meeting.begin(), meeting.end());
     flags.emplace_back("--");
     flags.insert(flags.end(), command.begin(), command.end());
@@ -84,6 +89,90 @@ TEST_CASE("node ranks are assigned where none are given") {
   }
   for (const char* rank : {"0/3, 0/1 of 0/3", "1/3, 0/1 of 1/3", "2/3, 0/1 of 2/3"})
     CHECK(all.find(rank) != std::string::npos);
+}
+
+TEST_CASE("a scheduler that starts a launcher on each node makes one world, with nothing said on the command line") {
+  struct Scheduler {
+    const char* name;
+    std::vector<std::string> common, first, second;  // variables of both nodes, and of each
+  };
+  const std::string at = "127.0.0.1", port = free_port();
+  const std::vector<std::string> master{"MASTER_ADDR=" + at, "MASTER_PORT=" + port};
+  const auto with_master = [&](std::vector<std::string> variables) {
+    variables.insert(variables.end(), master.begin(), master.end());
+    return variables;
+  };
+  const Scheduler schedulers[] = {
+      {"Slurm",
+       with_master({"SLURM_JOB_ID=3", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NUM_TASKS=2"}),
+       {"SLURM_PROCID=0"},
+       {"SLURM_PROCID=1"}},
+      {"Open MPI",
+       with_master({"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=1"}),
+       {"OMPI_COMM_WORLD_RANK=0"},
+       {"OMPI_COMM_WORLD_RANK=1"}},
+      {"TrainJob",
+       {"PET_NNODES=2", "PET_MASTER_ADDR=" + at, "PET_MASTER_PORT=" + port, "PET_NPROC_PER_NODE=2"},
+       {"PET_NODE_RANK=0"},
+       {"PET_NODE_RANK=1"}},
+      {"PyTorchJob", with_master({"WORLD_SIZE=2"}), {"RANK=0"}, {"RANK=1"}},
+      {"OpenPAI",
+       {"PAI_CURRENT_TASK_ROLE_NAME=worker", "PAI_TASK_ROLE_TASK_COUNT_worker=2", "PAI_HOST_IP_worker_0=" + at,
+        "PAI_worker_0_SynPort_PORT=" + port},
+       {"PAI_TASK_INDEX=0"},
+       {"PAI_TASK_INDEX=1"}},
+      {"SageMaker", with_master({R"(SM_HOSTS=["a","b"])"}), {"SM_CURRENT_HOST=a"}, {"SM_CURRENT_HOST=b"}},
+  };
+  for (const Scheduler& scheduler : schedulers) {
+    CAPTURE(scheduler.name);
+    const SecretFile secret;
+    const auto start = [&](const std::vector<std::string>& own) {
+      auto environment = scheduler.common;
+      environment.insert(environment.end(), own.begin(), own.end());
+      std::vector<std::string> command{"--secret-file", secret.path};
+      if (std::string_view(scheduler.name) != "TrainJob") command.insert(command.end(), {"--nproc-per-node", "2"});
+      command.insert(command.end(), kWhoAmI.begin(), kWhoAmI.end());
+      return std::make_unique<Running>(rondorun(command), Running::How{.environment = environment});
+    };
+    const auto second = start(scheduler.second), first = start(scheduler.first);
+    const Ended ended[] = {first->wait(), second->wait()};
+    CAPTURE(ended[0].err, ended[1].err);
+    for (const Ended& node : ended) CHECK(node.code == 0);
+    CHECK(has(ended[0], "[1] I am 1/4, 1/2 of 0/2\n"));
+    CHECK(has(ended[1], "[3] I am 3/4, 1/2 of 1/2\n"));
+  }
+}
+
+TEST_CASE("never a smaller world: what a scheduler says and the command line cannot have is refused by name") {
+  struct Case {
+    std::vector<std::string> environment, flags;
+    const char *variable, *remedy;
+  };
+  const Case cases[] = {
+      {{"SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2"},
+       {},
+       "SLURM_STEP_NUM_TASKS=4",
+       "--ntasks-per-node=1"},
+      {{"SLURM_PROCID=0", "SLURM_JOB_NUM_NODES=2"}, {}, "SLURM_JOB_NUM_NODES=2", "srun"},
+      {{"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0"}, {}, "OMPI_COMM_WORLD_RANK=0", "--master-addr"},
+      {{"PET_NNODES=2"}, {"--nnodes", "3"}, "PET_NNODES=2", "--nnodes 3"},
+      {{"PET_NNODES=2", "PET_MASTER_ADDR=127.0.0.1"}, {}, "PET_NNODES=2", "--secret-file"},
+      {{"JOB_COMPLETION_INDEX=1"}, {}, "JOB_COMPLETION_INDEX=1", "--nnodes"},
+      {{"FLUX_TASK_RANK=0"}, {}, "FLUX_TASK_RANK=0", "--nnodes"},
+  };
+  for (const Case& each : cases) {
+    auto flags = each.flags;
+    flags.emplace_back("true");
+    const auto refused = Running(rondorun(flags), {.environment = each.environment}).wait();
+    CAPTURE(refused.err);
+    CHECK(refused.code == 2);
+    CHECK(refused.err.find(each.variable) != std::string::npos);
+    CHECK(refused.err.find(each.remedy) != std::string::npos);
+    CHECK(std::count(refused.err.begin(), refused.err.end(), '\n') == 1);
+    const auto alone = Running(rondorun({"--nnodes", "1", "true"}), {.environment = each.environment}).wait();
+    CAPTURE(alone.err);
+    CHECK(alone.code == 0);
+  }
 }
 
 TEST_CASE("the first failure on any node ends all of them with its name and code") {
@@ -163,7 +252,8 @@ TEST_CASE("a launcher that waits for other nodes can be interrupted") {
 
 TEST_CASE("another secret, a node rank used twice and one node too many are refused") {
   const Job job("2");
-  const auto first = job.start({"--node-rank", "0", "--join-timeout", "20"}, {"sh", "-c", "echo ready; exec sleep 60"});
+  const std::vector<std::string> command{"sh", "-c", "echo ready; exec sleep 60"};
+  const auto first = job.start({"--node-rank", "0", "--join-timeout", "20"}, command);
   SECTION("secret") {
     const SecretFile other("other");
     const auto stranger = run(rondorun({"--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1",
@@ -173,13 +263,42 @@ TEST_CASE("another secret, a node rank used twice and one node too many are refu
     CHECK(stranger.seconds < 5);
   }
   SECTION("node rank") {
-    const auto second = job.start({"--node-rank", "1"}, {"sh", "-c", "echo ready; exec sleep 60"});
+    const auto second = job.start({"--node-rank", "1"}, command);
     first->lines("ready", 1);
-    const auto again = job.start({"--node-rank", "1"}, {"true"})->wait();
+    const auto again = job.start({"--node-rank", "1"}, command)->wait();
     CHECK(again.code == 1);
     CHECK(again.err.find("--node-rank 1 is taken by the launcher on ") != std::string::npos);
-    const auto third = job.start({}, {"true"})->wait();
+    const auto third = job.start({}, command)->wait();
     CHECK(third.code == 1);
     CHECK(third.err.find("too many") != std::string::npos);
   }
+}
+
+TEST_CASE("two jobs of one master and secret do not mix: the stranger is told at once, and the job goes on") {
+  const Job job("2"), of_three("3");
+  const auto first = job.start({"--node-rank", "0"}, kWhoAmI);
+  const auto other_command = job.start({"--node-rank", "1"}, {"true"})->wait();
+  const auto other_world = of_three.start_at(job, {"--node-rank", "1"}, kWhoAmI)->wait();
+  for (const auto* stranger : {&other_command, &other_world}) {
+    CAPTURE(stranger->err);
+    CHECK(stranger->code == 1);
+    CHECK(stranger->err.find("another job meets at 127.0.0.1:" + job.port()) != std::string::npos);
+    CHECK(stranger->seconds < 5);
+  }
+  CHECK(other_command.err.find("run 'true'") != std::string::npos);
+  CHECK(other_world.err.find("3 nodes") != std::string::npos);
+  const auto second = job.start({"--node-rank", "1"}, kWhoAmI)->wait();
+  const auto served = first->wait();
+  CAPTURE(served.err, second.err);
+  CHECK(second.code == 0);
+  CHECK(served.code == 0);
+}
+
+TEST_CASE("a job that has a name is one, whatever its nodes run") {
+  const Job job("2");
+  const auto first = job.start({"--node-rank", "0", "--rdzv-id", "mine"}, {"sh", "-c", "exit 0"});
+  const auto second = job.start({"--node-rank", "1", "--rdzv-id", "mine"}, {"true"})->wait();
+  CAPTURE(second.err);
+  CHECK(second.code == 0);
+  CHECK(first->wait().code == 0);
 }

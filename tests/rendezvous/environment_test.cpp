@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment table against what launchers really set (the few variables that matter, as recorded from each).
-#include "runtime/environment.hpp"
+#include "runtime/launchers/environment.hpp"
+
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -319,6 +321,142 @@ TEST_CASE("an odd list of nodes is refused where it is needed") {
   CHECK(contains(error_of([&] { read_launch(variables); }), "SLURM_STEP_NODELIST=n[1-"));
   variables["MASTER_ADDR"] = "10.0.0.7";
   CHECK(read_launch(variables)->master_address == "10.0.0.7");
+}
+
+namespace {
+
+std::string error_of_node(const Variables& variables) {
+  return error_of([&] { read_node_launch(variables); });
+}
+
+void check_node(const Variables& variables, int nodes, int node, const char* address, int port, const char* job) {
+  const auto launch = read_node_launch(variables);
+  REQUIRE(launch.has_value());
+  CAPTURE(launch->launcher, launch->sign);
+  CHECK(launch->nodes == nodes);
+  CHECK(launch->node == node);
+  CHECK(launch->master_address == address);
+  CHECK(launch->master_port == port);
+  CHECK(launch->job == job);
+}
+
+const Variables kSlurmNode = {{"SLURM_JOB_ID", "3"},         {"SLURM_STEP_ID", "0"},
+                              {"SLURM_PROCID", "1"},         {"SLURM_STEP_NUM_NODES", "2"},
+                              {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NODELIST", "n[7-8]"}};
+const Variables kOpenPai = {{"PAI_CURRENT_TASK_ROLE_NAME", "worker"}, {"PAI_TASK_INDEX", "1"},
+                            {"PAI_TASK_ROLE_TASK_COUNT_worker", "2"}, {"PAI_HOST_IP_worker_0", "10.1.0.4"},
+                            {"PAI_worker_0_SynPort_PORT", "34567"},   {"PAI_JOB_NAME", "cifar"}};
+const Variables kPet = {{"PET_NNODES", "2"},
+                        {"PET_NODE_RANK", "1"},
+                        {"PET_MASTER_ADDR", "job-node-0"},
+                        {"PET_MASTER_PORT", "29400"},
+                        {"PET_NPROC_PER_NODE", "4"}};
+
+}  // namespace
+
+TEST_CASE("a launcher that a scheduler has started once on each node learns which node it is") {
+  check_node(kSlurmNode, 2, 1, "n7", 0, "slurm.3.0");
+  check_node(with(kSlurmNode, {{"MASTER_ADDR", "ib0"}, {"MASTER_PORT", "5"}}), 2, 1, "ib0", 5, "slurm.3.0");
+  check_node({{"OMPI_COMM_WORLD_RANK", "1"},
+              {"OMPI_COMM_WORLD_SIZE", "2"},
+              {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+              {"PMIX_NAMESPACE", "17"},
+              {"MASTER_ADDR", "a"}},
+             2, 1, "a", 0, "17");
+  check_node({{"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "3"}}, 3, 2, "", 0,
+             "");
+  check_node(kOpenPai, 2, 1, "10.1.0.4", 34567, "cifar");
+  check_node(kPet, 2, 1, "job-node-0", 29400, "");
+  CHECK(read_node_launch(kPet)->local_size == "4");
+  check_node({{"PET_NNODES", "2:2"}, {"PET_RDZV_ENDPOINT", "h:7"}}, 2, -1, "h", 7, "");
+  // PyTorchJob, whose world size is of ranks where it says the nodes, too.
+  check_node(kPlain, 3, 2, "10.0.0.7", 29500, "");
+  check_node(with(kPet, {{"RANK", "1"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "m"}, {"MASTER_PORT", "1"}}), 2, 1,
+             "job-node-0", 29400, "");
+  check_node({{"SM_HOSTS", R"(["algo-1","algo-2"])"}, {"SM_CURRENT_HOST", "algo-2"}}, 2, 1, "algo-1", 0, "");
+  check_node({{"AWS_BATCH_JOB_NUM_NODES", "3"},
+              {"AWS_BATCH_JOB_NODE_INDEX", "0"},
+              {"AWS_BATCH_JOB_MAIN_NODE_INDEX", "2"},
+              {"AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS", "10.0.0.1"},
+              {"AWS_BATCH_JOB_ID", "j#0"}},
+             3, 1, "10.0.0.1", 0, "j");
+  check_node({{"JOB_COMPLETION_INDEX", "3"}}, 0, 3, "", 0, "");
+}
+
+TEST_CASE("one process of a scheduler's, or none, is a launcher on its own") {
+  CHECK_FALSE(read_node_launch({}).has_value());
+  CHECK_FALSE(read_node_launch({{"PATH", "/bin"}, {"SLURM_JOB_ID", "8"}}).has_value());
+  const Variables alone =
+      GENERATE(Variables{{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}},
+               Variables{{"SLURM_PROCID", "0"}, {"SLURM_JOB_NUM_NODES", "1"}, {"SLURM_NTASKS", "8"}},
+               Variables{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}, Variables{{"PET_NNODES", "1"}},
+               Variables{{"SM_HOSTS", R"(["algo-1"])"}},
+               Variables{{"RONDO_RENDEZVOUS", "h:1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"SLURM_PROCID", "1"}});
+  const auto launch = read_node_launch(alone);
+  REQUIRE(launch.has_value());
+  CHECK(launch->nodes == 1);
+}
+
+TEST_CASE("where a launcher on each node would make several worlds, it is told by which variable, and what to do") {
+  struct Row {
+    Variables variables;
+    const char *variable, *remedy;
+  };
+  auto two_on_a_node = kSlurmNode;
+  two_on_a_node["SLURM_STEP_NUM_TASKS"] = std::string("4");
+  auto mpi = kOpenMpi;
+  const Row row =
+      GENERATE_COPY(Row{two_on_a_node, "SLURM_STEP_NUM_TASKS=4", "--ntasks-per-node=1"},
+                    Row{mpi, "OMPI_COMM_WORLD_LOCAL_SIZE=4", "--nproc-per-node"},
+                    Row{{{"SLURM_PROCID", "0"}, {"SLURM_JOB_NUM_NODES", "2"}}, "SLURM_JOB_NUM_NODES=2", "srun"},
+                    Row{kTorchrun, "WORLD_SIZE=4", "one of the two launchers"},
+                    Row{{{"FLUX_TASK_RANK", "1"}}, "FLUX_TASK_RANK=1", "--nnodes"},
+                    Row{{{"PET_NNODES", "1:4"}}, "PET_NNODES=1:4", "--nnodes"},
+                    Row{{{"PET_NODE_RANK", "1"}}, "PET_NODE_RANK=1", "--nnodes"},
+                    Row{{{"PAI_TASK_INDEX", "1"}}, "PAI_TASK_ROLE_TASK_COUNT_worker", "--nnodes"},
+                    Row{{{"SM_HOSTS", R"(["a","b"])"}}, "SM_HOSTS=", "--node-rank"},
+                    Row{{{"LSB_MCPU_HOSTS", "a 4 b 4"}}, "LSB_MCPU_HOSTS=a 4 b 4", "--node-rank"},
+                    Row{{{"VC_TASK_INDEX", "1"}}, "VC_TASK_INDEX=1", "--nnodes"});
+  const std::string error = error_of_node(row.variables);
+  CAPTURE(error);
+  CHECK(contains(error, row.variable));
+  CHECK(contains(error, row.remedy));
+  CHECK(contains(error, "--nnodes 1"));
+}
+
+TEST_CASE("a scheduler's file of hosts is read: several are several") {
+  const auto file = std::filesystem::temp_directory_path() / ("rondo-hosts-" + std::to_string(::getpid()));
+  const auto write = [&](const char* text) { std::ofstream(file) << text; };
+  for (const char* name : {"PBS_NODEFILE", "PE_HOSTFILE"}) {
+    const Variables variables{{name, file.string()}};
+    write("a 4 all.q\na 2 all.q\n");
+    CHECK(read_node_launch(variables)->nodes == 1);
+    CHECK_FALSE(read_launch(variables).has_value());
+    write("a 4 all.q\nb 4 all.q\n");
+    CHECK(contains(error_of_node(variables), name));
+    CHECK(contains(error_of([&] { read_launch(variables); }), name));
+  }
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("a program that a scheduler has started alone on each of several nodes is no world of one") {
+  const auto [variables, name] = GENERATE(table<Variables, const char*>({
+      {{{"PET_NNODES", "2"}, {"PET_NODE_RANK", "0"}}, "PET_NNODES=2"},
+      {{{"JOB_COMPLETION_INDEX", "0"}}, "JOB_COMPLETION_INDEX=0"},
+      {{{"VC_TASK_INDEX", "1"}}, "VC_TASK_INDEX=1"},
+      {{{"AWS_BATCH_JOB_NUM_NODES", "2"}, {"AWS_BATCH_JOB_NODE_INDEX", "0"}}, "AWS_BATCH_JOB_NUM_NODES=2"},
+      {{{"SM_HOSTS", R"(["a","b"])"}, {"SM_CURRENT_HOST", "a"}}, "SM_HOSTS="},
+      {{{"LSB_MCPU_HOSTS", "a 1 b 1"}}, "LSB_MCPU_HOSTS=a 1 b 1"},
+  }));
+  const std::string error = error_of([&, &variables = variables] { read_launch(variables); });
+  CHECK(contains(error, name));
+  CHECK(contains(error, "rondorun"));
+  CHECK_FALSE(read_launch(with(variables, {{"RONDO_WORLD", "one"}})).has_value());
+  for (const Variables& single :
+       {Variables{{"PET_NNODES", "1"}, {"PET_NODE_RANK", "0"}}, Variables{{"SM_HOSTS", R"(["a"])"}},
+        Variables{{"AWS_BATCH_JOB_NUM_NODES", "1"}}, Variables{{"LSB_MCPU_HOSTS", "a 8"}}}) {
+    CHECK_FALSE(read_launch(single).has_value());
+  }
 }
 
 TEST_CASE("endpoints") {

@@ -2,6 +2,7 @@
 #include "tools/rondorun/nodes.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -83,7 +84,28 @@ void Nodes::meet() {
   client_ = rendezvous::Client::connect(
       {.host = options_.master_address, .port = options_.master_port, .secret = secret_, .job = options_.job},
       join_deadline());
+  compare_jobs();
   take_place();
+}
+
+// Who meets here by mistake is told so before anything starts. What a job is called on purpose is one job, whatever its
+// nodes run.
+void Nodes::compare_jobs() {
+  constexpr std::string_view kKey = "launcher/job";
+  const auto owner = fmt::format("{} (pid {})", host_name(), ::getpid());
+  const auto job =
+      fmt::format("{} nodes{}", options_.nodes,
+                  options_.job_is_given ? "" : fmt::format(" that run '{}'", fmt::join(options_.command, " ")));
+  if (server_) client_->set(std::string(kKey), bytes_of(owner + '\n' + job));
+  const std::string theirs = text_of(client_->get(std::string(kKey), join_deadline()));
+  const std::size_t end = theirs.find('\n');
+  if (theirs.substr(end + 1) == job) return;
+  throw Error(
+      ErrorCode::mismatch,
+      fmt::format("another job meets at {}: the launcher on {} makes a world of {}, this one of {}; give each job "
+                  "a --master-port or a --rdzv-id of its own",
+                  endpoint_text(options_.master_address, options_.master_port), theirs.substr(0, end),
+                  theirs.substr(end + 1), job));
 }
 
 void Nodes::take_place() {

@@ -42,6 +42,7 @@ class Nodes {
   void speak(const std::stop_token& stop);
   void say(std::function<void()> words);
   void meet();
+  void compare_jobs();
   void take_place();
   Placement exchange_placements();
   void give_verdict(const Failure& verdict);

@@ -12,6 +12,9 @@
 #include <sstream>
 #include <string_view>
 
+#include <rondo/error.hpp>
+
+#include "runtime/launchers/environment.hpp"
 #include "tools/rondorun/gpus.hpp"
 
 namespace rondo::launcher {
@@ -42,6 +45,7 @@ constexpr std::array kUnsupported{
 // Values as they are written; turned into Options once the line as a whole is understood.
 struct Words {
   std::string nproc = "1", nnodes = "1", max_restarts = "0";
+  std::string nodes_of;  // who says that there are several, where the command line does not
   std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local;
   double grace_period_s = 5, join_timeout_s = 300;
   bool standalone = false, no_python = false;
@@ -110,18 +114,63 @@ void set_nodes(const Words& words, Options& options) {
   if (words.standalone && options.nodes > 1) refuse("--standalone is for one node: leave it or --nnodes out");
   if (!words.node_rank.empty()) options.node = number(words.node_rank, "--node-rank", 0, options.nodes - 1);
   set_endpoint(words, options);
+  options.job_is_given = !options.job.empty();
   if (options.nodes > 1 && options.job.empty()) options.job = "rondorun";
   if (options.nodes == 1) {
     options.node = 0;
     return;
   }
   if (options.master_address.empty())
-    refuse("several nodes need --master-addr HOST (or --rdzv-endpoint HOST:PORT), the address of node 0");
+    refuse(words.nodes_of +
+           "several nodes need --master-addr HOST (or --rdzv-endpoint HOST:PORT), the address of node 0");
   if (options.master_port == 0) refuse("--master-port 0: several nodes need a port that all of them know, 1 to 65535");
   if (options.secret_file.empty() && !options.no_secret)
     refuse(
+        words.nodes_of +
         "several nodes need --secret-file FILE, the same on every node (make it with: rondorun --new-secret FILE), or "
         "--no-secret on a network you trust");
+}
+
+// Where jobs that share hosts are not told another one, they hardly have the same.
+std::uint16_t port_of(const std::string& job) {
+  constexpr std::uint16_t kFirst = 29500;
+  constexpr std::uint32_t kPorts = 2000;
+  std::uint32_t hash = 2166136261U;  // FNV-1a
+  for (const char letter : job) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
+  return job.empty() ? kFirst : static_cast<std::uint16_t>(kFirst + hash % kPorts);
+}
+
+std::optional<runtime::NodeLaunch> node_launch() {
+  try {
+    return runtime::read_node_launch(runtime::process_variables());
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+}
+
+// What the command line leaves out, of a scheduler that has started this on every node: never a smaller world.
+void take_from_scheduler(const CLI::App& app, Words& words, Options& options) {
+  const auto given = [&](const char* flag) { return app.count(flag) > 0; };
+  if (words.standalone || (given("--nnodes") && (words.nnodes == "1" || given("--node-rank")))) return;
+  const auto launch = node_launch();
+  if (!launch || launch->nodes == 1) return;
+  if (!given("--nnodes") && launch->nodes == 0)
+    refuse(fmt::format("{} does not say how many nodes the job has: give --nnodes ({} started this)", launch->sign,
+                       launch->launcher));
+  if (given("--nnodes") && launch->nodes != 0 && node_count(words.nnodes) != launch->nodes)
+    refuse(fmt::format("--nnodes {}, but {} ({}) has {} nodes", words.nnodes, launch->launcher, launch->sign,
+                       launch->nodes));
+  if (!given("--nnodes")) {
+    words.nnodes = std::to_string(launch->nodes);
+    words.nodes_of = fmt::format("{} ({}) started this on {} nodes: ", launch->launcher, launch->sign, launch->nodes);
+  }
+  if (!given("--node-rank") && launch->node >= 0) words.node_rank = std::to_string(launch->node);
+  if (!given("--nproc-per-node") && !launch->local_size.empty()) words.nproc = launch->local_size;
+  if (options.job.empty()) options.job = launch->job;
+  if (given("--rdzv-endpoint")) return;
+  if (!given("--master-addr")) options.master_address = launch->master_address;
+  if (!given("--master-port"))
+    options.master_port = launch->master_port != 0 ? launch->master_port : port_of(options.job);
 }
 
 void check_backend(const std::string& backend) {
@@ -208,8 +257,9 @@ void add_own_flags(CLI::App& app, Words& words, Options& options) {
   app.add_option("--prefix", words.prefix, "rank: [rank] before every line; none: ranks write for themselves");
 }
 
-Options finish(const Words& words, Options options) {
+Options finish(const CLI::App& app, Words words, Options options) {
   if (!options.new_secret.empty()) return options;
+  take_from_scheduler(app, words, options);
   set_gpus(options);
   options.local_size = local_size(words.nproc, options);
   check_backend(words.rdzv_backend);
@@ -249,7 +299,7 @@ std::variant<Options, Stop> parse_command_line(int argc, const char* const* argv
     options.command = app.remaining();
     if (!options.command.empty() && options.command.front() != "--" && options.command.front().starts_with('-'))
       refuse(fmt::format("unknown flag {}; see rondorun --help", options.command.front()));
-    return finish(words, std::move(options));
+    return finish(app, words, std::move(options));
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return Stop{0};

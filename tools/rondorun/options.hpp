@@ -19,6 +19,7 @@ struct Options {
   std::string master_address;
   std::uint16_t master_port = 29500;  // where node 0 serves the rendezvous, with several nodes
   std::string job;                    // empty: made up
+  bool job_is_given = false;
   std::filesystem::path secret_file;
   bool no_secret = false;
   std::filesystem::path new_secret;  // to be written instead of launching anything

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/environment.hpp"
+#include "runtime/launchers/environment.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,8 @@
 
 #include <rondo/error.hpp>
 
-#include "runtime/schedulers.hpp"
+#include "runtime/launchers/node_schedulers.hpp"
+#include "runtime/launchers/schedulers.hpp"
 
 namespace rondo::runtime {
 namespace {
@@ -57,19 +58,24 @@ struct Row {
   Signs any_of;  // variables by which it is known
   bool all = false;
   Launch (*read)(const Variables&, std::string_view sign) = nullptr;  // null: not supported
-  bool (*also)(const Variables&) = nullptr;                           // a further condition
+  bool (*also)(const Variables&) = nullptr;                           // a further condition, of programs
+  // Of a launcher that it starts on each node; null: not supported.
+  NodeLaunch (*read_node)(const Variables&, std::string_view sign) = nullptr;
 };
 
 // The first that fits is taken: ours before others, what is complete before what is not supported.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
-      {"rondorun", {"RONDO_RENDEZVOUS", "RONDO_SECRET_FD"}, false, read_rondorun},
-      {"torchrun", {"TORCHELASTIC_RUN_ID"}, true, read_torchrun},
-      {"set by hand", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}, true, read_plain},
+      {"rondorun", {"RONDO_RENDEZVOUS", "RONDO_SECRET_FD"}, false, read_rondorun, nullptr, read_no_nodes},
+      {"torchrun", {"TORCHELASTIC_RUN_ID"}, true, read_torchrun, nullptr, read_torchrun_node},
+      {"PyTorch's operators", {"PET_NNODES", "PET_NODE_RANK"}, false, nullptr, several_pet_nodes, read_pet_node},
+      {"set by hand", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}, true, read_plain, nullptr, read_plain_node},
       {"Open MPI",
        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
        false,
-       read_open_mpi},
+       read_open_mpi,
+       nullptr,
+       read_open_mpi_node},
       {"MVAPICH",
        {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"}},
       {"PALS", {"PALS_RANKID", "PALS_NODEID", "PALS_LOCAL_RANKID", "PALS_APID"}},
@@ -77,16 +83,39 @@ const std::vector<Row>& table() {
       {"LSF jsrun",
        {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"}},
       // Before Slurm: MPICH's mpiexec in a Slurm job starts its helpers by srun, whose variables ranks inherit.
-      {"MPICH", {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, false, read_hydra},
-      {"Slurm", {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}, false, read_slurm, several_slurm_tasks},
+      {"MPICH", {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, false, read_hydra, nullptr, read_hydra_node},
+      {"Slurm",
+       {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+       false,
+       read_slurm,
+       several_slurm_tasks,
+       read_slurm_node},
       {"PMIx", {"PMIX_RANK", "PMIX_NAMESPACE"}},
       {"PMI", {"PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT"}},
       {"OpenPAI",
-       {"PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX", "PAI_CURRENT_TASK_ROLE_NAME", "PAI_JOB_NAME"}},
+       {"PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX", "PAI_CURRENT_TASK_ROLE_NAME", "PAI_JOB_NAME"},
+       false,
+       nullptr,
+       nullptr,
+       read_openpai_node},
+      {"SageMaker", {"SM_HOSTS", "SM_CURRENT_HOST"}, false, nullptr, several_sagemaker_hosts, read_sagemaker_node},
+      {"AWS Batch",
+       {"AWS_BATCH_JOB_NUM_NODES", "AWS_BATCH_JOB_NODE_INDEX"},
+       false,
+       nullptr,
+       several_batch_nodes,
+       read_batch_node},
+      {"Volcano", {"VC_TASK_INDEX", "VK_TASK_INDEX"}},
+      {"a Kubernetes indexed Job", {"JOB_COMPLETION_INDEX"}, false, nullptr, nullptr, read_indexed_node},
+      {"PBS", {"PBS_NODEFILE"}, false, nullptr, several_pbs_hosts, read_pbs_node},
+      {"LSF", {"LSB_MCPU_HOSTS"}, false, nullptr, several_lsf_hosts, read_lsf_node},
+      {"Grid Engine", {"PE_HOSTFILE"}, false, nullptr, several_grid_engine_hosts, read_grid_engine_node},
       {"set by hand",
        {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
        false,
-       read_plain},
+       read_plain,
+       nullptr,
+       read_no_nodes},
   };
   return rows;
 }
@@ -95,7 +124,7 @@ const std::vector<Row>& table() {
 std::string_view sign_of(const Row& row, const Variables& variables) {
   const auto present = [&](std::string_view name) { return has(variables, name); };
   const auto first = std::find_if(row.any_of.begin(), row.any_of.end(), present);
-  if (first == row.any_of.end() || (row.also != nullptr && !row.also(variables))) return {};
+  if (first == row.any_of.end()) return {};
   if (row.all && !std::all_of(row.any_of.begin(), row.any_of.end(), present)) return {};
   return *first;
 }
@@ -109,13 +138,32 @@ std::optional<Launch> read_launch(const Variables& variables) {
   }
   for (const Row& row : table()) {
     const std::string_view sign = sign_of(row, variables);
-    if (sign.empty()) continue;
+    if (sign.empty() || (row.also != nullptr && !row.also(variables))) continue;
     if (row.read != nullptr) return row.read(variables, sign);
     throw Error(ErrorCode::unsupported,
                 fmt::format("this process was started by {} ({}={}), whose variables are not supported yet: let it "
                             "start rondorun on every node, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for "
                             "every process, or set RONDO_WORLD=one for a world of one",
                             row.launcher, sign, variables.find(sign)->second));
+  }
+  return std::nullopt;
+}
+
+std::optional<NodeLaunch> read_node_launch(const Variables& variables) {
+  for (const Row& row : table()) {
+    const std::string_view sign = sign_of(row, variables);
+    if (sign.empty()) continue;
+    const std::string said = fmt::format("{}={}", sign, variables.find(sign)->second);
+    if (row.read_node == nullptr) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("{} ({}) started this, and its nodes cannot be read from its variables: give --nnodes, "
+                              "--node-rank and --master-addr, or --nnodes 1 for a world of this node alone",
+                              row.launcher, said));
+    }
+    NodeLaunch launch = row.read_node(variables, sign);
+    launch.launcher = row.launcher;
+    launch.sign = said;
+    return launch;
   }
   return std::nullopt;
 }

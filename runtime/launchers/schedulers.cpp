@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/schedulers.hpp"
+#include "runtime/launchers/schedulers.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 #include <rondo/error.hpp>
 
-#include "runtime/host_list.hpp"
+#include "runtime/launchers/host_list.hpp"
 
 namespace rondo::runtime {
 namespace {
@@ -92,16 +92,6 @@ std::optional<long> slurm_tasks(const Variables& variables) {
   return std::nullopt;
 }
 
-// The node that task 0 runs on, as Slurm distributes tasks. In an order of the user's own they begin anywhere.
-std::string first_slurm_host(const Variables& variables) {
-  constexpr std::string_view kList = "SLURM_STEP_NODELIST";
-  if (text_or(variables, "SLURM_DISTRIBUTION", "").find("arbitrary") != std::string::npos) {
-    refuse_place("Slurm", " (SLURM_DISTRIBUTION is arbitrary)");
-  }
-  if (!has(variables, kList)) refuse_place("Slurm", fmt::format(" ({} is not set)", kList));
-  return expand_host_list(variables.find(kList)->second, std::string(kList)).front();
-}
-
 // A batch script's own process, where the job has several tasks.
 void refuse_batch_script(const Variables& variables) {
   if (!has(variables, "SLURM_PROCID") || has(variables, "SLURM_STEP_ID") || has(variables, "SLURM_STEP_NUM_TASKS")) {
@@ -118,6 +108,16 @@ void refuse_batch_script(const Variables& variables) {
 }
 
 }  // namespace
+
+// In an order of the user's own they begin anywhere.
+std::string first_slurm_host(const Variables& variables) {
+  constexpr std::string_view kList = "SLURM_STEP_NODELIST";
+  if (text_or(variables, "SLURM_DISTRIBUTION", "").find("arbitrary") != std::string::npos) {
+    refuse_place("Slurm", " (SLURM_DISTRIBUTION is arbitrary)");
+  }
+  if (!has(variables, kList)) refuse_place("Slurm", fmt::format(" ({} is not set)", kList));
+  return expand_host_list(variables.find(kList)->second, std::string(kList)).front();
+}
 
 // The namespace is the job's, unlike everything else in the environment of two jobs on one host.
 Launch read_open_mpi(const Variables& variables, std::string_view sign) {

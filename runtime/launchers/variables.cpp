@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/variables.hpp"
+#include "runtime/launchers/variables.hpp"
 
 #include <fmt/format.h>
 

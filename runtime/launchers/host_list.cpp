@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/host_list.hpp"
+#include "runtime/launchers/host_list.hpp"
 
 #include <fmt/format.h>
 
