@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What rondorun starts, and how it ends.
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <regex>
 #include <set>
 
@@ -18,6 +21,16 @@ std::vector<std::string> shell(const std::string& ranks, const std::string& scri
 std::size_t line_count(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
+
+struct TemporaryFolder {
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "rondo-test-XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  std::filesystem::path path;
+};
 
 }  // namespace
 
@@ -73,7 +86,10 @@ TEST_CASE("a wrong command line is one sentence and exit code 2") {
       {{}, "no program given"},
       {{"--"}, "no program given"},
       {{""}, "no program given"},
-      {{"--frobnicate", "true"}, "unknown flag --frobnicate"},
+      {{"--frobnicate", "true"}, "unknown flag --frobnicate;"},
+      {{"--nproc-per-nod=2", "true"}, "did you mean --nproc-per-node?"},
+      {{"--master_prt", "1", "true"}, "did you mean --master_port?"},
+      {{"-np", "2", "true"}, "did you mean -n?"},
       {{"--nproc-per-node", "0", "true"}, "--nproc-per-node must be"},
       {{"--nproc-per-node", "two", "true"}, "--nproc-per-node must be"},
       {{"--nproc-per-node", "gpu", "true"}, "--nproc-per-node gpu: no GPU is found"},
@@ -90,7 +106,7 @@ TEST_CASE("a wrong command line is one sentence and exit code 2") {
       {{"--ranks-filter", "0,x", "true"}, "--ranks-filter must be"},
       {{"--local-ranks-filter", "0", "--prefix", "none", "true"}, "--local-ranks-filter cannot be had"},
       {{"--pass-local-rank=--local-rank", "true"}, "--pass-local-rank takes a name without"},
-      {{"-m", "module"}, "python3 -m"},
+      {{"-m", "--no-python", "module"}, "--no-python cannot be had with -m"},
       {{"--rdzv_backend=etcd", "true"}, "--rdzv-backend etcd"},
       {{"-r", "3", "true"}, "--log-dir"},
       {{"--tee", "0:1", "true"}, "--tee must be"},
@@ -106,6 +122,27 @@ TEST_CASE("a wrong command line is one sentence and exit code 2") {
     CHECK(line_count(ended.err) == 1);
     CHECK(ended.out.empty());
   }
+}
+
+TEST_CASE("scripts and modules of Python's are run by python3, what can be executed as it is") {
+  const TemporaryFolder folder;
+  const auto script = (folder.path / "train.py").string(), program = (folder.path / "run.py").string(),
+             module = (folder.path / "part.py").string();
+  std::ofstream(script) << "import os, sys; print('script', os.environ['RANK'], sys.argv[1:])\n";
+  std::ofstream(module) << "print('module')\n";
+  std::ofstream(program) << "#!/bin/sh\necho shell $RANK\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const auto scripts = run(rondorun({"-n", "2", script, "-m", "x"}));
+  CAPTURE(scripts.err);
+  CHECK(scripts.code == 0);
+  CHECK(scripts.out.find("[1] script 1 ['-m', 'x']\n") != std::string::npos);
+  CHECK(run(rondorun({program})).out == "[0] shell 0\n");
+  CHECK(run(rondorun({"--no-python", script})).code == 126);
+  CHECK(run(rondorun({"--run-path", script})).out == "[0] script 0 []\n");
+  const auto modules =
+      Running(rondorun({"-m", "part"}), {.environment = {"PYTHONPATH=" + folder.path.string()}}).wait();
+  CHECK(modules.out == "[0] module\n");
+  CHECK(run(rondorun({"--version"})).out.starts_with("rondorun "));
 }
 
 TEST_CASE("both spellings of torchrun's flags, and the program's own flags stay its own") {

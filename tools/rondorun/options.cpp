@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include <rondo/error.hpp>
 
@@ -28,8 +30,6 @@ struct Unsupported {
   const char* sentence;
 };
 constexpr std::array kUnsupported{
-    Unsupported{"-m,--module", "rondorun runs programs, not Python modules: write `rondorun … -- python3 -m MODULE`"},
-    Unsupported{"--run-path,--run_path", "--run-path is not supported: write `rondorun … -- python3 FILE`"},
     Unsupported{"--rdzv-conf,--rdzv_conf", "--rdzv-conf is not supported: use --join-timeout SECONDS"},
     Unsupported{"--local-addr,--local_addr", "--local-addr is not supported: use --interface ADDRESS"},
     Unsupported{"--duplicate-stdout-filters,--duplicate_stdout_filters", "--duplicate-stdout-filters is not supported"},
@@ -48,7 +48,7 @@ struct Words {
   std::string nodes_of;  // who says that there are several, where the command line does not
   std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local;
   double grace_period_s = 5, join_timeout_s = 300;
-  bool standalone = false, no_python = false;
+  bool standalone = false, no_python = false, module = false, run_path = false, version = false;
 };
 
 [[noreturn]] void refuse(const std::string& sentence) { throw CLI::ValidationError(sentence, kUsageError); }
@@ -70,6 +70,7 @@ int usable_cores() {
 // Ranks on this node, of which each gets options.gpus_per_rank GPUs if that is not 0.
 int local_size(const std::string& text, const Options& options) {
   if (text == "auto" || text == "cpu") return usable_cores();
+  if (text == "p") refuse("unknown flag -np, did you mean -n?; see rondorun --help");  // mpirun's, read as -n p
   if (text != "gpu" && text != "cuda") return number(text, "--nproc-per-node", 1, 65536);
   if (options.gpus.empty())
     refuse(fmt::format("--nproc-per-node {}: no GPU is found on this node; give the number of ranks", text));
@@ -184,7 +185,7 @@ std::chrono::milliseconds seconds(double value, const char* flag) {
 }
 
 void add_torchrun_flags(CLI::App& app, Words& words, Options& options) {
-  app.add_option("--nproc-per-node,--nproc_per_node", words.nproc,
+  app.add_option("-n,--nproc-per-node,--nproc_per_node", words.nproc,
                  "ranks on this node: a number, auto, cpu or gpu (1)");
   app.add_option("--nnodes", words.nnodes, "nodes of the job (1)");
   app.add_option("--node-rank,--node_rank", words.node_rank, "which node this is, from 0; left out: by arrival");
@@ -203,7 +204,9 @@ void add_torchrun_flags(CLI::App& app, Words& words, Options& options) {
   app.add_option("--local-ranks-filter,--local_ranks_filter", words.shown_local,
                  "0,1,…: only these local ranks' output is shown, and the last words of the one that fails first");
   app.add_option("--role", options.role, "given to the ranks as ROLE_NAME");
-  app.add_flag("--no-python,--no_python", words.no_python, "accepted: programs are always run as they are");
+  app.add_flag("-m,--module", words.module, "the program is a module of Python's: python3 -u -m MODULE");
+  app.add_flag("--run-path,--run_path", words.run_path, "the program is a file for python3, whatever its name");
+  app.add_flag("--no-python,--no_python", words.no_python, "what ends in .py is run as it is, too");
   app.add_option("--monitor-interval,--monitor_interval", words.ignored, "accepted: ends are noticed at once");
   app.add_option("--start-method,--start_method", words.ignored, "accepted: ranks are programs of their own");
 }
@@ -254,7 +257,52 @@ void add_own_flags(CLI::App& app, Words& words, Options& options) {
   app.add_option("--pass-local-rank,--pass_local_rank", options.local_rank_flag,
                  "FLAG: each rank's last argument is --FLAG=LOCAL_RANK, as local-rank or local_rank")
       ->check(CLI::Validator(is_flag_name, ""));
+  app.add_flag("--version", words.version, "says which one this is");
   app.add_option("--prefix", words.prefix, "rank: [rank] before every line; none: ranks write for themselves");
+}
+
+// As torchrun runs scripts: unbuffered, so that lines are seen when they are written.
+void set_program(const Words& words, Options& options) {
+  std::vector<std::string>& command = options.command;
+  if (!command.empty() && command.front() == "--") command.erase(command.begin());
+  if (command.empty() || command.front().empty()) refuse("no program given: rondorun [flags] program [arguments]");
+  if (words.no_python && (words.module || words.run_path)) refuse("--no-python cannot be had with -m or --run-path");
+  const bool is_script = command.front().ends_with(".py") && ::access(command.front().c_str(), X_OK) != 0;
+  if (words.module)
+    command.insert(command.begin(), {"python3", "-u", "-m"});
+  else if (words.run_path || (is_script && !words.no_python))
+    command.insert(command.begin(), {"python3", "-u"});
+}
+
+// Of two words: how many letters to change, to add or to leave out.
+std::size_t distance(std::string_view one, std::string_view other) {
+  std::vector<std::size_t> row(other.size() + 1);
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    std::size_t corner = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < other.size(); ++j) {
+      const std::size_t changed = corner + (one[i] == other[j] ? 0 : 1);
+      corner = row[j + 1];
+      row[j + 1] = std::min({changed, row[j + 1] + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+[[noreturn]] void refuse_flag(const CLI::App& app, const std::string& given) {
+  const std::string flag = given.substr(0, given.find('='));
+  std::string nearest;
+  std::size_t least = std::max<std::size_t>(2, flag.size() / 4);
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const std::size_t away = distance(flag, "--" + name);
+      if (away > least || (away == least && !nearest.empty())) continue;
+      least = away;
+      nearest = "--" + name;
+    }
+  }
+  refuse(fmt::format("unknown flag {}{}; see rondorun --help", flag,
+                     nearest.empty() ? "" : fmt::format(", did you mean {}?", nearest)));
 }
 
 Options finish(const CLI::App& app, Words words, Options options) {
@@ -273,9 +321,7 @@ Options finish(const CLI::App& app, Words words, Options options) {
   set_logs(words, options);
   options.shown = ranks(words.shown, "--ranks-filter", options);
   options.shown_local = ranks(words.shown_local, "--local-ranks-filter", options);
-  if (!options.command.empty() && options.command.front() == "--") options.command.erase(options.command.begin());
-  if (options.command.empty() || options.command.front().empty())
-    refuse("no program given: rondorun [flags] program [arguments]");
+  set_program(words, options);
   return options;
 }
 
@@ -297,8 +343,12 @@ std::variant<Options, Stop> parse_command_line(int argc, const char* const* argv
     for (std::size_t i = 0; i < kUnsupported.size(); ++i)
       if (used[i]) refuse(kUnsupported[i].sentence);
     options.command = app.remaining();
+    if (words.version) {
+      fmt::print("rondorun {}\n", RONDO_VERSION);
+      return Stop{0};
+    }
     if (!options.command.empty() && options.command.front() != "--" && options.command.front().starts_with('-'))
-      refuse(fmt::format("unknown flag {}; see rondorun --help", options.command.front()));
+      refuse_flag(app, options.command.front());
     return finish(app, words, std::move(options));
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
