@@ -66,6 +66,7 @@ bool Work::wait_for(std::chrono::milliseconds duration) {
 }
 bool Work::done() const { return !state_ || running(*state_).done(); }
 std::exception_ptr Work::error() const { return state_ ? running(*state_).error() : nullptr; }
+int Work::source() const { return state_ ? running(*state_).source() : -1; }
 Work::Times Work::times() const { return state_ ? running(*state_).times() : Times{}; }
 
 void Work::on_done(std::function<void(std::exception_ptr)> callback) {

@@ -86,13 +86,18 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       two_level_(*team_, board_, primitives_, config_),
       short_calls_(board_.chooser(), board_.board(), board_.flow(), board_.ring_stores()),
       choices_(bootstrap_),
-      sent_(static_cast<std::size_t>(team_->size())),
-      received_(static_cast<std::size_t>(team_->size())) {}
+      messages_(*team_, config_, [this]() noexcept { return failure(); }) {}
 
 // Calls that are nearly done may end; a call that others do not join would hold us until its deadline.
 CommunicatorImpl::~CommunicatorImpl() {
   constexpr std::chrono::milliseconds kPatience{1000};
-  if (used_engine_ && !engine_.drain_for(kPatience)) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  bool done = !used_engine_ || engine_.drain_for(kPatience);
+  if (messages_.in_use() && done) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    done = messages_.drain_for(left);
+  }
+  if (!done) {
     team_->fail(ErrorCode::aborted, rank(),
                 fmt::format("rank {} destroyed its communicator in the middle of an asynchronous call", rank()));
   }
@@ -121,7 +126,13 @@ void CommunicatorImpl::validate(const Call& call) const {
     reject(call, fmt::format("{} of {} makes no sense", name_of(call.op.kind()), name_of(call.dtype)));
   }
   const bool at_peer = row.is_message();
-  if ((row.rooted || at_peer) && (call.root < 0 || call.root >= world_size())) {
+  const bool from_any = call.collective == Collective::recv && call.root == kAnySource;
+  if (at_peer && options_.device.kind != Device::Kind::cpu && (from_any || call.tag != 0)) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: on a device messages have {}", name_of(call.collective),
+                            from_any ? "one source, and none comes from kAnySource" : "no tags but 0"));
+  }
+  if ((row.rooted || at_peer) && !from_any && (call.root < 0 || call.root >= world_size())) {
     reject(call, fmt::format("{} {} is not a rank of 0 to {}", at_peer ? "peer" : "root", call.root, world_size() - 1));
   }
   const auto world = static_cast<std::size_t>(world_size());
@@ -167,13 +178,20 @@ void CommunicatorImpl::fail(ErrorCode code, int culprit, const std::string& sent
   throw_failure();
 }
 
+std::exception_ptr CommunicatorImpl::failure() {
+  try {
+    throw_failure();
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 void CommunicatorImpl::throw_failure() {
   const Error error = team_->failure().error();  // the first one, which may be another rank's
-  if (!recorded_ && !config_.flight_recorder.empty()) {
-    recorded_ = true;
+  if (!config_.flight_recorder.empty() && !recorded_.exchange(true)) {
     const std::string path = fmt::format("{}/rank{}.json", config_.flight_recorder, rank());
     std::ofstream file(path);
-    file << recorder_.json(rank(), world_size(), error.what());
+    file << recorder_.json(rank(), world_size(), error.what(), &messages_.recorder());
     if (!file.flush()) log::error("cannot write the flight record {}", path);
   }
   throw error;
@@ -194,13 +212,13 @@ void CommunicatorImpl::guarded(F&& body) {
 }
 
 void CommunicatorImpl::execute(const Call& call) {
-  if (row_of(call.collective).is_message()) {
-    validate(call);
-    guarded([&] { run_messages(std::span(&call, 1)); });
-  } else {
-    const PreparedCall& prepared = prepare(call);
-    guarded([&] { run_collective(prepared, call); });
-  }
+  const PreparedCall& prepared = prepare(call);
+  guarded([&] { run_collective(prepared, call); });
+}
+
+// Between two calls of this rank.
+void CommunicatorImpl::check_alive() {
+  if (team_->failure().raised()) throw_failure();
 }
 
 const PreparedCall& CommunicatorImpl::prepare(const Call& call, PreparedCall& place) const {
@@ -320,23 +338,8 @@ bool CommunicatorImpl::run_way(const PreparedCall& prepared, const Call& call, s
 }
 
 void CommunicatorImpl::run_messages(std::span<const Call> calls) {
-  messages_.clear();
-  for (const Call& call : calls) {
-    const bool sends = call.collective == Collective::send;
-    const auto peer = static_cast<std::size_t>(call.root);
-    Signature signature = comm::signature_of_message(call);
-    signature.sequence = sends ? ++sent_[peer] : ++received_[peer];
-    messages_.push_back({.signature = signature,
-                         .peer = call.root,
-                         .sends = sends,
-                         .send = sends ? static_cast<const std::byte*>(call.send) : nullptr,
-                         .recv = sends ? nullptr : static_cast<std::byte*>(call.recv),
-                         .bytes = call.count * size_of(call.dtype)});
-  }
-  if (messages_.empty()) return;
-  recorder_.begin(messages_.front().signature, "direct");
-  primitives_.run_messages(messages_, timeout_of(calls));
-  recorder_.end();
+  check_alive();
+  messages_.run(calls, timeout_of(calls));
 }
 
 void CommunicatorImpl::attach_device(const cuda::Api* api) {
@@ -352,6 +355,10 @@ void CommunicatorImpl::submit(const Call& call) {
 
 void CommunicatorImpl::submit_on_host(const Call& call) {
   check_process();
+  if (row_of(call.collective).is_message()) {
+    validate(call);
+    return run_messages(std::span(&call, 1));
+  }
   if (used_engine_) engine_.drain();
   execute(call);
 }
@@ -361,12 +368,14 @@ void CommunicatorImpl::enqueue(std::span<const Call> calls) {
   for (const Call& call : calls) validate(call);
   device_->validate(calls);
   guarded([&] { device_->run(calls, timeout_of(calls)); });
+  tell_sources(calls);
 }
 
 Work CommunicatorImpl::start(const Call& call) {
   check_process();
   validate(call);
   if (device_) return start_on_device(std::span(&call, 1));
+  if (row_of(call.collective).is_message()) return Work(start_messages(std::span(&call, 1), true));
   used_engine_ = true;
   return Work(engine_.start([this, owned = comm::OwnedCall(call)] { execute(owned.call()); }));
 }
@@ -375,6 +384,7 @@ Work CommunicatorImpl::start_on_device(std::span<const Call> calls) {
   device_->validate(calls);
   Work work;
   guarded([&] { work = Work(device_->start(calls, timeout_of(calls))); });
+  tell_sources(calls);
   return work;
 }
 
@@ -384,33 +394,69 @@ std::chrono::milliseconds CommunicatorImpl::timeout_of(std::span<const Call> cal
   return shortest;
 }
 
-// Messages first, all at once, then the collectives in order: the same on every rank, whatever order they were
-// recorded in relative to each other.
-void CommunicatorImpl::execute_group(std::span<const comm::OwnedCall> calls) {
-  std::vector<Call> messages;
-  for (const auto& owned : calls) {
-    if (row_of(owned.call().collective).is_message()) messages.push_back(owned.call());
-  }
-  guarded([&] { run_messages(messages); });
-  for (const auto& owned : calls) {
-    if (!row_of(owned.call().collective).is_message()) execute(owned.call());
+// On a device every receive names its source.
+void CommunicatorImpl::tell_sources(std::span<const Call> calls) {
+  for (const Call& call : calls) {
+    if (call.collective == Collective::recv && call.source != nullptr) *call.source = call.root;
   }
 }
+
+std::shared_ptr<comm::Batch> CommunicatorImpl::start_messages(std::span<const Call> calls, bool tells_source) {
+  check_alive();
+  return messages_.start(calls, timeout_of(calls), tells_source);
+}
+
+namespace {
+
+// Messages first, all at once, then the collectives in order: the same on every rank, whatever order they were
+// recorded in relative to each other.
+struct Sorted {
+  explicit Sorted(std::span<const comm::OwnedCall> calls) {
+    for (const auto& owned : calls) {
+      const bool is_message = row_of(owned.call().collective).is_message();
+      if (is_message) {
+        messages.push_back(owned.call());
+      } else {
+        collectives.push_back(owned);
+      }
+    }
+  }
+  std::vector<Call> messages;
+  std::vector<comm::OwnedCall> collectives;
+};
+
+}  // namespace
 
 void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
   check_process();
   if (device_) return enqueue(calls_of(calls));
-  if (used_engine_) engine_.drain();
   for (const auto& owned : calls) validate(owned.call());
-  execute_group(calls);
+  const Sorted sorted(calls);
+  if (sorted.collectives.empty()) {
+    if (!sorted.messages.empty()) run_messages(sorted.messages);
+    return;
+  }
+  if (used_engine_) engine_.drain();
+  std::shared_ptr<comm::Batch> batch;
+  if (!sorted.messages.empty()) batch = start_messages(sorted.messages, false);
+  for (const auto& owned : sorted.collectives) execute(owned.call());  // if it throws, the messages have failed too
+  if (batch) messages_.wait(*batch);
 }
 
 Work CommunicatorImpl::start_group(std::vector<comm::OwnedCall> calls) {
   check_process();
   for (const auto& owned : calls) validate(owned.call());
   if (device_) return start_on_device(calls_of(calls));
-  used_engine_ = true;
-  return Work(engine_.start([this, calls = std::move(calls)] { execute_group(calls); }));
+  Sorted sorted(calls);
+  std::shared_ptr<detail::WorkState> messages, collectives;
+  if (!sorted.messages.empty()) messages = start_messages(sorted.messages, false);
+  if (!sorted.collectives.empty() || sorted.messages.empty()) {
+    used_engine_ = true;
+    collectives = engine_.start([this, all = std::move(sorted.collectives)] {
+      for (const auto& owned : all) execute(owned.call());
+    });
+  }
+  return Work(comm::both(std::move(messages), std::move(collectives)));
 }
 
 std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span<const std::byte> value) {
@@ -468,7 +514,8 @@ void CommunicatorImpl::check() {
 }
 
 std::string CommunicatorImpl::flight_record() const {
-  return recorder_.json(rank(), world_size(), team_->failure().raised() ? team_->failure().error().what() : "");
+  return recorder_.json(rank(), world_size(), team_->failure().raised() ? team_->failure().error().what() : "",
+                        &messages_.recorder());
 }
 
 }  // namespace rondo::detail

@@ -21,6 +21,7 @@
 #include "comm/call/prepared_calls.hpp"
 #include "comm/device/launch/device_engine.hpp"
 #include "comm/hierarchy/two_level.hpp"
+#include "comm/messages/messages.hpp"
 #include "comm/node/memory/windows.hpp"
 #include "comm/node/ways/board_collectives.hpp"
 #include "comm/setup/bootstrap.hpp"
@@ -85,7 +86,10 @@ class CommunicatorImpl {
   void validate(const Call& call) const;
   comm::Buffers buffers_of(const Call& call) const;
   void execute(const Call& call);
-  void execute_group(std::span<const comm::OwnedCall> calls);
+  void run_messages(std::span<const Call> calls);
+  std::shared_ptr<comm::Batch> start_messages(std::span<const Call> calls, bool tells_source);
+  static void tell_sources(std::span<const Call> calls);
+  void check_alive();
   std::chrono::milliseconds timeout_of(const Call& call) const {
     return call.timeout.count() == 0 ? options_.timeout : std::min(call.timeout, kForEver);
   }
@@ -105,10 +109,10 @@ class CommunicatorImpl {
   // True: straight between the ranks' buffers.
   bool run_way(const comm::PreparedCall& prepared, const Call& call, std::uint64_t past);
   void explain(const comm::PreparedCall& prepared, const Call& call, bool direct);
-  void run_messages(std::span<const Call> calls);
   template <class F>
   void guarded(F&& body);
   [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
+  std::exception_ptr failure();
   [[noreturn]] void throw_failure();  // everybody's, and leaves this rank's flight record
 
   const Origin origin_{};
@@ -126,11 +130,10 @@ class CommunicatorImpl {
   comm::FlightRecorder recorder_;
   comm::ChoiceLog choices_;
   std::uint64_t sequence_ = 0;
-  std::vector<std::uint64_t> sent_, received_;  // messages by peer
-  std::vector<comm::Message> messages_;
   int children_ = 0, shrinks_ = 0;
-  bool recorded_ = false;  // the flight record has been written to its file
+  std::atomic<bool> recorded_{false};  // the flight record has been written to its file
   std::atomic<bool> used_engine_{false};
+  comm::Messages messages_;
   comm::Engine engine_;  // its thread uses everything above
   std::unique_ptr<comm::device::DeviceEngine>
       device_;  // goes first: it uses the host side until its kernels have ended

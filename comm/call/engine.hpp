@@ -26,6 +26,7 @@ struct WorkState {
   virtual bool done() = 0;
   virtual std::exception_ptr error() = 0;
   virtual Work::Times times() { return {}; }
+  virtual int source() { return -1; }
   using Callback = std::function<void(std::exception_ptr)>;
   virtual void on_done(Callback callback) = 0;
 };

@@ -59,7 +59,7 @@ inline void FlightRecorder::put(Entry& into, std::size_t offset, const T& value)
   }
 }
 
-void FlightRecorder::begin(const Signature& signature, std::string_view algorithm, std::string_view kernel) {
+std::uint64_t FlightRecorder::begin(const Signature& signature, std::string_view algorithm, std::string_view kernel) {
   const std::uint64_t call = calls_.load(std::memory_order_relaxed) + 1;
   Entry& into = entry(call);
   into.call.store(0, std::memory_order_relaxed);
@@ -70,6 +70,7 @@ void FlightRecorder::begin(const Signature& signature, std::string_view algorith
   put(into, offsetof(Record, ended), std::uint64_t{0});
   into.call.store(call, std::memory_order_release);
   calls_.store(call, std::memory_order_release);
+  return call;
 }
 
 void FlightRecorder::amend(std::string_view algorithm) {
@@ -84,6 +85,11 @@ void FlightRecorder::end(std::uint64_t ticks) {
   put(entry(calls_.load(std::memory_order_relaxed)), offsetof(Record, ended), ticks);
 }
 
+void FlightRecorder::end_call(std::uint64_t call) {
+  Entry& into = entry(call);
+  if (into.call.load(std::memory_order_relaxed) == call) put(into, offsetof(Record, ended), read_ticks());
+}
+
 std::optional<FlightRecorder::Record> FlightRecorder::read(std::uint64_t call) const {
   const Entry& from = entries_[call % kCalls];
   if (from.call.load(std::memory_order_acquire) != call) return {};
@@ -93,22 +99,31 @@ std::optional<FlightRecorder::Record> FlightRecorder::read(std::uint64_t call) c
   return std::bit_cast<Record>(words);
 }
 
-std::string FlightRecorder::json(int rank, int world_size, std::string_view failure) const {
+void FlightRecorder::read_all(std::vector<Record>& records) const {
+  const std::uint64_t latest = calls_.load(std::memory_order_acquire);
+  for (std::uint64_t call = latest - std::min(latest, kCalls) + 1; call <= latest; ++call) {
+    if (const auto record = read(call)) records.push_back(*record);
+  }
+}
+
+std::string FlightRecorder::json(int rank, int world_size, std::string_view failure,
+                                 const FlightRecorder* messages) const {
   std::string out = fmt::format("{{\"rank\": {}, \"world_size\": {}, \"failure\": \"{}\", \"calls\": [", rank,
                                 world_size, escaped(failure));
   const auto microseconds = scale_.to_microseconds();
-  const std::uint64_t latest = calls_.load(std::memory_order_acquire);
+  std::vector<Record> records;
+  read_all(records);
+  if (messages != nullptr) messages->read_all(records);
+  std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.begun < b.begun; });
   const char* separator = "";
-  for (std::uint64_t call = latest - std::min(latest, kCalls) + 1; call <= latest; ++call) {
-    const auto record = read(call);
-    if (!record) continue;
-    const Signature& s = record->signature;
+  for (const Record& record : records) {
+    const Signature& s = record.signature;
     out += fmt::format(
         "{}\n  {{\"collective\": \"{}\", \"sequence\": {}, \"count\": {}, \"dtype\": \"{}\", \"reduce_op\": \"{}\", "
         "\"root\": {}, \"algorithm\": \"{}\", \"kernel\": \"{}\", \"begun_us\": {:.3f}, \"ended_us\": {}}}",
         separator, name_of(s.collective), s.sequence, s.count, name_of(s.dtype), name_of(s.op), s.root,
-        record->algorithm, record->kernel, microseconds(record->begun),
-        record->ended != 0 ? fmt::format("{:.3f}", microseconds(record->ended)) : "null");
+        record.algorithm, record.kernel, microseconds(record.begun),
+        record.ended != 0 ? fmt::format("{:.3f}", microseconds(record.ended)) : "null");
     separator = ",";
   }
   return out + "\n]}\n";

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/base/ticks.hpp"
 #include "comm/call/signature.hpp"
@@ -15,11 +16,13 @@ namespace rondo::comm {
 
 class FlightRecorder {
  public:
-  // `algorithm` and `kernel` (on devices: which one ran it): text that is always there.
-  void begin(const Signature& signature, std::string_view algorithm, std::string_view kernel = {});
+  // `algorithm` and `kernel` (on devices: which one ran it): text that is always there. Its number.
+  std::uint64_t begin(const Signature& signature, std::string_view algorithm, std::string_view kernel = {});
   void amend(std::string_view algorithm);        // of the latest begin(): another one than it said
   void end(std::uint64_t ticks = read_ticks());  // of the latest begin()
-  std::string json(int rank, int world_size, std::string_view failure) const;
+  void end_call(std::uint64_t call);             // of the begin() that returned it
+  // `messages`: another recorder's calls among this one's.
+  std::string json(int rank, int world_size, std::string_view failure, const FlightRecorder* messages = nullptr) const;
 
  private:
   static constexpr std::uint64_t kCalls = 64;
@@ -37,6 +40,7 @@ class FlightRecorder {
   template <class T>
   static void put(Entry& into, std::size_t offset, const T& value);  // of a Record's member
   std::optional<Record> read(std::uint64_t call) const;
+  void read_all(std::vector<Record>& records) const;
 
   std::array<Entry, kCalls> entries_{};
   std::atomic<std::uint64_t> calls_{0};

@@ -129,28 +129,6 @@ void HostPrimitives::finish_copy() {
   for (blocked_.clear(); postponed_.done != postponed_.bytes; blocked_.clear()) wait();
 }
 
-void HostPrimitives::run_messages(std::span<const Message> messages, std::chrono::milliseconds timeout) {
-  active_.clear();
-  phase_ = {};
-  element_ = 1;
-  element_bits_ = 0;
-  for (const Message& m : messages) {
-    active_.push_back({.signature = m.signature,
-                       .bytes = m.bytes,
-                       .done = 0,
-                       .from = m.sends ? kNobody : m.peer,
-                       .to = m.sends ? m.peer : kNobody,
-                       .local = m.send,
-                       .store = m.recv,
-                       .complete = false,
-                       .scale_local = false});
-  }
-  if (active_.empty()) return;
-  waiter_.begin(messages.front().signature, false, timeout);
-  run_active();
-  finish();
-}
-
 void HostPrimitives::send_empty(std::span<const int> peers) {
   if (peers.empty()) return;
   active_.clear();

@@ -29,16 +29,6 @@ struct Phase {  // one collective on this rank, or one of its phases
   std::span<const int> members{};
 };
 
-// A send or a receive of its own, outside of any algorithm.
-struct Message {
-  Signature signature;
-  int peer = -1;
-  bool sends = false;
-  const std::byte* send = nullptr;  // the one or the other; null where there are no bytes
-  std::byte* recv = nullptr;
-  std::size_t bytes = 0;
-};
-
 class HostPrimitives {
  public:
   HostPrimitives(Team& team, const Config& config);
@@ -54,9 +44,6 @@ class HostPrimitives {
   void receive_empty(std::span<const int> peers);
   void settle(const std::byte* begin, std::size_t bytes);  // until nothing is sent from there any more
   void finish();                                           // nor from anywhere else
-
-  // Sends and receives progress together; those of one direction and peer in order.
-  void run_messages(std::span<const Message> messages, std::chrono::milliseconds timeout);
 
  private:
   struct Active {  // a move in progress; bytes

@@ -10,15 +10,15 @@
 namespace rondo::comm {
 
 struct Signature {
-  std::uint64_t sequence = 0;  // of the communicator's collectives from 1; of the pair's messages for send and recv
+  std::uint64_t sequence = 0;  // of the communicator's collectives from 1; of messages, with the pair's of their tag
   std::uint64_t count = 0;
   Collective collective{};
   DataType dtype{};
   ReduceOp::Kind op{};
   std::uint8_t on_device = 0;  // kernels count by themselves
-  std::int32_t root = -1;
-  std::uint64_t shape = 0;  // hash of the counts of a _v form
-  std::uint64_t past = 0;   // steps over links: key of all collectives before this one (Board::key)
+  std::int32_t root = -1;      // of a message: its tag
+  std::uint64_t shape = 0;     // hash of the counts of a _v form
+  std::uint64_t past = 0;      // steps over links: key of all collectives before this one (Board::key)
 
   friend bool operator==(const Signature&, const Signature&) = default;
 };
@@ -26,7 +26,7 @@ static_assert(sizeof(Signature) == 40);
 
 // Of a collective, without its number.
 Signature signature_of(const Call& call);
-// Of a message, the same at both ends.
+// Of a device's message, the same at both ends.
 Signature signature_of_message(const Call& call);
 
 // Of a message, at either end. Says so of any bits, unlike the table's row.

@@ -308,8 +308,8 @@ class Connecting {
 
   Obstacle meet(const std::vector<int>& ranks) {
     try {
-      // Of every rank a doorbell, of every other a socket, the segment, and what Asio waits by.
-      reserve_descriptors(2 * ranks.size() + 3,
+      // Of every rank its doorbells, of every other a socket, the segment, and what Asio waits by.
+      reserve_descriptors((kDoorbellsPerRank + 1) * ranks.size() + 3,
                           fmt::format("rank {} with {} ranks on its node", bootstrap_.rank, ranks.size()));
       std::vector<Bytes> advertisements;
       for (const Card& c : cards_) advertisements.push_back(c.meeting);
@@ -334,7 +334,7 @@ class Connecting {
   NodeDescriptors meet_alone() {
     memory_ = std::make_shared<Mapping>(map_anonymous(Segment::bytes(1, shape_)));
     NodeDescriptors descriptors;
-    descriptors.doorbells.push_back(make_doorbell());
+    for (std::size_t i = 0; i < kDoorbellsPerRank; ++i) descriptors.doorbells.push_back(make_doorbell());
     return descriptors;
   }
 
@@ -356,16 +356,19 @@ class Connecting {
 
   // Ranks that are not in one segment take a control connection, and a socket for links where their transport needs it.
   void connect_peers(Team& team) {
+    const bool on_host = options_.device.kind == Device::Kind::cpu;  // devices' messages are their kernels'
     std::vector<const Transport*> rows;
     std::vector<MeshWish> wishes;
     for (int r = 0; r < size(); ++r) {
       const Transport* row = rows.emplace_back(r == bootstrap_.rank ? nullptr : choice_.find(bootstrap_.rank, r));
       const bool socket = row != nullptr && row->needs == Transport::Needs::socket;
-      if (socket || !team.shares_memory(r)) wishes.push_back({.rank = r, .data = socket});
+      if (socket || !team.shares_memory(r))
+        wishes.push_back({.rank = r, .data = socket, .messages = socket && on_host});
     }
-    std::vector<Fd> sockets(rows.size());
+    std::vector<Fd> sockets(rows.size()), message_sockets(rows.size());
     for (MeshPeer& peer : meet_over_sockets(wishes)) {
       sockets[static_cast<std::size_t>(peer.rank)] = std::move(peer.data);
+      message_sockets[static_cast<std::size_t>(peer.rank)] = std::move(peer.messages);
       if (!team.shares_memory(peer.rank)) team.add_control(peer.rank, std::move(peer.control));
     }
     const int own = team.own_index();
@@ -373,23 +376,32 @@ class Connecting {
     for (int r = 0; r < size(); ++r) {
       if (r == bootstrap_.rank) continue;
       const Transport& row = *rows[static_cast<std::size_t>(r)];
-      Connector& connector = *connectors_[static_cast<std::size_t>(&row - known_.data())];
-      team.add_links(r, connector.connect({.self = choice_.party(bootstrap_.rank, row),
-                                           .peer = choice_.party(r, row),
-                                           .shape = shape_,
-                                           .segment = team.segment(),
-                                           .bells = team.bells(),
-                                           .self_index = own,
-                                           .peer_index = team.placement(r).segment_index,
-                                           .socket = std::move(sockets[static_cast<std::size_t>(r)])}));
+      team.add_links(r, link(team, r, row, Lane::collectives, std::move(sockets[static_cast<std::size_t>(r)])));
+      if (on_host)
+        team.add_message_links(
+            r, link(team, r, row, Lane::messages, std::move(message_sockets[static_cast<std::size_t>(r)])));
     }
+  }
+
+  Links link(const Team& team, int peer, const Transport& row, Lane lane, Fd socket) {
+    const bool messages = lane == Lane::messages;
+    Connector& connector = *connectors_[static_cast<std::size_t>(&row - known_.data())];
+    return connector.connect({.self = choice_.party(bootstrap_.rank, row),
+                              .peer = choice_.party(peer, row),
+                              .lane = lane,
+                              .shape = messages ? shape_of_messages(shape_) : shape_,
+                              .segment = messages ? team.segment().of_messages() : team.segment(),
+                              .bells = messages ? team.bells().of_messages() : team.bells(),
+                              .self_index = team.own_index(),
+                              .peer_index = team.placement(peer).segment_index,
+                              .socket = std::move(socket)});
   }
 
   std::vector<MeshPeer> meet_over_sockets(const std::vector<MeshWish>& wishes) {
     if (wishes.empty()) return {};
     std::vector<Bytes> advertisements;
     for (const Card& c : cards_) advertisements.push_back(c.mesh);
-    reserve_descriptors(2 * wishes.size() + 3,
+    reserve_descriptors(3 * wishes.size() + 3,
                         fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, wishes.size()));
     const auto lookout = [this] {
       look_out();

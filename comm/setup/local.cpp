@@ -46,7 +46,7 @@ std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& opti
   group->shape = fit_fifos(group->config, world_size);
   group->memory = map_anonymous(Segment::bytes(world_size, group->shape));
   auto bells = std::make_shared<std::vector<Fd>>();
-  for (int r = 0; r < world_size; ++r) {
+  for (int bell = 0; bell < world_size * static_cast<int>(kLanes); ++bell) {
     bells->emplace_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bells->back()) throw_errno("cannot make a doorbell");
   }
@@ -77,7 +77,11 @@ std::unique_ptr<detail::CommunicatorImpl> make_local_rank(const std::shared_ptr<
   std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
   bootstrap.store = std::make_shared<LocalMember>(group->store, rank);
   auto team = std::make_unique<Team>(std::move(parts));
-  for (int r = 0; r < group->world_size; ++r) team->add_links(r, make_shm_links(segment, team->bells(), rank, r));
+  for (int r = 0; r < group->world_size; ++r) {
+    team->add_links(r, make_shm_links(segment, team->bells(), rank, r));
+    if (r != rank)
+      team->add_message_links(r, make_shm_links(segment.of_messages(), team->bells().of_messages(), rank, r));
+  }
   Options options = group->options;
   options.device = device;
   return std::make_unique<detail::CommunicatorImpl>(std::move(team), std::move(bootstrap), std::move(options),

@@ -51,8 +51,9 @@ FifoShape fit_fifos(const Config& config, int local_size) {
   while (shape.ring_bytes * ranks > kAllRings && shape.ring_bytes > kEnoughRing) shape.ring_bytes /= 2;
   const std::uint64_t fair = config.segment_bytes / 2 / ranks;
   while (shape.ring_bytes > fair && shape.ring_bytes > kLeastRing) shape.ring_bytes /= 2;
-  while (Segment::bytes(local_size, shape) > config.segment_bytes && shape.slots > 2) --shape.slots;
-  while (Segment::bytes(local_size, shape) > config.segment_bytes && shape.slice_bytes > 1024) shape.slice_bytes /= 2;
+  const auto is_too_large = [&] { return Segment::bytes_without_messages(local_size, shape) > config.segment_bytes; };
+  while (is_too_large() && shape.slots > 2) --shape.slots;
+  while (is_too_large() && shape.slice_bytes > 1024) shape.slice_bytes /= 2;
   shape.slice_bytes = (shape.slice_bytes + 63) / 64 * 64;
   return shape;
 }

@@ -20,7 +20,7 @@ void Doorbells::prepare_sleep(int local_rank) const {
 }
 
 void Doorbells::announce_sleep(int local_rank) const {
-  segment_.line(local_rank).sleeping.store(1, std::memory_order_seq_cst);
+  sleeping(local_rank).store(1, std::memory_order_seq_cst);
   fence(local_rank);
 }
 
@@ -41,7 +41,17 @@ bool Doorbells::sleepers_fence() const {
 // EAGAIN (a counter at its maximum, or nothing to drain) is as good as success: the bell has rung.
 void Doorbells::ring(int local_rank) const { static_cast<void>(eventfd_write(fd(local_rank), 1)); }
 void Doorbells::ring_all() const {
-  for (int r = 0; r < segment_.local_size(); ++r) ring(r);
+  for (const Fd& bell : *bells_) static_cast<void>(eventfd_write(bell.get(), 1));
+}
+void Doorbells::ring_both(int local_rank) const {
+  const auto ranks = static_cast<std::size_t>(segment_.local_size());
+  for (auto bell = static_cast<std::size_t>(local_rank); bell < bells_->size(); bell += ranks)
+    static_cast<void>(eventfd_write((*bells_)[bell].get(), 1));
+}
+Doorbells Doorbells::of_messages() const {
+  Doorbells others = *this;
+  others.first_ = static_cast<std::size_t>(segment_.local_size());
+  return others;
 }
 void Doorbells::drain(int local_rank) const {
   eventfd_t count = 0;

@@ -41,7 +41,8 @@ class RecvLink {
  public:
   virtual ~RecvLink() = default;
   // The next step once all of it is here, else null. Its payload is at data(), which is `direct` if the transport
-  // could put it there at once (`direct` may be null). The same arguments until release().
+  // could put it there at once (`direct` may be null). The same arguments until release(); but whoever does not know
+  // the step's bytes asks with (null, 0) first, gets the header, and asks again with what that says.
   virtual const StepHeader* try_step(std::byte* direct, std::size_t bytes) = 0;
   virtual const std::byte* data() const = 0;
   virtual void release() = 0;     // the step's memory may be reused

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/team/segment.hpp"
 
+#include <algorithm>
+
 namespace rondo::comm {
 namespace {
 
@@ -32,9 +34,24 @@ std::size_t fifo_bytes(FifoShape shape) { return sizeof(Fifo) + shape.slots * sl
 Segment::Segment(std::byte* base, int local_size, FifoShape shape)
     : base_(base), local_size_(local_size), shape_(shape) {}
 
-std::size_t Segment::bytes(int local_size, FifoShape shape) {
+FifoShape shape_of_messages(FifoShape of_collectives) {
+  constexpr std::uint64_t kSlots = 8, kPart = 8, kLeastSlice = 256, kUnit = 64;
+  const std::uint64_t slice = std::max(of_collectives.slice_bytes / kPart, kLeastSlice);
+  return {.slots = kSlots, .slice_bytes = (slice + kUnit - 1) / kUnit * kUnit, .ring_bytes = of_collectives.ring_bytes};
+}
+
+std::size_t Segment::bytes_without_messages(int local_size, FifoShape shape) {
   const auto n = static_cast<std::size_t>(local_size);
   return fifos_offset(local_size, shape) + n * n * fifo_bytes(shape);
+}
+std::size_t Segment::bytes(int local_size, FifoShape shape) {
+  const auto n = static_cast<std::size_t>(local_size);
+  return bytes_without_messages(local_size, shape) + n * n * fifo_bytes(shape_of_messages(shape));
+}
+Segment Segment::of_messages() const {
+  Segment other = *this;
+  other.lane_ = Lane::messages;
+  return other;
 }
 
 Arrival& Segment::arrival(int local_rank, std::uint64_t meeting) const {
@@ -54,11 +71,14 @@ std::byte* Segment::ring(int local_rank) const {
 std::size_t Segment::fifo_offset(int from, int to) const {
   const auto index =
       static_cast<std::size_t>(from) * static_cast<std::size_t>(local_size_) + static_cast<std::size_t>(to);
-  return fifos_offset(local_size_, shape_) + index * fifo_bytes(shape_);
+  const std::size_t first =
+      lane_ == Lane::collectives ? fifos_offset(local_size_, shape_) : bytes_without_messages(local_size_, shape_);
+  return first + index * fifo_bytes(shape());
 }
 Fifo& Segment::fifo(int from, int to) const { return *reinterpret_cast<Fifo*>(base_ + fifo_offset(from, to)); }
 std::byte* Segment::slot(int from, int to, std::uint64_t step) const {
-  return base_ + fifo_offset(from, to) + sizeof(Fifo) + (step % shape_.slots) * slot_bytes(shape_);
+  const FifoShape of_lane = shape();
+  return base_ + fifo_offset(from, to) + sizeof(Fifo) + (step % of_lane.slots) * slot_bytes(of_lane);
 }
 
 bool read_history(const CallHistory& history, std::uint64_t sequence, Signature& out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that the ranks of one node share: a failure record, a line per rank, the board where all of them meet,
-// and a FIFO per ordered pair.
+// and two FIFOs per ordered pair, one for collectives and a smaller one for messages.
 // Processes map a sealed memfd; ranks as threads use one anonymous mapping. Everything starts as zeroes, and every
 // word has one writer, named here, but those of claims. The segment owns nothing; its creator keeps the mapping.
 #pragma once
@@ -44,6 +44,7 @@ struct RankLine {
   std::atomic<std::uint32_t> unmapped;                 // the rank, once: it maps no peer's device memory any more
   std::atomic<std::uint32_t> fences_all;               // the rank, once: before it sleeps, every core fences
   std::atomic<std::uint32_t> core;                     // the rank: 1 + the core where it came or waits
+  std::atomic<std::uint32_t> sleeping_in_messages;     // as `sleeping`, on the doorbell of its messages
   // What no peer reads until something fails: lines that they read in every call would have to be fetched back.
   alignas(kLine) std::atomic<std::uint32_t> touching;  // the rank: 1 while it reads or writes its peers' own buffers
   CallHistory calls;
@@ -108,11 +109,21 @@ struct FifoShape {
   std::uint64_t slices_per_chunk() const { return slots / 2; }
 };
 
+// What a pair of ranks has two of, so that a message never stands in a collective's way: links, and what wakes who
+// waits for them.
+enum class Lane : std::uint8_t { collectives, messages };
+inline constexpr std::size_t kLanes = 2;
+
+// Of the FIFOs of messages, whose long ones do not lie in slots.
+FifoShape shape_of_messages(FifoShape of_collectives);
+
 class Segment {
  public:
   Segment() = default;
   Segment(std::byte* base, int local_size, FifoShape shape);
   static std::size_t bytes(int local_size, FifoShape shape);
+  static std::size_t bytes_without_messages(int local_size, FifoShape shape);
+  Segment of_messages() const;  // the same memory, whose FIFOs and slots are those of messages
 
   FailureRecord& failure() const { return *reinterpret_cast<FailureRecord*>(base_); }
   RankLine& line(int local_rank) const {
@@ -126,14 +137,15 @@ class Segment {
   DistanceLine& distance(int local_rank) const;
   ClaimLines& claims() const;
   std::byte* ring(int local_rank) const;
-  FifoShape shape() const { return shape_; }
+  FifoShape shape() const { return lane_ == Lane::collectives ? shape_ : shape_of_messages(shape_); }
   int local_size() const { return local_size_; }
 
  private:
   std::size_t fifo_offset(int from, int to) const;
   std::byte* base_ = nullptr;
   int local_size_ = 0;
-  FifoShape shape_{};
+  FifoShape shape_{};  // of collectives
+  Lane lane_ = Lane::collectives;
 };
 
 inline void write_history(CallHistory& history, const Signature& s) {

@@ -15,6 +15,8 @@ namespace rondo::comm {
 Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.failure(), parts_.bells) {
   const auto n = static_cast<std::size_t>(size());
   links_.resize(n);
+  message_links_.resize(n);
+  unread_.resize(n);
   remotes_.resize(n);
   device_messages_.resize(n);
   for (auto& agreed : agreed_) agreed.resize(n);
@@ -29,7 +31,7 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   events.departed = [this, remote](int peer, const Signature& latest) {
     if (latest.sequence != 0) on_waiting(peer, latest);
     remote(peer).departed = true;
-    parts_.bells.ring(own_index());
+    parts_.bells.ring_both(own_index());
   };
   events.unmapped = [this, remote](int peer) {
     remote(peer).unmapped = true;
@@ -50,6 +52,7 @@ Team::~Team() {
 }
 
 void Team::add_links(int peer, Links links) { links_[static_cast<std::size_t>(peer)] = std::move(links); }
+void Team::add_message_links(int peer, Links links) { message_links(peer) = std::move(links); }
 
 void Team::add_control(int peer, Fd control) {
   remotes_[static_cast<std::size_t>(peer)] = std::make_unique<Remote>();

@@ -48,10 +48,11 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  void add_links(int peer, Links links);   // with everybody, this rank included, before anything is sent
-  void add_control(int peer, Fd control);  // of every rank that is not in the segment
-  void add_watch(int peer, Fd fd);         // a pidfd or socket that becomes readable when the peer's process ends
-  void start();                            // after the last add_…(): from here on the monitor reports
+  void add_links(int peer, Links links);          // with everybody, this rank included, before anything is sent
+  void add_message_links(int peer, Links links);  // with everybody else, where messages go over links
+  void add_control(int peer, Fd control);         // of every rank that is not in the segment
+  void add_watch(int peer, Fd fd);  // a pidfd or socket that becomes readable when the peer's process ends
+  void start();                     // after the last add_…(): from here on the monitor reports
 
   int rank() const { return parts_.rank; }
   int size() const { return static_cast<int>(parts_.placement.size()); }
@@ -71,6 +72,8 @@ class Team {
   SendLink& send_link(int peer) { return *links_[static_cast<std::size_t>(peer)].send; }
   RecvLink& recv_link(int peer) { return *links_[static_cast<std::size_t>(peer)].recv; }
   std::size_t longest_step(int peer) const { return links_[static_cast<std::size_t>(peer)].longest_step; }
+
+  Links& message_links(int peer) { return message_links_[static_cast<std::size_t>(peer)]; }
 
   // First failure of all ranks wins; every rank gets it.
   void fail(ErrorCode code, int culprit, std::string_view sentence);
@@ -105,6 +108,8 @@ class Team {
   std::string find_difference(const Signature& mine, int peer, const Signature& theirs);
   // Of two that are known to differ in a collective up to that one: the earliest counts.
   std::string find_earliest_difference(std::uint64_t latest, int peer);
+  // Before this rank leaves: a message of the peer's has come that nobody received. The first counts.
+  void note_unread(int peer, const Signature& message);
 
  private:
   struct Remote;
@@ -121,6 +126,7 @@ class Team {
   std::string find_alone(int peer, Side side) const;
   std::string find_unread(int peer);
   std::string find_unread_on_device(int peer);
+  std::string find_unread_message(int peer);
   Messages device_messages(int peer) const;
   bool may_leave_something(int peer) const;
   void on_exit(int peer);
@@ -132,7 +138,8 @@ class Team {
 
   Parts parts_;
   Failure failure_;
-  std::vector<Links> links_;  // by peer
+  std::vector<Links> links_, message_links_;  // by peer
+  std::vector<std::string> unread_;           // by peer: a message of its that nobody received
   std::vector<std::unique_ptr<Remote>> remotes_;
   static constexpr std::size_t kSides = 2;
   std::array<std::vector<std::uint64_t>, kSides> agreed_{};  // by peer: collectives up to there have been compared

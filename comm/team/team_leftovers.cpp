@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "comm/base/log.hpp"
+#include "comm/messages/envelope.hpp"
 #include "comm/team/team_remote.hpp"
 
 namespace rondo::comm {
@@ -238,6 +239,7 @@ std::string Team::find_leftovers() {
       if (found.empty()) found = find_alone(peer, side);
     }
     if (found.empty()) found = find_unread_on_device(peer);
+    if (found.empty()) found = find_unread_message(peer);
     if (found.empty()) found = find_unread(peer);
   }
   return found;
@@ -285,7 +287,41 @@ std::string Team::find_unread_on_device(int peer) {
   return {};
 }
 
-// Of messages between two, which are numbered by the pair.
+void Team::note_unread(int peer, const Signature& message) {
+  std::string& noted = unread_[static_cast<std::size_t>(peer)];
+  if (noted.empty()) noted = fmt::format("rank {} had sent it {} that it never received", peer, describe(message));
+}
+
+// What has come over the link of messages, and nobody has looked at; or what lies there of this rank's.
+std::string Team::find_unread_message(int peer) {
+  if (!unread_[static_cast<std::size_t>(peer)].empty()) return unread_[static_cast<std::size_t>(peer)];
+  RecvLink* const link = message_links(peer).recv.get();
+  if (link == nullptr) return {};
+  if (shares_memory(peer) && departed(peer) && link->wake().by == Wake::By::doorbell) {
+    const Segment segment = parts_.segment.of_messages();
+    const int self = own_index(), other = placement(peer).segment_index;
+    const Fifo& sent = segment.fifo(self, other);
+    const auto end = sent.posted.load(std::memory_order_acquire);
+    for (auto step = sent.freed.load(std::memory_order_acquire); step != end; ++step) {
+      const auto* header = reinterpret_cast<const StepHeader*>(segment.slot(self, other, step));
+      if (unpacked(header->signature, rank()).is_message())
+        return fmt::format("rank {} left without receiving all that rank {} had sent to it", peer, rank());
+    }
+  }
+  try {
+    while (const StepHeader* step = link->try_step(nullptr, 0)) {
+      const Envelope envelope = unpacked(step->signature, peer);
+      if (envelope.is_message())
+        return fmt::format("rank {} had sent it {} that it never received", peer, describe(envelope.signature()));
+      if (step->bytes != 0) return {};  // the rest of one that it gave up
+      link->release();
+    }
+  } catch (const Error&) {  // the connection's end is all that is left there
+  }
+  return {};
+}
+
+// Steps of collectives.
 std::string Team::find_unread(int peer) {
   if (shares_memory(peer) && departed(peer)) {
     const Fifo& sent = parts_.segment.fifo(own_index(), placement(peer).segment_index);
@@ -301,9 +337,8 @@ std::string Team::find_unread(int peer) {
   }
   if (step == nullptr) return {};
   const Signature& unread = step->signature;
-  const bool collective = !is_message(unread);
-  if (unread.sequence == 0) return {};                                         // of kernels, which count by themselves
-  if (collective && unread.sequence > latest(Side::host).sequence) return {};  // who waits there says it
+  if (unread.sequence == 0) return {};                           // of kernels, which count by themselves
+  if (unread.sequence > latest(Side::host).sequence) return {};  // who waits there says it
   return fmt::format("rank {} had sent it {} #{} of {} {} that it never received", peer, name_of(unread.collective),
                      unread.sequence, unread.count, name_of(unread.dtype));
 }

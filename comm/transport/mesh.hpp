@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of ranks that share no memory: a TCP connection per pair for control, and one for data where it is
-// wanted, both ends proven to be of the same job. Runs in the caller's thread; once connected, peers speak non-blocking
-// I/O on the native descriptors.
+// The meeting of ranks that share no memory: a TCP connection per pair for control, and one for data and one for
+// messages where they are wanted, both ends proven to be of the same job. Runs in the caller's thread; once connected,
+// peers speak non-blocking I/O on the native descriptors.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -20,18 +20,20 @@
 
 namespace rondo {
 
-// Both sockets are non-blocking, CLOEXEC, TCP_NODELAY. When the peer is on another host and that vanishes, `control`
+// All sockets are non-blocking, CLOEXEC, TCP_NODELAY. When the peer is on another host and that vanishes, `control`
 // fails within about 3 s, `data` only while nothing is in flight. What a peer of another host has not read for 2 s, its
 // buffers full, makes it count as dead: ask peer_takes() before sending what can wait.
 struct MeshPeer {
   int rank = -1;
-  Fd data;  // buffers of 4 MiB; none where none was wanted
+  Fd data;      // buffers of 4 MiB; none where none was wanted
+  Fd messages;  // another like it, likewise
   Fd control;
 };
 
 struct MeshWish {  // the same at both ends
   int rank = -1;
-  bool data = true;  // a second connection
+  bool data = true;       // a second connection
+  bool messages = false;  // and a third
 };
 
 struct MeshOptions {

@@ -40,9 +40,16 @@ bool send_now(const Fd& socket, std::span<const std::byte> bytes) {
          static_cast<ssize_t>(bytes.size());
 }
 
+bool wants(const MeshParty& party, MeetingChannel channel) {
+  return channel == MeetingChannel::control || (channel == MeetingChannel::data && party.wants_data) ||
+         (channel == MeetingChannel::messages && party.wants_messages);
+}
+constexpr std::array kChannels{MeetingChannel::data, MeetingChannel::messages, MeetingChannel::control};
+
 bool is_complete(const MeshParty& party) {
-  const auto& [data, control] = party.sockets;
-  return control && (data || !party.wants_data);
+  return std::ranges::all_of(kChannels, [&](MeetingChannel channel) {
+    return party.sockets[static_cast<std::size_t>(channel)] || !wants(party, channel);
+  });
 }
 
 std::string joined(const std::vector<std::string>& parts, const char* between) {
@@ -78,9 +85,9 @@ MeshMeeting::MeshMeeting(const Membership& membership, int rank, const MeetingId
       id_(id),
       handshake_limit_(handshake_limit),
       parties_(std::move(parties)),
-      missing_(parties_.size()) {
+      missing_(0) {
   for (MeshParty& party : parties_) {
-    if (party.wants_data) ++missing_;
+    for (const MeetingChannel channel : kChannels) missing_ += wants(party, channel) ? 1 : 0;
     party.outcomes.resize(party.advertisement.addresses.size());
   }
 }
@@ -90,16 +97,18 @@ std::vector<MeshPeer> MeshMeeting::run(Listeners listeners, Store::Deadline dead
   for (Fd& listener : listeners.sockets) start(accept_all(io_, std::move(listener), *this));
   for (MeshParty& party : parties_) {
     if (party.rank > rank_) continue;
-    if (party.wants_data) start(dial(party, MeetingChannel::data));
-    start(dial(party, MeetingChannel::control));
+    for (const MeetingChannel channel : kChannels) {
+      if (wants(party, channel)) start(dial(party, channel));
+    }
   }
   if (missing_ > 0) run_until(io_, deadline, lookout);
   if (failure_) std::rethrow_exception(failure_);
   if (missing_ > 0) throw_missing();
   std::vector<MeshPeer> peers;
   for (MeshParty& party : parties_) {
-    peers.push_back(
-        {party.rank, std::move(slot(party, MeetingChannel::data)), std::move(slot(party, MeetingChannel::control))});
+    peers.push_back({party.rank, std::move(slot(party, MeetingChannel::data)),
+                     std::move(slot(party, MeetingChannel::messages)),
+                     std::move(slot(party, MeetingChannel::control))});
   }
   return peers;
 }
@@ -181,7 +190,7 @@ Awaitable<std::string> MeshMeeting::reach(std::shared_ptr<Race> race, MeshParty&
                                           std::size_t index) {
   const SocketAddress& address = party.advertisement.addresses[index];
   Fd fd = make_socket(address.family());
-  if (channel == MeetingChannel::data) prepare_for_data(fd);
+  if (channel != MeetingChannel::control) prepare_for_data(fd);
   set_control_options(fd);  // while shaking hands; a data socket loses the short timeout again
   SharedSocket socket = adopt(io_, std::move(fd), address.family());
   race->sockets.push_back(socket);
@@ -229,9 +238,7 @@ MeshParty* MeshMeeting::find(std::uint32_t rank) {
 bool MeshMeeting::expects(const Encounter& encounter) const {
   const auto found = std::ranges::find(parties_, static_cast<int>(encounter.from), &MeshParty::rank);
   return found != parties_.end() && found->rank > rank_ && encounter.to == static_cast<std::uint32_t>(rank_) &&
-         (encounter.channel == MeetingChannel::control ||
-          (encounter.channel == MeetingChannel::data && found->wants_data)) &&
-         encounter.to_id == id_ && encounter.from_id == found->advertisement.id;
+         wants(*found, encounter.channel) && encounter.to_id == id_ && encounter.from_id == found->advertisement.id;
 }
 
 Awaitable<void> MeshMeeting::receive(SharedSocket socket) {

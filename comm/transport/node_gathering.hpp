@@ -63,7 +63,7 @@ class NodeLeader final : private Guard, private AcceptHandler {
 class NodeFollower {
  public:
   NodeFollower(const Membership& membership, const Encounter& encounter, std::size_t local_ranks)
-      : membership_(membership), encounter_(encounter), expected_(1 + local_ranks) {}
+      : membership_(membership), encounter_(encounter), expected_(1 + kDoorbellsPerRank * local_ranks) {}
   NodeDescriptors run(Store::Deadline deadline, const Lookout& lookout);
 
  private:

@@ -83,7 +83,7 @@ NodeDescriptors NodeLeader::run(Fd listener, std::size_t segment_bytes, Store::D
                                 const Lookout& lookout) {
   made_.segment = make_sealed_memfd("rondo-node", segment_bytes);
   descriptors_.push_back(made_.segment.get());
-  for (std::size_t i = 0; i < 1 + followers_.size(); ++i) {
+  for (std::size_t i = 0; i < kDoorbellsPerRank * (1 + followers_.size()); ++i) {
     made_.doorbells.push_back(make_doorbell());
     descriptors_.push_back(made_.doorbells.back().get());
   }

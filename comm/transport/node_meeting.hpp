@@ -27,9 +27,12 @@ struct NodePeer {
   Fd socket;  // Unix stream, non-blocking; end of file tells of the process' death
 };
 
+inline constexpr std::size_t kDoorbellsPerRank = 2;  // for collectives, and for messages
+
 struct NodeDescriptors {
-  Fd segment;                   // a sealed memfd
-  std::vector<Fd> doorbells;    // non-blocking eventfds, one per local rank, in the order of the ranks
+  Fd segment;  // a sealed memfd
+  // Non-blocking eventfds, one per local rank, in the order of the ranks, and then as many for their messages.
+  std::vector<Fd> doorbells;
   std::vector<NodePeer> peers;  // leader: every follower, in order; follower: the leader
 };
 

@@ -266,7 +266,8 @@ class TcpRecvLink final : public RecvLink {
   // Reads header and exactly `bytes` more, never into the next step. False: not all here yet.
   bool read_on(std::byte* direct, std::size_t bytes) {
     if (!opened_ && !open()) return false;
-    if (data_ == nullptr) data_ = place(direct, bytes);
+    if (data_ == nullptr || asked_ != bytes) data_ = place(direct, bytes);
+    asked_ = bytes;
     if (tail_waits() && may_owe() && !more_than_tail()) return false;
     while (missing(bytes) > 0) {
       // A step of other length comes from a rank that called something else; its header says what.
@@ -342,8 +343,9 @@ class TcpRecvLink final : public RecvLink {
   FifoShape shape_;
   Packed packed_;  // the header, and the bytes of a step that is short or has no other place
   std::byte* data_ = nullptr;
-  bool opened_ = false;  // the first step's header is known
-  bool tailed_ = false;  // a tail follows this step
+  std::size_t asked_ = 0;  // bytes, by who wants the step
+  bool opened_ = false;    // the first step's header is known
+  bool tailed_ = false;    // a tail follows this step
   std::uint64_t step_ = 0;
   std::ptrdiff_t at_ = 0;  // bytes read of this step, from its header; negative: of what comes before
   int looks_ = 0;

@@ -32,11 +32,12 @@ struct Party {
 // What links are made of.
 struct Joint {
   Party self, peer;
+  Lane lane = Lane::collectives;
   FifoShape shape;
-  Segment segment{};  // Needs::memory: it has both ranks, at these indices
-  Doorbells bells{};
+  Segment segment{};  // Needs::memory: it has both ranks, at these indices; of that lane
+  Doorbells bells{};  // likewise
   int self_index = -1, peer_index = -1;
-  Fd socket{};  // Needs::socket: non-blocking, and both ends are proven to be of the same job
+  Fd socket{};  // Needs::socket: of that lane, non-blocking, and both ends are proven to be of the same job
 };
 
 // One rank's end of a transport, from before it knows of any peer until its links are made. Links keep what they need.
@@ -44,7 +45,8 @@ class Connector {
  public:
   virtual ~Connector() = default;
   virtual std::vector<std::byte> advertise() { return {}; }  // once: what its card says
-  // Both ranks of a pair, each once, in no order of pairs and not at the same time: it may not wait for the peer.
+  // Both ranks of a pair, each once for each lane, in no order of pairs and not at the same time: it may not wait for
+  // the peer.
   virtual Links connect(Joint joint) = 0;
 };
 

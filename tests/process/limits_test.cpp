@@ -142,7 +142,7 @@ TEST_CASE("one rank with any number of open files works, or it says what is miss
   const int limited_rank = GENERATE(0, 1, 2);
   const std::string job = "files-" + std::to_string(::getpid()) + "-" + std::to_string(limited_rank) + "-";
   int worked = 0;
-  for (int files = 8; files <= 32; ++files) {
+  for (int files = 8; files <= 40; ++files) {
     std::deque<Running> ranks;
     for (int rank = 0; rank < 3; ++rank) {
       const Words limit = rank == limited_rank ? Words{"nofile", std::to_string(files)} : Words{"none", "0"};

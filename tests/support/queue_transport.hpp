@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -112,7 +113,7 @@ class QueueConnector final : public comm::Connector {
   std::vector<std::byte> advertise() override { return {id_.begin(), id_.end()}; }
   comm::Links connect(comm::Joint joint) override {
     const bool lower = joint.self.rank < joint.peer.rank;
-    const auto [up, down] = queues(lower ? joint.self : joint.peer, lower ? joint.peer : joint.self);
+    const auto [up, down] = queues(lower ? joint.self : joint.peer, lower ? joint.peer : joint.self, joint.lane);
     return {.send = std::make_unique<QueueSendLink>(lower ? up : down, joint.peer.rank, joint.shape),
             .recv = std::make_unique<QueueRecvLink>(lower ? down : up, joint.peer.rank),
             .longest_step = joint.shape.slice_bytes};
@@ -121,12 +122,12 @@ class QueueConnector final : public comm::Connector {
  private:
   using Queues = std::pair<std::shared_ptr<StepQueue>, std::shared_ptr<StepQueue>>;
   using Id = std::vector<std::byte>;
-  static Queues queues(const comm::Party& low, const comm::Party& high) {
+  static Queues queues(const comm::Party& low, const comm::Party& high, comm::Lane lane) {
     static std::mutex mutex;
-    static std::map<std::pair<Id, Id>, Queues> waiting;  // for the other end
+    static std::map<std::tuple<Id, Id, comm::Lane>, Queues> waiting;  // for the other end
     const auto id_of = [](const comm::Party& p) { return Id(p.advertised.begin(), p.advertised.end()); };
     const std::lock_guard lock(mutex);
-    const auto [at, first] = waiting.try_emplace({id_of(low), id_of(high)});
+    const auto [at, first] = waiting.try_emplace({id_of(low), id_of(high), lane});
     if (first) at->second = {std::make_shared<StepQueue>(), std::make_shared<StepQueue>()};
     const Queues found = at->second;
     if (!first) waiting.erase(at);

@@ -36,6 +36,9 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr int kCollectiveCount = 15;  // of Collective
 
+// The peer of a receive that takes a message from whoever has sent one.
+inline constexpr int kAnySource = -2;
+
 // What a collective is. What the library must know of its buffers comes from here alone.
 struct CollectiveRow {
   Collective collective;  // the row's index
@@ -83,11 +86,13 @@ struct Call {
   std::size_t count = 0;          // elements; see Extent. The _v forms: this rank's own part, from the counts
   DataType dtype = DataType::u8;  // of the elements, the same on every rank
   ReduceOp op = ReduceOp::sum;    // collectives that reduce
-  int root = -1;                  // rooted collectives; the peer for send and recv
+  int root = -1;                  // rooted collectives; the peer for send and recv, kAnySource for a recv from anyone
   std::span<const std::size_t> send_counts{};  // scatter_v at root, all_to_all_v
   std::span<const std::size_t> recv_counts{};  // all_gather_v, gather_v at root, all_to_all_v
   Stream stream = nullptr;                     // devices: where the call is enqueued
   std::chrono::milliseconds timeout{};         // of this call, at least 1; 0: the communicator's
+  int tag = 0;                                 // send and recv: of two ranks' messages, which belong together
+  int* source = nullptr;  // recv: gets the rank that it came from, when it is done; null: nobody asks
 };
 
 }  // namespace rondo

@@ -76,7 +76,12 @@ class RONDO_API Work {
   bool done() const;
   std::exception_ptr error() const;  // null while running and on success
 
-  // When the engine thread ran it; equal before it is done, and on a device, where nobody knows.
+  // Of a receive that is done: the rank that it was from. Of any other call, of a group (whose receives write it, see
+  // Call::source), and before it is done: -1.
+  int source() const;
+
+  // When the engine thread ran it, or a message was in hand; equal before it is done, and on a device, where nobody
+  // knows.
   struct Times {
     std::chrono::steady_clock::time_point started{};   // its turn had come
     std::chrono::steady_clock::time_point finished{};  // its buffers are the caller's again
@@ -85,15 +90,17 @@ class RONDO_API Work {
 
   // Calls `callback` once, with the call's error or null, when the call is done: at once if it is done already, else in
   // the thread that has ended it. On the CPU that is the communicator's engine thread, which runs the next call after
-  // the callback: it should be short, and may start calls of the communicator but not wait for them. On a device it is
-  // a thread that looks every 1 to 10 ms. What a callback throws goes into the log. A Work of nothing is done.
+  // the callback, or for messages a thread that moves them, a caller's own that is in a message among these: it should
+  // be short, and may start calls of the communicator but not wait for them. On a device it is a thread that looks
+  // every 1 to 10 ms. What a callback throws goes into the log. A Work of nothing is done.
   void on_done(std::function<void(std::exception_ptr)> callback);
 
  private:
   std::shared_ptr<detail::WorkState> state_;
 };
 
-// The same verbs, started on the communicator's engine thread in the order of the calls.
+// The same verbs, started at once and run meanwhile: collectives in the order of the calls on the communicator's engine
+// thread, messages by themselves.
 class RONDO_API Async : public Verbs<Async, Work, true> {
  public:
   Async(detail::CommunicatorImpl& impl, std::chrono::milliseconds timeout) : impl_(&impl), timeout_(timeout) {}
@@ -119,8 +126,7 @@ class RONDO_API Within : public Verbs<Within, void> {
   std::chrono::milliseconds timeout_;
 };
 
-// Verbs recorded until end() or start(), which start them together: sends and receives among them cannot block one
-// another.
+// Verbs recorded until end() or start(), which start them together: first all messages, then the collectives in order.
 class RONDO_API Group : public Verbs<Group, void, true> {
  public:
   Group(detail::CommunicatorImpl& impl, std::chrono::milliseconds timeout);
@@ -132,8 +138,8 @@ class RONDO_API Group : public Verbs<Group, void, true> {
   void submit(const Call& call);  // what the verbs call; throws invalid_argument for a call that is wrong by itself
   // Runs what was recorded, and returns when all of it is done. Throws its first error.
   void end();
-  // Starts what was recorded, in order with the other calls of async(), and returns at once. The buffers must live
-  // until the Work is done, whose error is the first one.
+  // Starts what was recorded, its collectives in order with the other calls of async(), and returns at once. The
+  // buffers must live until the Work is done, whose error is the first one.
   Work start();
 
  private:
@@ -222,8 +228,8 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   // Collective: a variable-sized value from every rank, in rank order.
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
 
-  // The same verbs, which return at once with a Work. `timeout`: of each of the calls, from its turn on; 0: the
-  // communicator's.
+  // The same verbs, which return at once with a Work. `timeout`: of each of the calls, from its turn on, of a message
+  // from now on; 0: the communicator's.
   Async async(std::chrono::milliseconds timeout = {});
   // The same verbs, which are recorded until end() or start(). `timeout`: as for async(), of all of them together.
   Group group(std::chrono::milliseconds timeout = {});

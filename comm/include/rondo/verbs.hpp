@@ -276,22 +276,59 @@ class Verbs {
                    .stream = stream});
   }
 
-  // Point to point; matched in order per pair. Both ends give the same count and dtype.
+  // Point to point. A receive takes the first message of its peer and tag (0 where none is given) that no other has
+  // taken, in the order sent; both ends give the same count and dtype. Messages wait for nothing but their other end:
+  // not for one another, nor for collectives, nor these for them. A message of a few KiB (an eighth of
+  // RONDO_SLICE_BYTES) may be done before its receive has been called; a longer one is done when its bytes have been
+  // taken. From kAnySource: the first that has come from any rank, this one included; `source`, which must live as the
+  // buffer does, gets that rank when the receive is done. Devices know neither tags nor kAnySource: unsupported.
   template <class T>
   Result send(std::span<const T> data, int peer, Stream stream = {}) {
     return send(data.data(), data.size(), data_type_of<T>, peer, stream);
   }
+  template <class T>
+  Result send(std::span<const T> data, int peer, int tag, Stream stream = {}) {
+    return send(data.data(), data.size(), data_type_of<T>, peer, tag, stream);
+  }
   Result send(const void* data, std::size_t count, DataType dtype, int peer, Stream stream = {}) {
-    return submit(
-        {.collective = Collective::send, .send = data, .count = count, .dtype = dtype, .root = peer, .stream = stream});
+    return send(data, count, dtype, peer, 0, stream);
+  }
+  Result send(const void* data, std::size_t count, DataType dtype, int peer, int tag, Stream stream = {}) {
+    return submit({.collective = Collective::send,
+                   .send = data,
+                   .count = count,
+                   .dtype = dtype,
+                   .root = peer,
+                   .stream = stream,
+                   .tag = tag});
   }
   template <class T>
   Result recv(std::span<T> data, int peer, Stream stream = {}) {
     return recv(data.data(), data.size(), data_type_of<T>, peer, stream);
   }
+  template <class T>
+  Result recv(std::span<T> data, int peer, int tag, Stream stream = {}) {
+    return recv(data.data(), data.size(), data_type_of<T>, peer, tag, stream);
+  }
+  template <class T>
+  Result recv(std::span<T> data, int peer, int tag, int* source, Stream stream = {}) {
+    return recv(data.data(), data.size(), data_type_of<T>, peer, tag, source, stream);
+  }
   Result recv(void* data, std::size_t count, DataType dtype, int peer, Stream stream = {}) {
-    return submit(
-        {.collective = Collective::recv, .recv = data, .count = count, .dtype = dtype, .root = peer, .stream = stream});
+    return recv(data, count, dtype, peer, 0, static_cast<int*>(nullptr), stream);
+  }
+  Result recv(void* data, std::size_t count, DataType dtype, int peer, int tag, Stream stream = {}) {
+    return recv(data, count, dtype, peer, tag, static_cast<int*>(nullptr), stream);
+  }
+  Result recv(void* data, std::size_t count, DataType dtype, int peer, int tag, int* source, Stream stream = {}) {
+    return submit({.collective = Collective::recv,
+                   .recv = data,
+                   .count = count,
+                   .dtype = dtype,
+                   .root = peer,
+                   .stream = stream,
+                   .tag = tag,
+                   .source = source});
   }
 
   // No rank leaves before every rank has come.
@@ -338,9 +375,21 @@ class Verbs {
   requires lasts<S> Result send(S&& data, int peer, Stream stream = {}) {
     return send(detail::readable(data), peer, stream);
   }
+  template <ReadableRange S>
+  requires lasts<S> Result send(S&& data, int peer, int tag, Stream stream = {}) {
+    return send(detail::readable(data), peer, tag, stream);
+  }
   template <WritableRange R>
   requires lasts<R> Result recv(R&& data, int peer, Stream stream = {}) {
     return recv(detail::writable(data), peer, stream);
+  }
+  template <WritableRange R>
+  requires lasts<R> Result recv(R&& data, int peer, int tag, Stream stream = {}) {
+    return recv(detail::writable(data), peer, tag, stream);
+  }
+  template <WritableRange R>
+  requires lasts<R> Result recv(R&& data, int peer, int tag, int* source, Stream stream = {}) {
+    return recv(detail::writable(data), peer, tag, source, stream);
   }
 
  private:

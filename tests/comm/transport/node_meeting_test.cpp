@@ -48,7 +48,7 @@ void require(bool condition, const char* what) {
 }
 
 void check_shape(const NodeDescriptors& got, int index, int size) {
-  require(static_cast<int>(got.doorbells.size()) == size, "a doorbell is missing");
+  require(got.doorbells.size() == kDoorbellsPerRank * static_cast<std::size_t>(size), "a doorbell is missing");
   require(static_cast<int>(got.peers.size()) == (index == 0 ? size - 1 : 1), "a peer is missing");
   for (int i = 0; i < static_cast<int>(got.peers.size()); ++i) {
     require(got.peers[static_cast<std::size_t>(i)].rank == (index == 0 ? 2 * (i + 1) : 0), "not in order");
@@ -106,7 +106,7 @@ TEST_CASE("node meeting: all ranks map the same segment and can ring each other"
     }
     // Per rank: segment, doorbells; and two ends of each leader-follower socket.
     const auto n = static_cast<std::size_t>(size);
-    CHECK(open_descriptors() == before + n * (1 + n) + 2 * (n - 1));
+    CHECK(open_descriptors() == before + n * (1 + kDoorbellsPerRank * n) + 2 * (n - 1));
   }
   CHECK(open_descriptors() == before);
 }

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/messages/exchange.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "comm/base/log.hpp"
+#include "comm/transport/process_memory.hpp"
+#include "kernels/reduce.hpp"
+
+namespace rondo::comm {
+namespace {
+
+// Of what a rank sends whole without knowing that it is wanted: with it a peer's memory holds at most so much of it.
+constexpr std::size_t kUnaskedBytes = 1 << 20, kUnaskedCost = 128;
+constexpr std::size_t kReadBytes = 1 << 20;  // of an announced message at once; others get their turn in between
+constexpr int kStepsPerTurn = 16;            // of one link, likewise
+
+std::size_t cost_of(std::uint64_t bytes) { return static_cast<std::size_t>(bytes) + kUnaskedCost; }
+
+}  // namespace
+
+Exchange::Exchange(Team& team)
+    : team_(team),
+      whole_bytes_(team.segment().of_messages().shape().slice_bytes),
+      channels_(static_cast<std::size_t>(team.size())) {
+  for (int peer = 0; peer < team.size(); ++peer) {
+    Links& links = team.message_links(peer);
+    if (links.send) channel(peer).links = &links;
+  }
+}
+
+// ---- posting ----
+
+void Exchange::post(Operation& operation) {
+  ++operations_;
+  if (operation.peer == kAnySource) {
+    ++any_;
+  } else {
+    ++channel(operation.peer).operations;
+  }
+  if (operation.sends) return post_send(operation);
+  if (!take_unasked(operation)) waiting_.push_back(&operation);
+}
+
+void Exchange::post_send(Operation& send) {
+  Channel& to = channel(send.peer);
+  send.sequence = ++to.numbers[send.tag];
+  send.id = next_id_++;
+  if (send.peer == team_.rank()) return post_to_itself(send);
+  to.sends.push_back(&send);
+}
+
+void Exchange::post_to_itself(Operation& send) {
+  const bool is_short = send.bytes <= whole_bytes_;
+  Envelope envelope{.sequence = send.sequence,
+                    .count = send.count,
+                    .dtype = send.dtype,
+                    .kind = is_short ? Envelope::Kind::whole : Envelope::Kind::announced,
+                    .tag = send.tag,
+                    .id = send.id};
+  if (Operation* receive = match(send.peer, envelope)) {
+    agree(*receive, envelope, send.peer);
+    hand_on(*receive, send.from, send.peer);
+    return finish(send);
+  }
+  Unasked& unasked = unasked_.emplace_back(Unasked{.envelope = envelope, .source = send.peer});
+  if (!is_short) {
+    unasked.own = &send;
+    return;
+  }
+  unasked.bytes.assign(send.from, send.from + send.bytes);
+  finish(send);
+}
+
+// ---- what may go on ----
+
+bool Exchange::advance() {
+  bool moved = false;
+  for (int peer = 0; peer < team_.size(); ++peer) {
+    Channel& with = channel(peer);
+    if (with.links != nullptr && !with.ended && is_busy(with)) moved = serve(peer, with) || moved;
+  }
+  return read_on() || moved || has_finished();
+}
+
+// A link that has ended fails those that need its peer, and nobody else.
+bool Exchange::serve(int peer, Channel& with) {
+  try {
+    bool moved = false;
+    for (int step = 0; step < kStepsPerTurn && take_step(peer, with); ++step) moved = true;
+    return pump(with) || moved;
+  } catch (const Error& error) {
+    if (error.error_code() != ErrorCode::peer_lost || with.operations != 0) throw;
+    with.ended = true;
+    pending_ -= with.replies.size() + (with.unflushed ? 1 : 0);
+    with.replies.clear();
+    with.unflushed = false;
+    return false;
+  }
+}
+
+void Exchange::list_blocked(std::vector<Blocked>& blocked) const {
+  for (int peer = 0; peer < team_.size(); ++peer) {
+    const Channel& with = channels_[static_cast<std::size_t>(peer)];
+    if (with.links == nullptr || with.ended || !is_busy(with)) continue;
+    if (with.operations + any_ != 0) blocked.push_back({peer, with.links->recv->wake()});
+    const bool sends = !with.sends.empty() || !with.replies.empty() || !with.cleared.empty() || with.unflushed;
+    if (sends) blocked.push_back({peer, with.links->send->wake()});
+  }
+}
+
+bool Exchange::has_ended(int peer) const { return channels_[static_cast<std::size_t>(peer)].ended; }
+
+void Exchange::finish(Operation& operation) {
+  operation.finished = true;
+  if (operation.source != nullptr) *operation.source = operation.from_rank;
+  --channel(operation.other()).operations;
+  --operations_;
+  finished_.push_back(&operation);
+}
+
+void Exchange::forget() {
+  waiting_.clear();
+  reading_.clear();
+  finished_.clear();
+  std::erase_if(unasked_, [](const Unasked& unasked) { return unasked.own != nullptr; });
+  for (Channel& with : channels_) {
+    with.sends.clear();
+    with.cleared.clear();
+    with.leaving.clear();
+    with.told.clear();
+    with.arriving.clear();
+    with.replies.clear();
+    with.incoming.reset();
+    with.operations = 0;
+    with.unflushed = false;
+    with.ended = true;  // what the link still holds may lie in memory that is the caller's again
+  }
+  operations_ = pending_ = any_ = 0;
+}
+
+void Exchange::tell_unread() {
+  for (const Unasked& unasked : unasked_) {
+    if (unasked.source != team_.rank()) team_.note_unread(unasked.source, unasked.envelope.signature());
+  }
+}
+
+// ---- receiving ----
+
+bool Exchange::take_step(int peer, Channel& from) {
+  RecvLink& link = *from.links->recv;
+  if (!from.incoming) {
+    const StepHeader* header = link.try_step(nullptr, 0);
+    if (header == nullptr) return false;
+    from.incoming = Incoming{.envelope = unpacked(header->signature, peer), .bytes = header->bytes};
+    begin(peer, from, header->bytes);
+  }
+  Incoming& incoming = *from.incoming;
+  if (incoming.bytes != 0) {
+    if (link.try_step(incoming.into, incoming.bytes) == nullptr) return false;
+    if (link.data() != incoming.into) kernels::copy(incoming.into, link.data(), incoming.bytes, kernels::Stores::plain);
+  }
+  link.release();
+  complete(peer, from);
+  return true;
+}
+
+// Where the bytes of a step go, before they are here.
+void Exchange::begin(int peer, Channel& from, std::size_t bytes) {
+  Incoming& incoming = *from.incoming;
+  const Envelope& envelope = incoming.envelope;
+  bool fits = bytes == 0;
+  if (envelope.kind == Envelope::Kind::whole) {
+    fits = bytes == envelope.bytes() && bytes <= whole_bytes_;
+    if (!fits) bytes = 0;
+    incoming.receive = match(peer, envelope);
+    if (incoming.receive != nullptr) agree(*incoming.receive, envelope, peer);
+    if (incoming.receive == nullptr) incoming.kept.resize(bytes);
+    incoming.into = incoming.receive != nullptr ? incoming.receive->to : incoming.kept.data();
+  } else if (envelope.kind == Envelope::Kind::data) {
+    const auto found = from.arriving.find(envelope.id);
+    incoming.receive = found == from.arriving.end() ? nullptr : found->second;
+    fits = incoming.receive != nullptr && bytes != 0 && bytes <= incoming.receive->bytes - incoming.receive->done;
+    if (fits) incoming.into = incoming.receive->to + incoming.receive->done;
+  }
+  if (!fits) {
+    throw Error(ErrorCode::corrupt_message,
+                fmt::format("rank {} sent {} bytes that rank {} cannot place in a message", peer, bytes, team_.rank()),
+                peer);
+  }
+}
+
+// All of the step is here.
+void Exchange::complete(int peer, Channel& from) {
+  Incoming incoming = std::move(*from.incoming);
+  from.incoming.reset();
+  const Envelope& envelope = incoming.envelope;
+  switch (envelope.kind) {
+    case Envelope::Kind::whole:
+      if (incoming.receive != nullptr) {  // it has its bytes
+        from.consumed += cost_of(incoming.bytes);
+        incoming.receive->done = incoming.bytes;
+        return finish(*incoming.receive);
+      }
+      if (Operation* receive = match(peer, envelope)) {  // posted meanwhile
+        from.consumed += cost_of(incoming.bytes);
+        agree(*receive, envelope, peer);
+        return hand_on(*receive, incoming.kept.data(), peer);
+      }
+      unasked_.push_back({.envelope = envelope, .source = peer, .bytes = std::move(incoming.kept)});
+      return;
+    case Envelope::Kind::announced:
+      if (Operation* receive = match(peer, envelope)) return begin_receive(*receive, envelope, peer);
+      unasked_.push_back({.envelope = envelope, .source = peer});
+      return;
+    case Envelope::Kind::data:
+      incoming.receive->done += incoming.bytes;
+      if (incoming.receive->done != incoming.receive->bytes) return;
+      from.arriving.erase(envelope.id);
+      return finish(*incoming.receive);
+    case Envelope::Kind::clear:
+    case Envelope::Kind::taken:
+    case Envelope::Kind::credit:
+      return answered(peer, from, envelope);
+  }
+}
+
+void Exchange::answered(int peer, Channel& by, const Envelope& envelope) {
+  if (envelope.kind == Envelope::Kind::credit) {
+    by.owed -= std::min<std::size_t>(by.owed, envelope.id);
+    return;
+  }
+  const auto found = by.told.find(envelope.id);
+  if (found == by.told.end()) {
+    throw Error(ErrorCode::corrupt_message, fmt::format("rank {} answered a message that was never sent", peer), peer);
+  }
+  Operation& send = *found->second;
+  by.told.erase(found);
+  if (envelope.kind == Envelope::Kind::taken) return finish(send);
+  by.cleared.push_back(&send);
+}
+
+// The first receive that takes it; it waits no more.
+Operation* Exchange::match(int source, const Envelope& envelope) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const Operation* receive) { return receive->takes(source, envelope.tag); });
+  if (found == waiting_.end()) return nullptr;
+  Operation* const receive = *found;
+  waiting_.erase(found);
+  receive->from_rank = source;
+  if (receive->peer == kAnySource) {
+    --any_;
+    ++channel(source).operations;
+  }
+  return receive;
+}
+
+// The first message that it takes, of those that are here.
+bool Exchange::take_unasked(Operation& receive) {
+  const auto found = std::find_if(unasked_.begin(), unasked_.end(), [&](const Unasked& unasked) {
+    return receive.takes(unasked.source, unasked.envelope.tag);
+  });
+  if (found == unasked_.end()) return false;
+  const Unasked unasked = std::move(*found);
+  unasked_.erase(found);
+  receive.from_rank = unasked.source;
+  if (receive.peer == kAnySource) {
+    --any_;
+    ++channel(unasked.source).operations;
+  }
+  agree(receive, unasked.envelope, unasked.source);
+  if (unasked.own != nullptr) {
+    hand_on(receive, unasked.own->from, unasked.source);
+    finish(*unasked.own);
+  } else if (unasked.envelope.kind == Envelope::Kind::announced) {
+    begin_receive(receive, unasked.envelope, unasked.source);
+  } else {
+    channel(unasked.source).consumed += cost_of(unasked.bytes.size());
+    hand_on(receive, unasked.bytes.data(), unasked.source);
+  }
+  return true;
+}
+
+void Exchange::agree(const Operation& receive, const Envelope& envelope, int source) const {
+  Signature mine = receive.signature();
+  const Signature theirs = envelope.signature();
+  mine.sequence = theirs.sequence;
+  if (mine == theirs) [[likely]]
+    return;
+  throw Error(ErrorCode::mismatch, compare(team_.rank(), mine, source, theirs), source);
+}
+
+void Exchange::hand_on(Operation& receive, const std::byte* bytes, int source) {
+  if (receive.bytes != 0) kernels::copy(receive.to, bytes, receive.bytes, kernels::Stores::plain);
+  receive.done = receive.bytes;
+  receive.from_rank = source;
+  finish(receive);
+}
+
+void Exchange::begin_receive(Operation& receive, const Envelope& envelope, int source) {
+  agree(receive, envelope, source);
+  receive.done = 0;
+  if (receive.bytes == 0) {  // announced because too much was owed
+    reply(source, Envelope::Kind::taken, envelope.id);
+    return finish(receive);
+  }
+  if (team_.copies_memory() && team_.shares_memory(source)) {
+    reading_.push_back({&receive, envelope, source});
+    return;
+  }
+  channel(source).arriving.emplace(envelope.id, &receive);
+  reply(source, Envelope::Kind::clear, envelope.id);
+}
+
+// A part of one message, which then waits behind the others. What the kernel refuses is asked for.
+bool Exchange::read_on() {
+  if (reading_.empty()) return false;
+  const Reading reading = reading_.front();
+  reading_.pop_front();
+  Operation& receive = *reading.receive;
+  const std::size_t bytes = std::min<std::size_t>(kReadBytes, receive.bytes - receive.done);
+  const int refused = copy_from_process(team_.placement(reading.source).pid, reading.envelope.address + receive.done,
+                                        receive.to + receive.done, bytes);
+  if (refused != 0) {
+    log::debug("rank {} cannot read a message where rank {} has it: {}", team_.rank(), reading.source,
+               std::strerror(refused));
+    receive.done = 0;
+    channel(reading.source).arriving.emplace(reading.envelope.id, &receive);
+    reply(reading.source, Envelope::Kind::clear, reading.envelope.id);
+    return true;
+  }
+  receive.done += bytes;
+  if (receive.done != receive.bytes) {
+    reading_.push_back(reading);
+    return true;
+  }
+  team_.failure().check();  // a sender that had given up may have been at its bytes
+  reply(reading.source, Envelope::Kind::taken, reading.envelope.id);
+  finish(receive);
+  return true;
+}
+
+void Exchange::reply(int peer, Envelope::Kind kind, std::uint64_t id) {
+  channel(peer).replies.push_back({.kind = kind, .id = id});
+  ++pending_;
+}
+
+// ---- sending ----
+
+bool Exchange::pump(Channel& to) {
+  SendLink& link = *to.links->send;
+  bool moved = false;
+  const auto say = [&](const Envelope& envelope) {
+    link.publish(packed(envelope), 0);
+    moved = true;
+  };
+  for (; !to.replies.empty() && link.ready(); --pending_) {
+    say(to.replies.front());
+    to.replies.pop_front();
+  }
+  for (; !to.sends.empty() && link.ready(); moved = true) {
+    Operation& send = *to.sends.front();
+    to.sends.pop_front();
+    tell(to, send);
+  }
+  if (to.consumed >= kUnaskedBytes / 2 && link.ready()) {
+    say({.kind = Envelope::Kind::credit, .id = to.consumed});
+    to.consumed = 0;
+  }
+  for (int step = 0; step < kStepsPerTurn && !to.cleared.empty() && link.ready(); ++step, moved = true) send_part(to);
+  if (moved && !to.unflushed) {
+    to.unflushed = true;
+    ++pending_;
+  }
+  if (to.unflushed) flush(to);
+  return moved;
+}
+
+void Exchange::tell(Channel& to, Operation& send) {
+  Envelope envelope{.sequence = send.sequence,
+                    .count = send.count,
+                    .dtype = send.dtype,
+                    .kind = Envelope::Kind::whole,
+                    .tag = send.tag,
+                    .id = send.id,
+                    .address = reinterpret_cast<std::uintptr_t>(send.from)};
+  SendLink& link = *to.links->send;
+  if (send.bytes <= whole_bytes_ && to.owed + cost_of(send.bytes) <= kUnaskedBytes) {
+    to.owed += cost_of(send.bytes);
+    if (send.bytes != 0) kernels::copy(link.slot(), send.from, send.bytes, kernels::Stores::plain);
+    link.publish(packed(envelope), send.bytes);
+    return finish(send);
+  }
+  envelope.kind = Envelope::Kind::announced;
+  link.publish(packed(envelope), 0);
+  to.told.emplace(send.id, &send);
+}
+
+void Exchange::send_part(Channel& to) {
+  Operation& send = *to.cleared.front();
+  const std::size_t bytes = std::min<std::size_t>(to.links->longest_step, send.bytes - send.done);
+  to.links->send->send(packed({.dtype = send.dtype, .kind = Envelope::Kind::data, .tag = send.tag, .id = send.id}),
+                       send.from + send.done, bytes);
+  send.done += bytes;
+  if (send.done != send.bytes) return;
+  to.cleared.pop_front();
+  to.leaving.push_back(&send);
+}
+
+void Exchange::flush(Channel& to) {
+  SendLink& link = *to.links->send;
+  if (link.flushed()) {
+    to.unflushed = false;
+    --pending_;
+  }
+  std::erase_if(to.leaving, [&](Operation* send) {
+    if (to.unflushed && link.refers_to(send->from, send->bytes)) return false;
+    finish(*send);
+    return true;
+  });
+}
+
+}  // namespace rondo::comm

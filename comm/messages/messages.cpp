@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/messages/messages.hpp"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "comm/base/log.hpp"
+#include "comm/base/machine.hpp"
+#include "comm/base/system_error.hpp"
+#include "kernels/thread.hpp"
+
+namespace rondo::comm {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kFirstInspection = 10ms;
+constexpr auto kInspectEvery = 100ms;
+constexpr auto kReportAfter = 2s;
+constexpr auto kNap = 1ms;         // where nothing wakes the rank
+constexpr auto kLingerFor = 20ms;  // of the thread, once nothing is left
+constexpr std::uint64_t kSpinsPerYield = 64, kRoundsPerInspection = 4096;
+
+}  // namespace
+
+struct Messages::Patience {
+  std::uint64_t rounds = 0;
+  std::uint64_t vain = 0;  // of them, since something moved
+};
+
+Messages::Messages(Team& team, const Config& config, std::function<std::exception_ptr()> failure)
+    : team_(team),
+      failure_(std::move(failure)),
+      bells_(team.bells().of_messages()),
+      spins_(team.crowded() ? 0 : config.spin),
+      yields_(config.yields),
+      exchange_(team) {}
+
+Messages::~Messages() {
+  {
+    Lock lock = enter();
+    if (!nothing_left()) advance(lock);  // they have failed
+    stopping_ = true;
+    nudge();
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  exchange_.tell_unread();
+}
+
+// ---- what callers do ----
+
+std::shared_ptr<Batch> Messages::start(std::span<const Call> calls, std::chrono::milliseconds timeout,
+                                       bool tells_source) {
+  Lock lock = enter();
+  std::shared_ptr<Batch> batch = post(calls, timeout, tells_source);
+  advance(lock);
+  if (!nothing_left()) keep_going();
+  return batch;
+}
+
+void Messages::run(std::span<const Call> calls, std::chrono::milliseconds timeout) {
+  std::shared_ptr<Batch> batch;
+  {
+    const Lock lock = enter();
+    batch = post(calls, timeout, false);
+  }
+  wait(*batch);
+}
+
+void Messages::wait(Batch& batch) {
+  Lock lock = enter();
+  drive(lock, Clock::time_point::max(), [&] { return batch.settled; });
+  if (!nothing_left()) keep_going();
+  if (batch.failure) std::rethrow_exception(batch.failure);
+}
+
+bool Messages::drain_for(std::chrono::milliseconds duration) {
+  Lock lock = enter();
+  return drive(lock, Clock::now() + duration, [&] { return nothing_left(); });
+}
+
+// A thread that moves messages would otherwise have the mutex again before who waits for it.
+Messages::Lock Messages::enter() {
+  ++entering_;
+  Lock lock(mutex_);
+  --entering_;
+  return lock;
+}
+
+std::shared_ptr<Batch> Messages::post(std::span<const Call> calls, std::chrono::milliseconds timeout,
+                                      bool tells_source) {
+  in_use_.store(true, std::memory_order_relaxed);
+  auto batch = std::make_shared<Batch>(calls, timeout, tells_source);
+  if (batches_.empty()) next_inspection_ = batch->started + kFirstInspection;
+  batches_.push_front(batch);
+  batch->place = batches_.begin();
+  guarded([&] {
+    for (Operation& operation : batch->operations) {
+      operation.record = recorder_.begin({.sequence = 1,
+                                          .count = operation.count,
+                                          .collective = operation.sends ? Collective::send : Collective::recv,
+                                          .dtype = operation.dtype,
+                                          .root = operation.peer},
+                                         "direct");
+      exchange_.post(operation);
+    }
+  });
+  collect();
+  return batch;
+}
+
+// ---- how they go on ----
+
+bool Messages::advance(Lock& lock) {
+  bool moved = false;
+  guarded([&] {
+    team_.failure().check();
+    moved = exchange_.advance();
+  });
+  collect();
+  if (settled_.empty()) return moved;
+  deliver(lock);
+  return true;
+}
+
+// What goes wrong is everybody's failure.
+template <class Step>
+void Messages::guarded(Step step) {
+  try {
+    step();
+  } catch (const Error& error) {
+    if (team_.failure().raised()) return fail(error.error_code(), error.culprit(), error.what());
+    const int peer = error.culprit();
+    std::string sentence = error.what();
+    if (error.error_code() == ErrorCode::peer_lost && peer >= 0) {
+      team_.await_verdict(peer);
+      const Operation* waiting = find_waiting_for(peer);
+      if (team_.departed(peer) && waiting != nullptr)
+        sentence =
+            fmt::format("rank {} left while rank {} was waiting for it in {}", peer, team_.rank(), waiting->describe());
+    }
+    fail(error.error_code(), peer, sentence);
+  } catch (const std::exception& error) {
+    fail(ErrorCode::system, team_.rank(), fmt::format("rank {}: {}", team_.rank(), error.what()));
+  }
+}
+
+void Messages::fail(ErrorCode code, int culprit, const std::string& sentence) {
+  collect();
+  team_.fail(code, culprit, sentence);
+  exchange_.forget();
+  if (batches_.empty()) return;
+  const std::exception_ptr failure = failure_();
+  while (!batches_.empty()) settle(*batches_.front(), failure);
+}
+
+void Messages::collect() {
+  if (!exchange_.has_finished()) return;
+  for (Operation* operation : exchange_.take_finished()) {
+    recorder_.end_call(operation->record);
+    if (--operation->batch->left == 0) settle(*operation->batch, nullptr);
+  }
+}
+
+void Messages::settle(Batch& batch, std::exception_ptr failure) {
+  batch.settled = true;
+  batch.failure = std::move(failure);
+  settled_.push_back(std::move(*batch.place));
+  batches_.erase(batch.place);
+}
+
+// Callbacks may start more.
+void Messages::deliver(Lock& lock) {
+  const auto settled = std::exchange(settled_, {});
+  changed_.notify_all();
+  lock.unlock();
+  {
+    const Batch::Callbacks here;
+    for (const auto& batch : settled) batch->finish();
+  }
+  ++entering_;
+  lock.lock();
+  --entering_;
+}
+
+template <class Done>
+bool Messages::drive(Lock& lock, Clock::time_point until, Done done) {
+  Patience patience;
+  for (;;) {
+    if (!settled_.empty()) deliver(lock);
+    if (done()) return true;
+    if (advance(lock)) {
+      patience.vain = 0;
+    } else if (until != Clock::time_point::max() && Clock::now() >= until) {
+      return false;
+    }
+    if (done()) return true;
+    idle(lock, patience, until);
+  }
+}
+
+void Messages::idle(Lock& lock, Patience& patience, Clock::time_point until) {
+  if (++patience.rounds % kRoundsPerInspection == 0 && Clock::now() >= next_inspection_) inspect();
+  const bool moved = patience.vain++ == 0;
+  if (moved && entering_ == 0) return;
+  if (patience.vain > spins_ + yields_ && entering_ == 0) return sleep(lock, until);
+  lock.unlock();
+  if (patience.vain <= spins_ && patience.vain % kSpinsPerYield != 0 && entering_ == 0) {
+    pause_cpu();
+  } else {
+    yield_cpu();
+  }
+  lock.lock();
+}
+
+// One thread at a time watches for all.
+void Messages::sleep(Lock& lock, Clock::time_point until) {
+  if (watching_) {
+    nudge();
+    changed_.wait_until(lock, std::min(until, Clock::now() + kInspectEvery));
+    return;
+  }
+  watching_ = true;
+  bells_.announce_sleep(team_.own_index());
+  if (settled_.empty() && !advance(lock)) poll_links(lock, until);
+  bells_.sleeping(team_.own_index()).store(0, std::memory_order_relaxed);
+  watching_ = false;
+  changed_.notify_all();
+  if (Clock::now() >= std::min(next_inspection_, first_deadline_)) inspect();
+}
+
+void Messages::poll_links(Lock& lock, Clock::time_point until) {
+  if (!nudge_) nudge_ = Fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!nudge_) throw_errno("cannot make an eventfd to wait for messages");
+  const int own = team_.own_index();
+  blocked_.clear();
+  exchange_.list_blocked(blocked_);
+  polled_.assign({{bells_.fd(own), POLLIN, 0}, {nudge_.get(), POLLIN, 0}});
+  const auto now = Clock::now();
+  first_deadline_ = Clock::time_point::max();
+  for (const auto& batch : batches_) first_deadline_ = std::min(first_deadline_, batch->deadline);
+  auto wake_at = std::min({until, next_inspection_, first_deadline_});
+  for (const Blocked& b : blocked_) {
+    if (b.wake.by == Wake::By::descriptor) polled_.push_back({b.wake.fd, b.wake.events, 0});
+    if (b.wake.by == Wake::By::looking) wake_at = std::min(wake_at, now + kNap);
+  }
+  const auto left = std::clamp<Clock::duration>(wake_at - now, Clock::duration::zero(), kInspectEvery);
+  const timespec duration{0, std::chrono::nanoseconds(left).count()};
+  lock.unlock();
+  const int ready = ::ppoll(polled_.data(), polled_.size(), &duration, nullptr);
+  const int reason = errno;
+  lock.lock();
+  if (ready < 0 && reason != EINTR) {
+    errno = reason;
+    guarded([] { throw_errno("cannot wait for messages"); });
+  }
+  if (polled_[0].revents != 0) bells_.drain(own);
+  eventfd_t count = 0;
+  if (polled_[1].revents != 0) static_cast<void>(::eventfd_read(nudge_.get(), &count));
+}
+
+void Messages::nudge() {
+  if (watching_ && nudge_) static_cast<void>(::eventfd_write(nudge_.get(), 1));
+}
+
+// ---- the thread ----
+
+void Messages::keep_going() {
+  if (!settled_.empty()) changed_.notify_all();
+  if (running_) {
+    nudge();
+    changed_.notify_all();
+    return;
+  }
+  if (thread_.joinable()) thread_.join();  // it has said that it ends
+  guarded([&] {
+    thread_ = start_thread("rondo-messages", [this] { loop(); });
+    running_ = true;
+  });
+}
+
+void Messages::loop() {
+  Lock lock = enter();
+  while (!stopping_) {
+    drive(lock, Clock::time_point::max(), [&] { return stopping_ || nothing_left(); });
+    if (stopping_ || !changed_.wait_for(lock, kLingerFor, [&] { return stopping_ || !nothing_left(); })) break;
+  }
+  running_ = false;
+}
+
+// ---- what keeps them ----
+
+void Messages::inspect() {
+  next_inspection_ = Clock::now() + kInspectEvery;
+  if (batches_.empty()) return;
+  guarded([&] {
+    team_.failure().check();
+    look_for_departures();
+    look_for_deadlines();
+  });
+  collect();
+}
+
+const Operation* Messages::find_waiting_for(int peer) const {
+  for (const auto& batch : batches_) {
+    for (const Operation& operation : batch->operations) {
+      if (!operation.finished && operation.other() == peer) return &operation;
+    }
+  }
+  return nullptr;
+}
+
+// What a rank had sent through the segment is there by the time it has left. By other links it may take any time; there
+// the end of the link tells, which comes after it.
+void Messages::look_for_departures() {
+  std::vector<int> gone;
+  for (int peer = 0; peer < team_.size(); ++peer) {
+    const bool left = team_.shares_memory(peer) && team_.departed(peer) && team_.message_links(peer).recv &&
+                      team_.message_links(peer).recv->wake().by == Wake::By::doorbell;
+    if (peer != team_.rank() && (left || exchange_.has_ended(peer))) gone.push_back(peer);
+  }
+  if (gone.empty()) return;
+  while (exchange_.advance()) collect();
+  const bool all = static_cast<int>(gone.size()) == team_.size() - 1;
+  for (const auto& batch : batches_) {
+    for (const Operation& operation : batch->operations) {
+      const bool any = operation.other() == kAnySource;
+      const bool alone = any ? all : std::find(gone.begin(), gone.end(), operation.other()) != gone.end();
+      if (operation.finished || !alone) continue;
+      const int peer = any ? gone.front() : operation.other();
+      throw Error(
+          ErrorCode::peer_lost,
+          any ? fmt::format("all other ranks left while rank {} was waiting in {}", team_.rank(), operation.describe())
+              : fmt::format("rank {} left while rank {} was waiting for it in {}", peer, team_.rank(),
+                            operation.describe()),
+          peer);
+    }
+  }
+}
+
+void Messages::look_for_deadlines() {
+  const auto now = Clock::now();
+  for (const auto& batch : batches_) {
+    const bool late = now >= batch->deadline, tells = !batch->reported && now >= batch->started + kReportAfter;
+    if (!late && !tells) continue;
+    const auto waiting = std::find_if(batch->operations.begin(), batch->operations.end(),
+                                      [](const Operation& operation) { return !operation.finished; });
+    if (late) throw Error(ErrorCode::timeout, report(*batch, *waiting), std::max(waiting->other(), -1));
+    batch->reported = true;
+    log::warn("{}", report(*batch, *waiting));
+  }
+}
+
+std::string Messages::report(const Batch& batch, const Operation& operation) const {
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - batch.started);
+  std::string text = fmt::format("rank {} has waited {:.1f} s in {}", team_.rank(),
+                                 static_cast<double>(waited.count()) / 1e3, operation.describe());
+  if (batch.left > 1) text += fmt::format(" and {} other messages", batch.left - 1);
+  const int peer = operation.other();
+  if (peer < 0 || peer == team_.rank()) return text;
+  const Placement& placement = team_.placement(peer);
+  Signature latest;
+  const bool known = team_.arrived(peer) != 0 && team_.signature_of(peer, team_.arrived(peer), latest);
+  return text + fmt::format("; the last collective that rank {} (host {}, pid {}) is known to have entered is {}", peer,
+                            placement.host, placement.pid, known ? comm::describe(latest) : "none");
+}
+
+}  // namespace rondo::comm
