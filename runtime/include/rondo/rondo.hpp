@@ -2,6 +2,7 @@
 // Everything a program needs: the communicator, its collectives, and ways to start ranks.
 #pragma once
 #include <functional>
+#include <memory>
 
 #include <rondo/communicator.hpp>
 
@@ -13,5 +14,9 @@ namespace rondo {
 // invalid_argument where this process has other threads, which ranks that it forks would lack: call it before anything
 // starts some, as OpenMP, BLAS and libtorch do at their first use and a communicator does when it is made.
 RONDO_API int spawn(int world_size, std::function<void(Communicator&)> body);
+
+// The key-value store of the ranks that meet as Communicator::create lets them; every rank opens it, with the same
+// errors. It lives as long as rank 0's process, or the launcher, serves; any thread may use it.
+RONDO_API std::shared_ptr<Store> open_store(const Rendezvous& rendezvous = {}, Options options = {});
 
 }  // namespace rondo
