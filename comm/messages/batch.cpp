@@ -43,12 +43,21 @@ std::string Operation::describe() const {
                      tag == 0 ? "" : fmt::format(", tag {}", tag));
 }
 
-Batch::Batch(std::span<const Call> calls, std::chrono::milliseconds timeout, bool tells_source)
-    : operations(calls.begin(), calls.end()),
-      left(operations.size()),
-      deadline(later(started, timeout)),
-      tells_source_(tells_source) {
-  for (Operation& operation : operations) operation.batch = this;
+void Batch::begin(std::span<const Call> calls, std::chrono::milliseconds limit, Kind how) {
+  operations.clear();
+  for (const Call& call : calls) operations.emplace_back(call).batch = this;
+  left = operations.size();
+  kind = how;
+  settled = reported = false;
+  failure = nullptr;
+  timeout = limit;
+  started = {};
+}
+
+void Batch::mind_time(Clock::time_point now) {
+  if (started != Clock::time_point{}) return;
+  started = now;
+  deadline = later(started, timeout);
 }
 
 void Batch::wait() {
@@ -78,7 +87,7 @@ Work::Times Batch::times() {
 }
 int Batch::source() {
   const std::lock_guard lock(mutex_);
-  return done_ && !error_ && tells_source_ ? operations.front().from_rank : -1;
+  return done_ && !error_ && kind == Kind::one ? operations.front().from_rank : -1;
 }
 void Batch::on_done(Callback callback) {
   {

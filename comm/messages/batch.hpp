@@ -20,7 +20,7 @@ class Batch;
 // A send or a receive. Its batch owns it; whoever holds the Messages' mutex uses it.
 struct Operation {
   explicit Operation(const Call& call);
-  bool takes(int from, int its_tag) const { return tag == its_tag && (peer == from || peer == kAnySource); }
+  bool takes(int sender, int its_tag) const { return tag == its_tag && (peer == sender || peer == kAnySource); }
   // Whom it waits for; kAnySource: nobody in particular.
   int other() const { return from_rank >= 0 ? from_rank : peer; }
   Signature signature() const { return {.count = count, .collective = Collective::send, .dtype = dtype, .root = tag}; }
@@ -44,7 +44,10 @@ struct Operation {
 class Batch final : public detail::WorkState {
  public:
   using Clock = std::chrono::steady_clock;
-  Batch(std::span<const Call> calls, std::chrono::milliseconds timeout, bool tells_source);
+  // one: a message, whose source is told; blocking: nobody has it as a Work.
+  enum class Kind : std::uint8_t { one, many, blocking };
+  void begin(std::span<const Call> calls, std::chrono::milliseconds timeout, Kind how);
+  void mind_time(Clock::time_point now);  // the first one is when it began
 
   void wait() override;
   bool wait_for(std::chrono::milliseconds duration) override;
@@ -70,16 +73,16 @@ class Batch final : public detail::WorkState {
   };
 
   // Under the mutex of the Messages:
-  std::vector<Operation> operations;  // as many as in the beginning
-  std::size_t left;                   // that are not finished
+  std::vector<Operation> operations{};  // as many as in the beginning
+  std::size_t left = 0;                 // that are not finished
+  Kind kind = Kind::many;
   bool settled = false, reported = false;
-  std::exception_ptr failure;
-  const Clock::time_point started = Clock::now();
-  const Clock::time_point deadline;
+  std::exception_ptr failure{};
+  std::chrono::milliseconds timeout{};
+  Clock::time_point started{}, deadline{};  // once somebody has looked at the time
   std::list<std::shared_ptr<Batch>>::iterator place{};
 
  private:
-  const bool tells_source_;
   std::mutex mutex_;
   std::condition_variable finished_;
   bool done_ = false;

@@ -17,6 +17,7 @@ namespace {
 // Of what a rank sends whole without knowing that it is wanted: with it a peer's memory holds at most so much of it.
 constexpr std::size_t kUnaskedBytes = 1 << 20, kUnaskedCost = 128;
 constexpr std::size_t kReadBytes = 1 << 20;  // of an announced message at once; others get their turn in between
+constexpr std::size_t kLeastRead = 4 << 20;  // while both ranks have a core, both copy a shorter one in less time
 constexpr int kStepsPerTurn = 16;            // of one link, likewise
 
 std::size_t cost_of(std::uint64_t bytes) { return static_cast<std::size_t>(bytes) + kUnaskedCost; }
@@ -26,6 +27,9 @@ std::size_t cost_of(std::uint64_t bytes) { return static_cast<std::size_t>(bytes
 Exchange::Exchange(Team& team)
     : team_(team),
       whole_bytes_(team.segment().of_messages().shape().slice_bytes),
+      least_read_(!team.copies_memory() ? SIZE_MAX
+                  : team.crowded()      ? whole_bytes_
+                                        : kLeastRead),
       channels_(static_cast<std::size_t>(team.size())) {
   for (int peer = 0; peer < team.size(); ++peer) {
     Links& links = team.message_links(peer);
@@ -84,15 +88,16 @@ bool Exchange::advance() {
     Channel& with = channel(peer);
     if (with.links != nullptr && !with.ended && is_busy(with)) moved = serve(peer, with) || moved;
   }
-  return read_on() || moved || has_finished();
+  return read_on() || moved || !finished_.empty();
 }
 
 // A link that has ended fails those that need its peer, and nobody else.
 bool Exchange::serve(int peer, Channel& with) {
   try {
-    bool moved = false;
-    for (int step = 0; step < kStepsPerTurn && take_step(peer, with); ++step) moved = true;
-    return pump(with) || moved;
+    bool moved = pump(with), took = false;
+    for (int step = 0; step < kStepsPerTurn && wants_steps(with) && take_step(peer, with); ++step) took = true;
+    if (took && (!with.replies.empty() || with.consumed >= kUnaskedBytes / 2)) pump(with);  // the peer waits for them
+    return moved || took;
   } catch (const Error& error) {
     if (error.error_code() != ErrorCode::peer_lost || with.operations != 0) throw;
     with.ended = true;
@@ -107,7 +112,7 @@ void Exchange::list_blocked(std::vector<Blocked>& blocked) const {
   for (int peer = 0; peer < team_.size(); ++peer) {
     const Channel& with = channels_[static_cast<std::size_t>(peer)];
     if (with.links == nullptr || with.ended || !is_busy(with)) continue;
-    if (with.operations + any_ != 0) blocked.push_back({peer, with.links->recv->wake()});
+    if (wants_steps(with)) blocked.push_back({peer, with.links->recv->wake()});
     const bool sends = !with.sends.empty() || !with.replies.empty() || !with.cleared.empty() || with.unflushed;
     if (sends) blocked.push_back({peer, with.links->send->wake()});
   }
@@ -308,7 +313,7 @@ void Exchange::begin_receive(Operation& receive, const Envelope& envelope, int s
     reply(source, Envelope::Kind::taken, envelope.id);
     return finish(receive);
   }
-  if (team_.copies_memory() && team_.shares_memory(source)) {
+  if (receive.bytes >= least_read_ && team_.shares_memory(source)) {
     reading_.push_back({&receive, envelope, source});
     return;
   }

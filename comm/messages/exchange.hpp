@@ -29,8 +29,9 @@ class Exchange {
   bool advance();  // one look at everything that may go on; false: nothing did
 
   bool idle() const { return operations_ == 0 && pending_ == 0; }  // and nothing is left to be said
-  std::vector<Operation*> take_finished() { return std::exchange(finished_, {}); }
-  bool has_finished() const { return !finished_.empty(); }
+  // Those that are done since the last clear_finished().
+  const std::vector<Operation*>& finished() const { return finished_; }
+  void clear_finished() { finished_.clear(); }
   // What has to happen before anything here can go on.
   void list_blocked(std::vector<Blocked>& blocked) const;
   bool has_ended(int peer) const;  // its link: nothing more comes from it
@@ -73,6 +74,7 @@ class Exchange {
   };
 
   Channel& channel(int peer) { return channels_[static_cast<std::size_t>(peer)]; }
+  bool wants_steps(const Channel& channel) const { return channel.operations + any_ != 0; }
   bool is_busy(const Channel& channel) const {
     return channel.operations + any_ + channel.replies.size() != 0 || channel.unflushed;
   }
@@ -100,6 +102,7 @@ class Exchange {
 
   Team& team_;
   const std::size_t whole_bytes_;   // longest message that travels whole
+  const std::size_t least_read_;    // shortest that is read where it is
   std::vector<Channel> channels_;   // by peer
   std::deque<Operation*> waiting_;  // receives without a message, in order
   std::deque<Unasked> unasked_;     // messages without a receive, as they came

@@ -22,6 +22,15 @@ constexpr auto kReportAfter = 2s;
 constexpr auto kNap = 1ms;         // where nothing wakes the rank
 constexpr auto kLingerFor = 20ms;  // of the thread, once nothing is left
 constexpr std::uint64_t kSpinsPerYield = 64, kRoundsPerInspection = 4096;
+constexpr std::uint64_t kCallsPerYield = 16;  // a look that calls the kernel takes as long as many pauses
+
+bool calls_kernel(Team& team) {
+  for (int peer = 0; peer < team.size(); ++peer) {
+    const auto& link = team.message_links(peer).recv;
+    if (link && link->wake().by == Wake::By::descriptor) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -36,6 +45,7 @@ Messages::Messages(Team& team, const Config& config, std::function<std::exceptio
       bells_(team.bells().of_messages()),
       spins_(team.crowded() ? 0 : config.spin),
       yields_(config.yields),
+      rounds_per_yield_(calls_kernel(team) ? kCallsPerYield : kSpinsPerYield),
       exchange_(team) {}
 
 Messages::~Messages() {
@@ -54,27 +64,40 @@ Messages::~Messages() {
 
 std::shared_ptr<Batch> Messages::start(std::span<const Call> calls, std::chrono::milliseconds timeout,
                                        bool tells_source) {
+  auto batch = std::make_shared<Batch>();
+  batch->begin(calls, timeout, tells_source ? Batch::Kind::one : Batch::Kind::many);
+  batch->mind_time(Clock::now());
   Lock lock = enter();
-  std::shared_ptr<Batch> batch = post(calls, timeout, tells_source);
+  batches_.push_front(batch);
+  post(*batch);
   advance(lock);
   if (!nothing_left()) keep_going();
   return batch;
 }
 
+// A blocking call of a few bytes takes less time than to make what it needs.
 void Messages::run(std::span<const Call> calls, std::chrono::milliseconds timeout) {
-  std::shared_ptr<Batch> batch;
-  {
-    const Lock lock = enter();
-    batch = post(calls, timeout, false);
-  }
-  wait(*batch);
+  Lock lock = enter();
+  if (spare_.empty()) spare_.push_front(std::make_shared<Batch>());
+  batches_.splice(batches_.begin(), spare_, spare_.begin());
+  Batch& batch = *batches_.front();
+  batch.begin(calls, timeout, Batch::Kind::blocking);
+  post(batch);
+  wait(lock, batch);
+  const std::exception_ptr failure = std::exchange(batch.failure, nullptr);
+  spare_.splice(spare_.begin(), ended_, batch.place);
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Messages::wait(Batch& batch) {
   Lock lock = enter();
+  wait(lock, batch);
+  if (batch.failure) std::rethrow_exception(batch.failure);
+}
+
+void Messages::wait(Lock& lock, Batch& batch) {
   drive(lock, Clock::time_point::max(), [&] { return batch.settled; });
   if (!nothing_left()) keep_going();
-  if (batch.failure) std::rethrow_exception(batch.failure);
 }
 
 bool Messages::drain_for(std::chrono::milliseconds duration) {
@@ -90,15 +113,12 @@ Messages::Lock Messages::enter() {
   return lock;
 }
 
-std::shared_ptr<Batch> Messages::post(std::span<const Call> calls, std::chrono::milliseconds timeout,
-                                      bool tells_source) {
+void Messages::post(Batch& batch) {
   in_use_.store(true, std::memory_order_relaxed);
-  auto batch = std::make_shared<Batch>(calls, timeout, tells_source);
-  if (batches_.empty()) next_inspection_ = batch->started + kFirstInspection;
-  batches_.push_front(batch);
-  batch->place = batches_.begin();
+  if (batches_.size() == 1) next_inspection_ = {};
+  batch.place = batches_.begin();
   guarded([&] {
-    for (Operation& operation : batch->operations) {
+    for (Operation& operation : batch.operations) {
       operation.record = recorder_.begin({.sequence = 1,
                                           .count = operation.count,
                                           .collective = operation.sends ? Collective::send : Collective::recv,
@@ -109,7 +129,6 @@ std::shared_ptr<Batch> Messages::post(std::span<const Call> calls, std::chrono::
     }
   });
   collect();
-  return batch;
 }
 
 // ---- how they go on ----
@@ -158,18 +177,24 @@ void Messages::fail(ErrorCode code, int culprit, const std::string& sentence) {
 }
 
 void Messages::collect() {
-  if (!exchange_.has_finished()) return;
-  for (Operation* operation : exchange_.take_finished()) {
+  for (Operation* operation : exchange_.finished()) {
     recorder_.end_call(operation->record);
     if (--operation->batch->left == 0) settle(*operation->batch, nullptr);
   }
+  exchange_.clear_finished();
 }
 
+// Of a blocking call nobody has a Work: its caller looks.
 void Messages::settle(Batch& batch, std::exception_ptr failure) {
   batch.settled = true;
   batch.failure = std::move(failure);
-  settled_.push_back(std::move(*batch.place));
-  batches_.erase(batch.place);
+  if (batch.kind == Batch::Kind::blocking) {
+    ended_.splice(ended_.begin(), batches_, batch.place);
+    if (waiting_ != 0) changed_.notify_all();
+  } else {
+    settled_.push_back(std::move(*batch.place));
+    batches_.erase(batch.place);
+  }
 }
 
 // Callbacks may start more.
@@ -208,7 +233,7 @@ void Messages::idle(Lock& lock, Patience& patience, Clock::time_point until) {
   if (moved && entering_ == 0) return;
   if (patience.vain > spins_ + yields_ && entering_ == 0) return sleep(lock, until);
   lock.unlock();
-  if (patience.vain <= spins_ && patience.vain % kSpinsPerYield != 0 && entering_ == 0) {
+  if (patience.vain <= spins_ && patience.vain % rounds_per_yield_ != 0 && entering_ == 0) {
     pause_cpu();
   } else {
     yield_cpu();
@@ -220,7 +245,9 @@ void Messages::idle(Lock& lock, Patience& patience, Clock::time_point until) {
 void Messages::sleep(Lock& lock, Clock::time_point until) {
   if (watching_) {
     nudge();
+    ++waiting_;
     changed_.wait_until(lock, std::min(until, Clock::now() + kInspectEvery));
+    --waiting_;
     return;
   }
   watching_ = true;
@@ -233,15 +260,17 @@ void Messages::sleep(Lock& lock, Clock::time_point until) {
 }
 
 void Messages::poll_links(Lock& lock, Clock::time_point until) {
-  if (!nudge_) nudge_ = Fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!nudge_) throw_errno("cannot make an eventfd to wait for messages");
+  guarded([&] {
+    if (!nudge_) nudge_ = Fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!nudge_) throw_errno("cannot make an eventfd to wait for messages");
+  });
+  if (!nudge_) return;
   const int own = team_.own_index();
   blocked_.clear();
   exchange_.list_blocked(blocked_);
   polled_.assign({{bells_.fd(own), POLLIN, 0}, {nudge_.get(), POLLIN, 0}});
   const auto now = Clock::now();
-  first_deadline_ = Clock::time_point::max();
-  for (const auto& batch : batches_) first_deadline_ = std::min(first_deadline_, batch->deadline);
+  mind_times(now);
   auto wake_at = std::min({until, next_inspection_, first_deadline_});
   for (const Blocked& b : blocked_) {
     if (b.wake.by == Wake::By::descriptor) polled_.push_back({b.wake.fd, b.wake.events, 0});
@@ -293,7 +322,18 @@ void Messages::loop() {
 
 // ---- what keeps them ----
 
+// A call that is over at once never asks what time it is.
+void Messages::mind_times(Clock::time_point now) {
+  if (next_inspection_ == Clock::time_point{}) next_inspection_ = now + kFirstInspection;
+  first_deadline_ = Clock::time_point::max();
+  for (const auto& batch : batches_) {
+    batch->mind_time(now);
+    first_deadline_ = std::min(first_deadline_, batch->deadline);
+  }
+}
+
 void Messages::inspect() {
+  mind_times(Clock::now());
   next_inspection_ = Clock::now() + kInspectEvery;
   if (batches_.empty()) return;
   guarded([&] {

@@ -50,7 +50,8 @@ class Messages {
   struct Patience;  // of one thread that moves messages
 
   Lock enter();
-  std::shared_ptr<Batch> post(std::span<const Call> calls, std::chrono::milliseconds timeout, bool tells_source);
+  void post(Batch& batch);  // the first of batches_
+  void wait(Lock& lock, Batch& batch);
   bool nothing_left() const { return batches_.empty() && exchange_.idle(); }
   bool advance(Lock& lock);
   template <class Step>
@@ -64,6 +65,7 @@ class Messages {
   void idle(Lock& lock, Patience& patience, Clock::time_point until);
   void sleep(Lock& lock, Clock::time_point until);
   void poll_links(Lock& lock, Clock::time_point until);
+  void mind_times(Clock::time_point now);
   void inspect();
   void look_for_departures();
   void look_for_deadlines();
@@ -76,15 +78,17 @@ class Messages {
   Team& team_;
   const std::function<std::exception_ptr()> failure_;
   const Doorbells bells_;
-  const std::uint64_t spins_, yields_;
+  const std::uint64_t spins_, yields_, rounds_per_yield_;
   std::atomic<bool> in_use_{false};
   std::atomic<int> entering_{0};  // threads that want the mutex
   std::mutex mutex_;              // guards the rest
   std::condition_variable changed_;
   Exchange exchange_;
   FlightRecorder recorder_;
-  std::list<std::shared_ptr<Batch>> batches_;    // not settled
-  std::vector<std::shared_ptr<Batch>> settled_;  // to be told
+  std::list<std::shared_ptr<Batch>> batches_;        // not settled
+  std::list<std::shared_ptr<Batch>> ended_, spare_;  // of blocking calls: settled, and to be used again
+  std::vector<std::shared_ptr<Batch>> settled_;      // to be told
+  int waiting_ = 0;                                  // threads that wait for one that watches
   Clock::time_point next_inspection_{}, first_deadline_ = Clock::time_point::max();
   bool watching_ = false;  // a thread sleeps on the doorbell and the links; others on changed_
   Fd nudge_;               // of that thread

@@ -16,11 +16,12 @@ struct Config {
   std::string transport;  // RONDO_TRANSPORT: a row of the transport table, alone; empty: per pair the first that works
   std::string algorithm;  // RONDO_ALGORITHM: a row of the algorithm table, used wherever it applies
   std::string protocol;   // RONDO_PROTOCOL: simple, ll, ll128 or window, on devices wherever it applies
-  std::uint64_t slice_bytes = 128 << 10;   // RONDO_SLICE_BYTES: one FIFO slot, 64 B to 16 MiB
-  std::uint64_t slots = 8;                 // RONDO_FIFO_SLOTS: per link, 2 to 64
-  std::uint64_t segment_bytes = 64 << 20;  // RONDO_SEGMENT_BYTES: bound of a node's FIFOs; slots shrink to fit
-  std::uint32_t spin = 600;                // RONDO_SPIN: polls before yielding, when every rank has a core
-  std::uint32_t yields = 50;               // RONDO_YIELDS: yields before sleeping
+  std::uint64_t slice_bytes = 128 << 10;  // RONDO_SLICE_BYTES: one FIFO slot, 64 B to 16 MiB
+  std::uint64_t slots = 8;                // RONDO_FIFO_SLOTS: per link, 2 to 64
+  std::uint64_t segment_bytes =
+      64 << 20;                 // RONDO_SEGMENT_BYTES: bound of a node's FIFOs for collectives; slots shrink to fit
+  std::uint32_t spin = 600;     // RONDO_SPIN: polls before yielding, when every rank has a core
+  std::uint32_t yields = 50;    // RONDO_YIELDS: yields before sleeping
   bool leaves_rseq = true;      // RONDO_RSEQ=keep: not even where ranks outnumber cores, see node/meeting/rseq.hpp
   std::string flight_recorder;  // RONDO_FLIGHT_RECORDER: directory for rank<r>.json on failure
   Tuning tuning;                // RONDO_TUNING: a file that rondo-tune wrote

@@ -32,10 +32,14 @@ std::size_t fifo_bytes(FifoShape shape) { return sizeof(Fifo) + shape.slots * sl
 }  // namespace
 
 Segment::Segment(std::byte* base, int local_size, FifoShape shape)
-    : base_(base), local_size_(local_size), shape_(shape) {}
+    : base_(base),
+      local_size_(local_size),
+      shape_(shape),
+      lane_shape_(shape),
+      first_fifo_(fifos_offset(local_size, shape)) {}
 
 FifoShape shape_of_messages(FifoShape of_collectives) {
-  constexpr std::uint64_t kSlots = 8, kPart = 8, kLeastSlice = 256, kUnit = 64;
+  constexpr std::uint64_t kSlots = 8, kPart = 2, kLeastSlice = 256, kUnit = 64;
   const std::uint64_t slice = std::max(of_collectives.slice_bytes / kPart, kLeastSlice);
   return {.slots = kSlots, .slice_bytes = (slice + kUnit - 1) / kUnit * kUnit, .ring_bytes = of_collectives.ring_bytes};
 }
@@ -50,7 +54,8 @@ std::size_t Segment::bytes(int local_size, FifoShape shape) {
 }
 Segment Segment::of_messages() const {
   Segment other = *this;
-  other.lane_ = Lane::messages;
+  other.lane_shape_ = shape_of_messages(shape_);
+  other.first_fifo_ = bytes_without_messages(local_size_, shape_);
   return other;
 }
 
@@ -71,14 +76,11 @@ std::byte* Segment::ring(int local_rank) const {
 std::size_t Segment::fifo_offset(int from, int to) const {
   const auto index =
       static_cast<std::size_t>(from) * static_cast<std::size_t>(local_size_) + static_cast<std::size_t>(to);
-  const std::size_t first =
-      lane_ == Lane::collectives ? fifos_offset(local_size_, shape_) : bytes_without_messages(local_size_, shape_);
-  return first + index * fifo_bytes(shape());
+  return first_fifo_ + index * fifo_bytes(lane_shape_);
 }
 Fifo& Segment::fifo(int from, int to) const { return *reinterpret_cast<Fifo*>(base_ + fifo_offset(from, to)); }
 std::byte* Segment::slot(int from, int to, std::uint64_t step) const {
-  const FifoShape of_lane = shape();
-  return base_ + fifo_offset(from, to) + sizeof(Fifo) + (step % of_lane.slots) * slot_bytes(of_lane);
+  return base_ + fifo_offset(from, to) + sizeof(Fifo) + (step % lane_shape_.slots) * slot_bytes(lane_shape_);
 }
 
 bool read_history(const CallHistory& history, std::uint64_t sequence, Signature& out) {

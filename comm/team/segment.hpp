@@ -137,15 +137,15 @@ class Segment {
   DistanceLine& distance(int local_rank) const;
   ClaimLines& claims() const;
   std::byte* ring(int local_rank) const;
-  FifoShape shape() const { return lane_ == Lane::collectives ? shape_ : shape_of_messages(shape_); }
+  FifoShape shape() const { return lane_shape_; }
   int local_size() const { return local_size_; }
 
  private:
   std::size_t fifo_offset(int from, int to) const;
   std::byte* base_ = nullptr;
   int local_size_ = 0;
-  FifoShape shape_{};  // of collectives
-  Lane lane_ = Lane::collectives;
+  FifoShape shape_{}, lane_shape_{};  // of collectives, and of the FIFOs here
+  std::size_t first_fifo_ = 0;        // offset
 };
 
 inline void write_history(CallHistory& history, const Signature& s) {

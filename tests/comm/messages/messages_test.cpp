@@ -137,7 +137,8 @@ TEST_CASE("messages: a thousand at once, received in a random order") {
     std::vector<Work> works;
     for (int i = 0; i < kMessages; ++i) {
       for (int side = 0; side < 2; ++side) {
-        const int to = (comm.rank() + 1 + side) % 3, from = (comm.rank() + 2 - side) % 3, tag = order[i];
+        const int to = (comm.rank() + 1 + side) % 3, from = (comm.rank() + 2 - side) % 3,
+                  tag = order[static_cast<std::size_t>(i)];
         auto& mine = out[2 * static_cast<std::size_t>(i) + static_cast<std::size_t>(side)];
         mine.fill(i);
         works.push_back(comm.async().send(std::span<const int>(mine), to, i));
@@ -370,9 +371,14 @@ TEST_CASE("messages: devices refuse tags and any source by name") {
       2,
       [](Communicator& comm) {
         std::array<int, 1> data{};
-        for (const auto& [peer, tag, named] : {std::tuple{kAnySource, 0, "kAnySource"}, std::tuple{1, 3, "no tags"}}) {
-          const auto error = thrown_by([&] { comm.recv(data.data(), 1, DataType::i32, peer, tag); });
-          expect(code_of(error) == ErrorCode::unsupported && contains(sentence_of(error), named), sentence_of(error));
+        struct Refused {
+          int peer, tag;
+          std::string named;
+        };
+        for (const Refused& refused : {Refused{kAnySource, 0, "kAnySource"}, Refused{1, 3, "no tags"}}) {
+          const auto error = thrown_by([&] { comm.recv(data.data(), 1, DataType::i32, refused.peer, refused.tag); });
+          expect(code_of(error) == ErrorCode::unsupported && contains(sentence_of(error), refused.named),
+                 sentence_of(error));
         }
         comm.barrier();
         comm.synchronize();
@@ -381,20 +387,30 @@ TEST_CASE("messages: devices refuse tags and any source by name") {
 }
 
 TEST_CASE("messages: no thread is there when none is on its way") {
-  const auto threads = [] {
+  const auto movers = [] {
     std::size_t count = 0;
-    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) count += task.exists() ? 1 : 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name;
+      std::getline(std::ifstream(task.path() / "comm") >> std::ws, name);
+      count += name == "rondo-messages" ? 1 : 0;
+    }
     return count;
   };
+  const auto await = [&](std::size_t count) {
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (movers() != count && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    return movers() == count;
+  };
   on_ranks(1, [&](Communicator& comm) {
-    const std::size_t before = threads();
+    expect(await(0), "another test's thread is there");
     std::array<int, 1> mine{5}, got{};
     Work work = comm.async().recv(got, 0);
-    expect(threads() > before, "nobody moves messages");
+    expect(await(1), "nobody moves messages");
     comm.send(mine, 0);
     work.wait();
-    const auto until = std::chrono::steady_clock::now() + 20s;
-    while (threads() != before && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    expect(threads() == before, "a thread stays");
+    expect(await(0), "a thread stays");
+    comm.send(mine, 0);
+    comm.recv(got, 0);
+    expect(movers() == 0, "a blocking call left a thread");
   });
 }
