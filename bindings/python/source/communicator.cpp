@@ -79,32 +79,29 @@ nb::list local(int world_size, const Given& given) {
 }
 
 nb::list all_gather_bytes(Blocking& self, const nb::bytes& value) {
-  Communicator& communicator = self.handle->get();
   const std::span<const std::byte> bytes(static_cast<const std::byte*>(value.data()), value.size());
   std::vector<std::vector<std::byte>> all;
-  while_interruptible(communicator, [&] { all = communicator.all_gather_bytes(bytes); });
+  while_interruptible(*self.handle, [&](Communicator& communicator) { all = communicator.all_gather_bytes(bytes); });
   nb::list list;
   for (const auto& one : all) list.append(nb::bytes(one.data(), one.size()));
   return list;
 }
 
 nb::object split(Blocking& self, int color, int key) {
-  Communicator& communicator = self.handle->get();
   Communicator part;
-  while_interruptible(communicator, [&] { part = communicator.split(color, key); });
+  while_interruptible(*self.handle, [&](Communicator& communicator) { part = communicator.split(color, key); });
   return part ? nb::cast(Blocking{hold(std::move(part))}) : nb::none();
 }
 
 Blocking shrink(Blocking& self) {
-  Communicator& communicator = self.handle->get();
   Communicator smaller;
-  while_interruptible(communicator, [&] { smaller = communicator.shrink(); });
+  while_interruptible(*self.handle, [&](Communicator& communicator) { smaller = communicator.shrink(); });
   return {hold(std::move(smaller))};
 }
 
 template <int (Communicator::*get)() const>
 int number(const Blocking& self) {
-  return (self.handle->get().*get)();
+  return (*self.handle->use().*get)();
 }
 
 void bind_facts(nb::class_<Blocking>& cls) {
@@ -114,10 +111,10 @@ void bind_facts(nb::class_<Blocking>& cls) {
       .def_prop_ro("local_size", &number<&Communicator::local_size>, "Ranks of this node.")
       .def_prop_ro("node", &number<&Communicator::node>, "Index of this node, from 0.")
       .def_prop_ro(
-          "device", [](const Blocking& self) { return name_of_device(self.handle->get().device()); },
+          "device", [](const Blocking& self) { return name_of_device(self.handle->use()->device()); },
           "\"cpu\", \"cuda:0\" or \"sim:0\": where buffers lie.")
       .def(
-          "flight_record", [](const Blocking& self) { return self.handle->get().flight_record(); },
+          "flight_record", [](const Blocking& self) { return self.handle->use()->flight_record(); },
           "JSON of this rank's last calls.");
 }
 
@@ -132,19 +129,20 @@ void bind_groups(nb::class_<Blocking>& cls) {
 void bind_control(nb::class_<Blocking>& cls) {
   cls.def(
          "set_timeout",
-         [](Blocking& self, const Seconds& timeout) { self.handle->get().set_timeout(milliseconds_of(timeout)); },
+         [](Blocking& self, const Seconds& timeout) { self.handle->use()->set_timeout(milliseconds_of(timeout)); },
          nb::arg("timeout"), "Of the calls from now on, in seconds.")
       .def(
-          "abort", [](Blocking& self) { self.handle->get().abort(); }, nb::call_guard<nb::gil_scoped_release>(),
+          "abort", [](Blocking& self) { self.handle->use()->abort(); }, nb::call_guard<nb::gil_scoped_release>(),
           "From any thread: every waiting or later call fails, here and on every rank.")
       .def(
-          "check", [](Blocking& self) { self.handle->get().check(); }, nb::call_guard<nb::gil_scoped_release>(),
+          "check", [](Blocking& self) { self.handle->use()->check(); }, nb::call_guard<nb::gil_scoped_release>(),
           "Raises what went wrong asynchronously.")
       .def(
           "synchronize",
           [](Blocking& self, std::uintptr_t stream) {
-            Communicator& communicator = self.handle->get();
-            while_interruptible(communicator, [&] { communicator.synchronize(reinterpret_cast<Stream>(stream)); });
+            while_interruptible(*self.handle, [&](Communicator& communicator) {
+              communicator.synchronize(reinterpret_cast<Stream>(stream));
+            });
           },
           nb::arg("stream") = 0, "Devices: until everything on `stream` so far is done.")
       .def(
@@ -169,7 +167,7 @@ void bind_ways(nb::class_<Blocking>& cls) {
       .def(
           "group",
           [](Blocking& self, const std::optional<Seconds>& timeout) {
-            auto group = std::make_unique<Group>(self.handle->get().group(milliseconds_of(timeout)));
+            auto group = std::make_unique<Group>(self.handle->use()->group(milliseconds_of(timeout)));
             return Recording{self.handle, std::move(group), {}};
           },
           nb::arg("timeout") = nb::none(),

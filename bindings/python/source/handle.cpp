@@ -4,6 +4,7 @@
 #include <cmath>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "bindings/python/source/interrupt.hpp"
 
@@ -25,7 +26,19 @@ Open& open_handles() {
   return the;
 }
 
+thread_local int callbacks_of_this_thread = 0;
+
+int destroy_later(void* communicator) {
+  const std::unique_ptr<Communicator> held(static_cast<Communicator*>(communicator));
+  const nb::gil_scoped_release release;
+  *held = Communicator();
+  return 0;
+}
+
 }  // namespace
+
+InCallback::InCallback() { ++callbacks_of_this_thread; }
+InCallback::~InCallback() { --callbacks_of_this_thread; }
 
 std::chrono::milliseconds milliseconds_of(const Seconds& seconds) {
   const double value = std::visit(
@@ -70,59 +83,63 @@ void close_all() {
   stop_watching_for_interrupts();
 }
 
-Communicator& Handle::get() {
-  if (!communicator_) throw Error(ErrorCode::invalid_argument, "the communicator was closed");
-  return communicator_;
+Handle::Use::Use(Handle& handle) : lock_(handle.mutex_, std::try_to_lock), communicator_(&handle.communicator_) {
+  // Waiting here with the GIL could keep the engine thread waiting that the closing one waits for.
+  if (!lock_ || !*communicator_) throw Error(ErrorCode::invalid_argument, "the communicator was closed");
 }
 
 Place Handle::place() {
-  Communicator& communicator = get();
-  return {.rank = communicator.rank(), .world_size = communicator.world_size(), .device = communicator.device()};
+  const Use communicator = use();
+  return {.rank = communicator->rank(), .world_size = communicator->world_size(), .device = communicator->device()};
 }
 
 void Handle::close() {
+  const bool has_gil = PyGILState_Check() != 0;
+  std::optional<nb::gil_scoped_release> release;
+  if (has_gil) release.emplace();
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) {  // another thread calls: its call ends by this
+    if (communicator_) communicator_.abort();
+    lock.lock();
+  }
   if (!communicator_) return;
-  if (PyGILState_Check() == 0) {
+  if (callbacks_of_this_thread == 0) {
     communicator_ = Communicator();
     return;
   }
-  const nb::gil_scoped_release release;
-  communicator_ = Communicator();
+  auto* later = new Communicator(std::move(communicator_));
+  while (Py_AddPendingCall(destroy_later, later) != 0) std::this_thread::yield();  // its list is full for a moment
 }
 
 void Blocking::run(const Request& request) {
-  Communicator& communicator = handle->get();
-  while_interruptible(communicator, [&] { communicator.submit(request.call); });
+  while_interruptible(*handle, [&](Communicator& communicator) { communicator.submit(request.call); });
 }
 
 void Deadline::run(const Request& request) {
-  Communicator& communicator = handle->get();
-  Within within = communicator.within(timeout);
-  while_interruptible(communicator, [&] { within.submit(request.call); });
+  while_interruptible(*handle, [&](Communicator& communicator) { communicator.within(timeout).submit(request.call); });
 }
 
 Work Starting::run(const Request& request) {
   const nb::gil_scoped_release release;
-  Work work = handle->get().async(timeout).submit(request.call);
+  Work work = handle->use()->async(timeout).submit(request.call);
   keep_until_done(work, {request.borrowed});
   return work;
 }
 
 void Recording::run(const Request& request) {
-  handle->get();
+  const Handle::Use use = handle->use();
   group->submit(request.call);
   borrowed.push_back(request.borrowed);
 }
 
 void Recording::end() {
-  Communicator& communicator = handle->get();
-  while_interruptible(communicator, [&] { group->end(); });
+  while_interruptible(*handle, [&](Communicator&) { group->end(); });
   borrowed.clear();
 }
 
 Work Recording::start() {
-  handle->get();
   const nb::gil_scoped_release release;
+  const Handle::Use use = handle->use();
   Work work = group->start();
   keep_until_done(work, std::move(borrowed));
   borrowed.clear();

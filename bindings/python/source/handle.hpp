@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <shared_mutex>
 #include <variant>
 
 #include <rondo/rondo.hpp>
@@ -17,18 +18,41 @@ using Seconds = std::variant<double, std::chrono::duration<double>>;
 std::chrono::milliseconds milliseconds_of(const Seconds& seconds);
 std::chrono::milliseconds milliseconds_of(const std::optional<Seconds>& seconds);  // none: 0
 
+// One communicator. Any thread may use it; close() ends the calls of other threads first.
 class Handle {
  public:
+  // As long as this lives nobody closes it. Error(invalid_argument) when it was closed or is being closed.
+  class Use {
+   public:
+    explicit Use(Handle& handle);
+    Communicator* operator->() const { return communicator_; }
+    Communicator& operator*() const { return *communicator_; }
+
+   private:
+    std::shared_lock<std::shared_mutex> lock_;
+    Communicator* communicator_;
+  };
+
   explicit Handle(Communicator communicator);
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle();
-  Communicator& get();  // Error(invalid_argument) when it was closed
+  Use use() { return Use(*this); }
   Place place();
-  void close();  // gives up the GIL if it is held: engine threads may need it to end
+  // Gives up the GIL if it is held: engine threads may need it to end. Within a callback of such a thread it is left to
+  // Python's main thread.
+  void close();
 
  private:
+  std::shared_mutex mutex_;
   Communicator communicator_;
+};
+
+// While one lives, this thread runs a callback of a Work.
+class InCallback {
+ public:
+  InCallback();
+  ~InCallback();
 };
 using HandlePtr = std::shared_ptr<Handle>;
 void close_all();  // at the end of Python

@@ -6,7 +6,7 @@
 
 #include <rondo/communicator.hpp>
 
-#include "bindings/python/source/buffer.hpp"
+#include "bindings/python/source/handle.hpp"
 
 namespace rondo::python {
 
@@ -25,15 +25,17 @@ class Interruptible {
 // At the end of Python.
 void stop_watching_for_interrupts();
 
-// Runs `call` without the GIL. A signal whose handler raises wins over what the call threw because of it.
+// Runs `call` of the communicator without the GIL. A signal whose handler raises wins over what the call threw because
+// of it.
 template <class F>
-void while_interruptible(Communicator& communicator, F call) {
+void while_interruptible(Handle& handle, F call) {
   std::exception_ptr error;
   {
     const nb::gil_scoped_release release;
-    const Interruptible interruptible(communicator);
     try {
-      call();
+      const Handle::Use use = handle.use();
+      const Interruptible interruptible(*use);
+      call(*use);
     } catch (...) {
       error = std::current_exception();
     }

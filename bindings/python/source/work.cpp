@@ -34,6 +34,7 @@ void on_done(Work& work, nb::object function) {
   work.on_done([held](const std::exception_ptr& error) {
     if (Py_IsInitialized() == 0) return;
     const nb::gil_scoped_acquire acquire;
+    const InCallback in_callback;
     call(*held, error);
   });
 }

@@ -214,6 +214,35 @@ class Calls(unittest.TestCase):
         in_threads(wait, other.abort)
         self.assertEqual(failed, [rondo.ErrorCode.aborted])
 
+    def test_closing_ends_a_call_of_another_thread(self):
+        failed = []
+
+        def wait():
+            try:
+                one.recv(bytearray(1), 1)
+            except rondo.Error as error:
+                failed.append(error.code)
+
+        for _ in range(20):  # now before the call, now while it waits
+            one, other = rondo.local(2)
+            in_threads(wait, one.close)
+        self.assertEqual(set(failed) - {rondo.ErrorCode.aborted, rondo.ErrorCode.invalid_argument}, set())
+        self.assertEqual(len(failed), 20)
+
+    def test_a_callback_may_close_the_communicator(self):
+        one, other = rondo.local(2)
+        work, closed = one.async_().recv(bytearray(1), 1), threading.Event()
+
+        def close(error):
+            one.close()
+            closed.set()
+
+        work.on_done(close)
+        other.send(bytes(1), 0)
+        self.assertTrue(closed.wait(30))
+        with self.assertRaises(rondo.InvalidArgument):
+            one.barrier()
+
     def test_split(self):
         comms = rondo.local(3, timeout=30)
         sums = {}
