@@ -51,6 +51,27 @@ std::chrono::milliseconds checked(std::string_view name, std::chrono::millisecon
   return timeout.count() == 0 ? timeout : checked_duration(name, timeout);
 }
 
+// Symmetric by agreement: ranks that ask for different sizes learn of it here.
+std::shared_ptr<detail::WindowState> allocate_together(detail::CommunicatorImpl& impl, std::size_t bytes) {
+  const auto sizes = impl.all_gather_bytes(std::as_bytes(std::span(&bytes, 1)));
+  for (std::size_t peer = 0; peer < sizes.size(); ++peer) {
+    std::size_t theirs = 0;
+    std::memcpy(&theirs, sizes[peer].data(), sizeof theirs);
+    if (theirs == bytes) continue;
+    throw Error(ErrorCode::mismatch,
+                fmt::format("allocate: rank {} asked for {} bytes where rank {} asked for {}", impl.rank(), bytes, peer,
+                            theirs),
+                static_cast<int>(peer));
+  }
+  auto state = std::make_shared<detail::WindowState>();
+  if (auto* device = impl.device()) {
+    state->memory->on_device = comm::device::allocate(*device, bytes);
+  } else {
+    state->memory->on_host = comm::allocate_on_host(impl, bytes);
+  }
+  return state;
+}
+
 void forget_in_child(std::unique_ptr<detail::CommunicatorImpl>& impl) {
   if (impl && !impl->is_here()) forks::forget(impl.release());
 }
@@ -123,7 +144,9 @@ int Communicator::local_size() const {
 }
 
 std::vector<std::vector<std::byte>> Communicator::all_gather_bytes(std::span<const std::byte> value) {
-  return member(impl_).all_gather_bytes(value);
+  std::vector<std::vector<std::byte>> values;
+  member(impl_).in_one_turn([&] { values = member(impl_).all_gather_bytes(value); });
+  return values;
 }
 Async Communicator::async(std::chrono::milliseconds timeout) {
   return {member(impl_), checked("async: timeout", timeout)};
@@ -136,7 +159,11 @@ Within Communicator::within(std::chrono::milliseconds timeout) {
 }
 void Communicator::synchronize(Stream stream) { member(impl_).synchronize(stream); }
 Device Communicator::device() const { return member(impl_).options().device; }
-Communicator Communicator::split(int color, int key) { return comm::split(member(impl_), color, key); }
+Communicator Communicator::split(int color, int key) {
+  Communicator part;
+  member(impl_).in_one_turn([&] { part = comm::split(member(impl_), color, key); });
+  return part;
+}
 Communicator Communicator::shrink() { return comm::shrink(member(impl_)); }
 void Communicator::set_timeout(std::chrono::milliseconds timeout) { member(impl_).set_timeout(timeout); }
 void Communicator::abort() { member(impl_).abort(); }
@@ -148,29 +175,13 @@ std::vector<Communicator> Communicator::local(int world_size, Options options) {
   return comm::make_local(world_size, options);
 }
 
-// Symmetric by agreement: ranks that ask for different sizes learn of it here.
 std::shared_ptr<detail::WindowState> Communicator::allocate_bytes(std::size_t count, std::size_t element) {
   constexpr std::size_t kMost = std::size_t{1} << 48;  // what is added for all ranks is far from overflowing
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, element, &bytes) || bytes > kMost)
     throw Error(ErrorCode::invalid_argument, "allocate: the count is beyond all memory");
-  const auto sizes = all_gather_bytes(std::as_bytes(std::span(&bytes, 1)));
-  for (std::size_t peer = 0; peer < sizes.size(); ++peer) {
-    std::size_t theirs = 0;
-    std::memcpy(&theirs, sizes[peer].data(), sizeof theirs);
-    if (theirs != bytes) {
-      throw Error(
-          ErrorCode::mismatch,
-          fmt::format("allocate: rank {} asked for {} bytes where rank {} asked for {}", rank(), bytes, peer, theirs),
-          static_cast<int>(peer));
-    }
-  }
-  auto state = std::make_shared<detail::WindowState>();
-  if (auto* device = member(impl_).device()) {
-    state->memory->on_device = comm::device::allocate(*device, bytes);
-    return state;
-  }
-  state->memory->on_host = comm::allocate_on_host(member(impl_), bytes);
+  std::shared_ptr<detail::WindowState> state;
+  member(impl_).in_one_turn([&] { state = allocate_together(*impl_, bytes); });
   return state;
 }
 void* Communicator::window_data(const detail::WindowState& state) {
@@ -184,7 +195,7 @@ Registration Communicator::register_memory(void* data, std::size_t bytes) {
   if (data == nullptr && bytes != 0)
     throw Error(ErrorCode::invalid_argument, fmt::format("register_memory: the data of {} bytes is null", bytes));
   auto state = std::make_shared<detail::WindowState>();
-  state->memory->on_device = comm::device::register_memory(*device, data, bytes);
+  member(impl_).in_one_turn([&] { state->memory->on_device = comm::device::register_memory(*device, data, bytes); });
   return Registration(std::move(state));
 }
 

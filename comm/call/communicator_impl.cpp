@@ -92,7 +92,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
 CommunicatorImpl::~CommunicatorImpl() {
   constexpr std::chrono::milliseconds kPatience{1000};
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  bool done = !used_engine_ || engine_.drain_for(kPatience);
+  bool done = engine_.drain_for(kPatience);
   if (messages_.in_use() && done) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     done = messages_.drain_for(left);
@@ -213,7 +213,7 @@ void CommunicatorImpl::guarded(F&& body) {
 
 void CommunicatorImpl::execute(const Call& call) {
   const PreparedCall& prepared = prepare(call);
-  guarded([&] { run_collective(prepared, call); });
+  guarded([&]() __attribute__((always_inline)) { run_collective(prepared, call); });
 }
 
 // Between two calls of this rank.
@@ -355,17 +355,17 @@ void CommunicatorImpl::submit(const Call& call) {
 
 void CommunicatorImpl::submit_on_host(const Call& call) {
   check_process();
-  if (row_of(call.collective).is_message()) {
+  if (call.collective == Collective::send || call.collective == Collective::recv) [[unlikely]] {
     validate(call);
     return run_messages(std::span(&call, 1));
   }
-  if (used_engine_) engine_.drain();
-  execute(call);
+  engine_.in_turn([&] { execute(call); });
 }
 
 void CommunicatorImpl::enqueue(std::span<const Call> calls) {
   check_process();
   for (const Call& call : calls) validate(call);
+  const std::lock_guard lock(device_calls_);
   device_->validate(calls);
   guarded([&] { device_->run(calls, timeout_of(calls)); });
   tell_sources(calls);
@@ -376,11 +376,11 @@ Work CommunicatorImpl::start(const Call& call) {
   validate(call);
   if (device_) return start_on_device(std::span(&call, 1));
   if (row_of(call.collective).is_message()) return Work(start_messages(std::span(&call, 1), true));
-  used_engine_ = true;
   return Work(engine_.start([this, owned = comm::OwnedCall(call)] { execute(owned.call()); }));
 }
 
 Work CommunicatorImpl::start_on_device(std::span<const Call> calls) {
+  const std::lock_guard lock(device_calls_);
   device_->validate(calls);
   Work work;
   guarded([&] { work = Work(device_->start(calls, timeout_of(calls))); });
@@ -436,10 +436,11 @@ void CommunicatorImpl::run_group(std::span<const comm::OwnedCall> calls) {
     if (!sorted.messages.empty()) run_messages(sorted.messages);
     return;
   }
-  if (used_engine_) engine_.drain();
   std::shared_ptr<comm::Batch> batch;
-  if (!sorted.messages.empty()) batch = start_messages(sorted.messages, false);
-  for (const auto& owned : sorted.collectives) execute(owned.call());  // if it throws, the messages have failed too
+  engine_.in_turn([&] {
+    if (!sorted.messages.empty()) batch = start_messages(sorted.messages, false);
+    for (const auto& owned : sorted.collectives) execute(owned.call());  // if it throws, the messages have failed too
+  });
   if (batch) messages_.wait(*batch);
 }
 
@@ -451,7 +452,6 @@ Work CommunicatorImpl::start_group(std::vector<comm::OwnedCall> calls) {
   std::shared_ptr<detail::WorkState> messages, collectives;
   if (!sorted.messages.empty()) messages = start_messages(sorted.messages, false);
   if (!sorted.collectives.empty() || sorted.messages.empty()) {
-    used_engine_ = true;
     collectives = engine_.start([this, all = std::move(sorted.collectives)] {
       for (const auto& owned : all) execute(owned.call());
     });
@@ -488,8 +488,7 @@ std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span
 void CommunicatorImpl::set_timeout(std::chrono::milliseconds timeout) {
   check_process();
   timeout = checked_duration("set_timeout: timeout", timeout);
-  if (used_engine_) engine_.drain();
-  options_.timeout = timeout;
+  engine_.in_turn([&] { options_.timeout = timeout; });
 }
 
 void CommunicatorImpl::abort() {
@@ -506,6 +505,7 @@ void CommunicatorImpl::synchronize(Stream stream) {
 
 void CommunicatorImpl::check() {
   check_process();
+  const std::lock_guard lock(checking_);
   if (device_) device_->inspect();
   team_->failure().check();
   if (const std::string difference = team_->find_disagreement(); !difference.empty())

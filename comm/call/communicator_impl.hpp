@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands behind a Communicator: checks a call, publishes its signature, picks the algorithm, runs it, and turns
-// whatever goes wrong into the communicator's one failure. Calls come one at a time: from the user's thread, or from
-// the engine's, which the user's waits for.
+// whatever goes wrong into the communicator's one failure. Calls are of any threads, the engine's among them; the
+// engine lets them run one at a time.
 #pragma once
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,6 +70,14 @@ class CommunicatorImpl {
   // Collective, once, before the first call: on Device::cpu it does nothing. `api`: see make_local.
   void attach_device(const cuda::Api* api = nullptr);
 
+  // What is made of several calls of this communicator; a call of another thread comes before or after all of them.
+  template <class Body>
+  void in_one_turn(Body&& body) {
+    check_process();
+    std::unique_lock<std::recursive_mutex> lock(device_calls_, std::defer_lock);
+    if (device_) lock.lock();
+    engine_.in_one_turn(body);
+  }
   void submit(const Call& call);
   void submit_on_host(const Call& call);  // host memory, whatever the device
   Work start(const Call& call);
@@ -110,7 +119,7 @@ class CommunicatorImpl {
   bool run_way(const comm::PreparedCall& prepared, const Call& call, std::uint64_t past);
   void explain(const comm::PreparedCall& prepared, const Call& call, bool direct);
   template <class F>
-  void guarded(F&& body);
+  [[gnu::always_inline]] inline void guarded(F&& body);
   [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
   std::exception_ptr failure();
   [[noreturn]] void throw_failure();  // everybody's, and leaves this rank's flight record
@@ -132,7 +141,8 @@ class CommunicatorImpl {
   std::uint64_t sequence_ = 0;
   int children_ = 0, shrinks_ = 0;
   std::atomic<bool> recorded_{false};  // the flight record has been written to its file
-  std::atomic<bool> used_engine_{false};
+  std::mutex checking_;                // check() may come from any thread, at any time
+  std::recursive_mutex device_calls_;  // held for each; a turn may be taken with it, not the other way round
   comm::Messages messages_;
   comm::Engine engine_;  // its thread uses everything above
   std::unique_ptr<comm::device::DeviceEngine>

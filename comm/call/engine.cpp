@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/call/engine.hpp"
 
+#include <thread>
+#include <utility>
+
 #include "comm/base/log.hpp"
-#include "kernels/thread.hpp"
 
 namespace rondo::detail {
 
@@ -21,7 +23,7 @@ void tell(const WorkState::Callback& callback, const std::exception_ptr& error) 
 namespace rondo::comm {
 namespace {
 
-thread_local const Engine* own_engine = nullptr;  // of an engine's thread
+thread_local const Engine* own_engine = nullptr;  // whose calls this thread of the pool runs
 
 // What a callback waited for would run behind it.
 void check_not_in_callback(const Engine* engine) {
@@ -80,32 +82,73 @@ void TaskState::finish(std::exception_ptr error) {
 }
 
 Engine::~Engine() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+  if (own_engine == this) {
+    log::error("a callback of Work::on_done destroys the communicator of its own call, which is still in use there");
+    std::terminate();
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return queue_.empty() && !busy_ && !attended_; });
 }
 
 std::shared_ptr<detail::WorkState> Engine::start(Task task) {
   auto state = std::make_shared<TaskState>(this);
+  queues_.store(true, std::memory_order_seq_cst);
   const std::lock_guard lock(mutex_);
-  queue_.push_back({std::move(task), state});
-  if (!thread_.joinable()) thread_ = start_thread("rondo-engine", [this] { loop(); });
+  if (!pool_) pool_ = EnginePool::of_process();
+  queue_.push_back({.task = std::move(task), .state = state});
+  try {
+    if (!attended_) pool_->attend(*this);
+  } catch (...) {
+    queue_.pop_back();
+    throw;
+  }
+  attended_ = true;
+  ++tasks_;
   changed_.notify_all();
   return state;
+}
+
+void Engine::run_in_turn(const Task& body) {
+  if (Holding::is_here(this)) return body();
+  check_not_in_callback(this);
+  queues_.store(true, std::memory_order_seq_cst);
+  std::unique_lock lock(mutex_);
+  queue_.push_back({.caller = &lock});
+  changed_.wait(lock, [&] { return !busy_ && queue_.front().caller == &lock; });
+  take_turn(lock);
+  std::exception_ptr error;
+  try {
+    body();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  end_turn();
+  if (error) std::rethrow_exception(error);
+}
+
+// A call that had gone past the queue before there was one says nothing when it ends. There is one at most, and it is
+// before all that were queued.
+Engine::Entry Engine::take_turn(std::unique_lock<std::mutex>& lock) {
+  constexpr std::chrono::microseconds kNap{200};
+  Entry entry = std::move(queue_.front());
+  queue_.pop_front();
+  busy_ = true;
+  const bool settled = settled_;
+  lock.unlock();
+  while (!settled && inside_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(kNap);
+  return entry;
+}
+
+void Engine::end_turn() {
+  busy_ = false;
+  settled_ = true;
+  changed_.notify_all();
 }
 
 bool Engine::drain_for(std::chrono::milliseconds duration) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, duration, [&] { return queue_.empty() && !busy_; });
-}
-
-void Engine::drain() {
-  check_not_in_callback(this);
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
 }
 
 std::exception_ptr Engine::error() const {
@@ -116,26 +159,38 @@ std::exception_ptr Engine::error() const {
 void Engine::loop() {
   own_engine = this;
   std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    Entry entry = std::move(queue_.front());
-    queue_.pop_front();
-    busy_ = true;
-    lock.unlock();
-    std::exception_ptr error;
-    entry.state->start();
-    try {
-      entry.task();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    entry.state->finish(error);
-    lock.lock();
-    busy_ = false;
-    if (error && !error_) error_ = error;
-    changed_.notify_all();
+  while (tasks_ > 0) {
+    changed_.wait(lock, [&] { return !busy_ && queue_.front().caller == nullptr; });
+    run_first_task(lock);
   }
+  attended_ = false;
+  own_engine = nullptr;
+  changed_.notify_all();  // with the lock: the engine may be gone without
+}
+
+void Engine::run_first_task(std::unique_lock<std::mutex>& lock) {
+  Entry entry = take_turn(lock);
+  std::exception_ptr error;
+  entry.state->start();
+  try {
+    entry.task();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  entry.state->finish(error);
+  lock.lock();
+  --tasks_;
+  if (error && !error_) error_ = error;
+  end_turn();
+}
+
+thread_local const Engine::Holding* Engine::Holding::innermost = nullptr;
+Engine::Holding::Holding(const Engine* engine) : engine_(engine), outer_(std::exchange(innermost, this)) {}
+Engine::Holding::~Holding() { innermost = outer_; }
+bool Engine::Holding::is_here(const Engine* engine) {
+  const Holding* holding = innermost;
+  while (holding != nullptr && holding->engine_ != engine) holding = holding->outer_;
+  return holding != nullptr;
 }
 
 }  // namespace rondo::comm

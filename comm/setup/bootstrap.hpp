@@ -10,6 +10,7 @@
 #include <rondo/communicator.hpp>
 
 #include "comm/setup/authenticator.hpp"
+#include "comm/setup/process_facts.hpp"
 
 namespace rondo::comm {
 struct Transport;
@@ -31,6 +32,7 @@ struct Bootstrap {
   // Local addresses that reach the rendezvous, most preferred first; peers connect to them. Empty: loopback.
   std::vector<std::string> addresses;
   std::uint16_t first_port = 0, last_port = 0;               // range for peer connections; 0: any
+  std::optional<comm::ProcessFacts> facts;                   // none: found out
   const std::vector<comm::Transport>* transports = nullptr;  // outlives the communicator; null: those of the library
 };
 

@@ -50,18 +50,23 @@ struct Probe {
   std::uint64_t word = 0, written = 0;
 };
 
+ProcessFacts find_facts(const Options& options) {
+  return {.node = node_identity(options.node),
+          .host = host_name(),
+          .pid_namespace = pid_namespace(),
+          .quota = within_quota(INT32_MAX)};
+}
+
 Fd open_pid(int pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
 
 class Connecting {
  public:
-  Connecting(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
-             Lookout lookout)
+  Connecting(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout)
       : bootstrap_(std::move(bootstrap)),
         place_(place),
         options_(options),
         known_(bootstrap_.transports != nullptr ? *bootstrap_.transports : transports()),
         config_(Config::from_environment(known_)),
-        monitor_(std::move(monitor)),
         given_lookout_(std::move(lookout)),
         deadline_(std::exchange(bootstrap_.deadline, {}).value_or(deadline_after(options.join_timeout))),
         name_(fmt::format("{}@{}", bootstrap_.name, bootstrap_.generation)),
@@ -104,16 +109,18 @@ class Connecting {
   }
 
   void exchange_cards() {
-    Card own{.node = node_identity(options_.node),
-             .host = host_name(),
-             .pid_namespace = pid_namespace(),
+    if (!bootstrap_.facts) bootstrap_.facts = find_facts(options_);
+    const ProcessFacts& facts = *bootstrap_.facts;
+    Card own{.node = facts.node,
+             .host = facts.host,
+             .pid_namespace = facts.pid_namespace,
              .transport = config_.transport,
              .algorithm = config_.algorithm,
              .protocol = config_.protocol,
              .tuning = to_text(config_.tuning),
              .device = options_.device.kind,
              .pid = ::getpid(),
-             .quota = within_quota(INT32_MAX),
+             .quota = facts.quota,
              .determinism = options_.determinism,
              .slice_bytes = config_.slice_bytes,
              .slots = config_.slots,
@@ -219,7 +226,7 @@ class Connecting {
     Obstacle own{"no transport in use shares memory"};
     if (choice_.wants_memory()) own = neighbours_.size() > 1 ? meet(neighbours_) : Obstacle{};
     const std::string no_copies = own.sentence.empty() ? find_copy_obstacle() : own.sentence;
-    const double page_us = no_copies.empty() && neighbours_.size() > 1 ? copied_page_us() : 0;
+    const double page_us = no_copies.empty() && neighbours_.size() > 1 ? copied_page() : 0;
     std::vector<Obstacle> obstacles;
     const auto words = ByteWriter().text(own.sentence).number(own.lost).text(no_copies).number(page_us).take();
     for (const Bytes& said : exchange("shared", words)) {
@@ -277,6 +284,12 @@ class Connecting {
         return fmt::format("rank {} cannot reach the memory of rank {}: {}", bootstrap_.rank, r, std::strerror(fault));
     }
     return {};
+  }
+
+  double copied_page() {
+    auto& known_us = bootstrap_.facts->copied_page_us;
+    if (!known_us) known_us = copied_page_us();
+    return *known_us;
   }
 
   void mind_copy_obstacle(const std::string& obstacle) {
@@ -350,7 +363,7 @@ class Connecting {
     parts.crowded = crowded_;
     parts.copies_memory = copies_memory_;
     parts.copied_page_us = copied_page_us_;
-    parts.monitor = monitor_;
+    parts.monitor = Monitor::of_process();
     return parts;
   }
 
@@ -430,7 +443,6 @@ class Connecting {
   Options options_;
   const Transports& known_;
   Config config_;
-  std::shared_ptr<Monitor> monitor_;
   Lookout given_lookout_;
   std::chrono::steady_clock::time_point last_look_ = std::chrono::steady_clock::now();  // into the store
   Store::Deadline deadline_;
@@ -455,11 +467,10 @@ class Connecting {
 
 }  // namespace
 
-Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
-                     Lookout lookout) {
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout) {
   constexpr std::size_t kSockets = 4;  // to listen for peers and for the node
   reserve_descriptors(kSockets, fmt::format("rank {} of {}", bootstrap.rank, bootstrap.world_size));
-  return Connecting(std::move(bootstrap), place, options, std::move(monitor), std::move(lookout)).run();
+  return Connecting(std::move(bootstrap), place, options, std::move(lookout)).run();
 }
 
 }  // namespace rondo::comm
@@ -476,7 +487,7 @@ Communicator make_communicator(Bootstrap bootstrap, const Options& options) {
     std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
   }
   const std::shared_ptr<Store> place = bootstrap.store;
-  return comm::connect(std::move(bootstrap), *place, checked(options), std::make_shared<comm::Monitor>());
+  return comm::connect(std::move(bootstrap), *place, checked(options));
 }
 
 }  // namespace rondo

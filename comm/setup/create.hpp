@@ -7,7 +7,6 @@
 #include <rondo/communicator.hpp>
 
 #include "comm/setup/bootstrap.hpp"
-#include "comm/team/monitor.hpp"
 #include "comm/transport/lookout.hpp"
 
 namespace rondo::cuda {
@@ -25,8 +24,7 @@ Communicator shrink(detail::CommunicatorImpl& failed);
 // Meets the other ranks at `place`: kExchanges calls of exchange(), whatever happens short of an error.
 inline constexpr int kExchanges = 2;
 // The lookout knows of ranks that go meanwhile, beside what shows in the processes of this node.
-Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, std::shared_ptr<Monitor> monitor,
-                     Lookout lookout = {});
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout = {});
 
 // Ranks as threads of this process: the shared half of their Teams.
 struct LocalGroup;

@@ -90,8 +90,7 @@ Communicator split_processes(detail::CommunicatorImpl& parent, int color, const 
   bootstrap.job_ranks.clear();
   for (const int r : group) bootstrap.job_ranks.push_back(job_ranks[static_cast<std::size_t>(r)]);
   ParentStore place(parent, group);
-  return connect(std::move(bootstrap), place, options, parent.team().monitor(),
-                 [&parent] { parent.team().failure().check(); });
+  return connect(std::move(bootstrap), place, options, [&parent] { parent.team().failure().check(); });
 }
 
 // What survivors of a failed communicator have in common: one try to meet.
@@ -137,7 +136,7 @@ Communicator join_processes(detail::CommunicatorImpl& failed, const Survivors& s
   Store& place = *failed.bootstrap().store;
   Bootstrap next = survivors.next;
   next.deadline = deadline;
-  Communicator made = connect(std::move(next), place, failed.options(), failed.team().monitor(), [&] {
+  Communicator made = connect(std::move(next), place, failed.options(), [&] {
     for (const int r : survivors.ranks) failed.team().check_presence(r);
   });
   place.exchange(survivors.name + "/made", survivors.next.rank, survivors.next.world_size, {}, deadline);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "comm/base/one_per_process.hpp"
 #include "comm/base/system_error.hpp"
 #include "kernels/thread.hpp"
 
@@ -20,7 +21,11 @@ void add(const Fd& epoll, int fd, int id) {
   if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw_errno("cannot watch a descriptor");
 }
 
+constinit OnePerProcess<Monitor> the_monitor;
+
 }  // namespace
+
+std::shared_ptr<Monitor> Monitor::of_process() { return the_monitor.get(); }
 
 Monitor::Monitor() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!epoll_ || !stop_) throw_errno("cannot make the monitor's descriptors (epoll and eventfd)");

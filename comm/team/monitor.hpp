@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One thread that watches descriptors (processes, hang-ups, control messages) while the ranks' own threads compute or
-// wait. A communicator and everything split from it share one; it ends with the last of them.
+// wait. All communicators of a process share one; it ends with the last of them.
 #pragma once
 #include <functional>
 #include <map>
@@ -16,6 +16,7 @@ class Monitor {
  public:
   using Handler = std::function<bool()>;  // on the monitor's thread; false: stop watching
 
+  static std::shared_ptr<Monitor> of_process();
   Monitor();
   ~Monitor();  // waits for a running handler; handlers never block
   Monitor(const Monitor&) = delete;

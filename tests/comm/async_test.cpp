@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
 #include <vector>
 
 #include <rondo/communicator.hpp>
@@ -216,4 +217,91 @@ TEST_CASE("a deadline that is none is refused, and nothing is sent") {
     expect(sentence_of(thrown_by([&] { comm.within(0ms); })).find("within: timeout of 0 ms") == 0, "within took 0");
     comm.barrier();
   });
+}
+
+TEST_CASE("an asynchronous call that waits holds up its own communicator alone") {
+  on_ranks(2, [](Communicator& comm) {
+    Communicator other = comm.split(0, comm.rank());
+    int sum = 1;
+    Work waits = comm.rank() == 0 ? comm.async().barrier() : Work();
+    Work goes_on = other.async().all_reduce(std::span(&sum, 1), ReduceOp::sum);
+    expect(goes_on.wait_for(30s), "the other communicator's call stood behind");
+    if (comm.rank() == 1) comm.barrier();
+    waits.wait();
+    expect(sum == 2, fmt::format("the sum is {}", sum));
+  });
+}
+
+// Every call is the same, so that any order of them is the same on all ranks.
+TEST_CASE("threads of a rank call one communicator at the same time") {
+  const bool async = GENERATE(false, true);
+  constexpr int kCalls = 500, kThreads = 3;
+  on_ranks(2, [&](Communicator& comm) {
+    std::atomic<int> wrong{0};
+    const auto call = [&](bool blocking) {
+      for (int i = 0; i < kCalls; ++i) {
+        std::vector<float> data(64, 1.0F);
+        if (blocking) {
+          comm.all_reduce(data, ReduceOp::sum);
+        } else {
+          comm.async().all_reduce(data, ReduceOp::sum).wait();
+        }
+        if (data.front() != 2 || data.back() != 2) ++wrong;
+      }
+    };
+    std::vector<std::exception_ptr> errors(kThreads);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back(
+          [&, t] { errors[static_cast<std::size_t>(t)] = thrown_by([&] { call(!async || t == 0); }); });
+    for (auto& thread : threads) thread.join();
+    for (const auto& error : errors) expect(error == nullptr, sentence_of(error));
+    expect(wrong == 0, fmt::format("{} sums are wrong", wrong.load()));
+    comm.check();
+  });
+}
+
+TEST_CASE("a blocking call of one thread runs behind what other threads started before it") {
+  on_ranks(2, [](Communicator& comm) {
+    std::vector<int> first(100'000, comm.rank());
+    int sum = 1;
+    std::promise<void> started;
+    std::thread starter([&] {
+      comm.async().broadcast(first, 1);
+      started.set_value();
+    });
+    started.get_future().wait();
+    comm.all_reduce(std::span(&sum, 1), ReduceOp::sum);
+    const bool behind = first.back() == 1;
+    starter.join();
+    expect(behind && sum == 2, "it overtook it");
+  });
+}
+
+// What is made of several calls is one to the others.
+TEST_CASE("a thread's calls come before or after another one's split") {
+  std::vector<Communicator> alone = Communicator::local(1);
+  Communicator& comm = alone.front();
+  std::atomic<bool> done{false};
+  const std::exception_ptr error_of_all = [&] {
+    std::exception_ptr error;
+    std::thread other([&] {
+      error = thrown_by([&] {
+        for (float value = 1; !done;) comm.all_reduce(std::span(&value, 1), ReduceOp::sum);
+      });
+    });
+    const std::exception_ptr own = thrown_by([&] {
+      for (int i = 0; i < 50; ++i) {
+        Communicator part = comm.split(0, 0);
+        part.barrier();
+        const std::byte byte{7};
+        expect(comm.all_gather_bytes(std::span(&byte, 1)).front().front() == byte, "another value");
+        expect(comm.allocate<float>(10).size() == 10, "another window");
+      }
+    });
+    done = true;
+    other.join();
+    return own ? own : error;
+  }();
+  CHECK(sentence_of(error_of_all) == "");
 }

@@ -89,18 +89,19 @@ class RONDO_API Work {
   Times times() const;  // see Times
 
   // Calls `callback` once, with the call's error or null, when the call is done: at once if it is done already, else in
-  // the thread that has ended it. On the CPU that is the communicator's engine thread, which runs the next call after
+  // the thread that has ended it. On the CPU that is the engine thread, which runs the communicator's next call after
   // the callback, or for messages a thread that moves them, a caller's own that is in a message among these: it should
-  // be short, and may start calls of the communicator but not wait for them. On a device it is a thread that looks
-  // every 1 to 10 ms. What a callback throws goes into the log. A Work of nothing is done.
+  // be short, and may start calls of the communicator but neither wait for them nor destroy the communicator. On a
+  // device it is a thread that looks every 1 to 10 ms. What a callback throws goes into the log. A Work of nothing is
+  // done.
   void on_done(std::function<void(std::exception_ptr)> callback);
 
  private:
   std::shared_ptr<detail::WorkState> state_;
 };
 
-// The same verbs, started at once and run meanwhile: collectives in the order of the calls on the communicator's engine
-// thread, messages by themselves.
+// The same verbs, started at once and run meanwhile: collectives in the order of the calls on an engine thread, which a
+// communicator has while it has some to run; messages by themselves.
 class RONDO_API Async : public Verbs<Async, Work, true> {
  public:
   Async(detail::CommunicatorImpl& impl, std::chrono::milliseconds timeout) : impl_(&impl), timeout_(timeout) {}
@@ -184,16 +185,19 @@ class RONDO_API Registration {
   std::shared_ptr<detail::WindowState> state_;
 };
 
-// One thread at a time may call a communicator; abort() may be called from any. A collective that fails makes the
-// communicator failed for good: that call and every later one throw the same error, on every rank. An
-// invalid_argument found before anything was sent fails that call alone.
-// On a device every verb of Verbs enqueues on its stream and returns; buffers are device memory (or pinned host
-// memory). What goes wrong there is thrown by synchronize(), check(), Work::wait() or the next call; the stream stays
-// usable. Calls may be captured into CUDA graphs and replayed, by every rank the same number of times and in the same
-// order among the communicator's other calls; a communicator that a live graph holds cannot give its device memory
-// back. Stream null is the device's default stream. Where ranks are threads that share a device, kernels on that stream
-// would wait for each other: there null means a stream of the communicator's own, which waits for what is on the
-// default stream, but which the default stream does not wait for; synchronize() does.
+// Any threads may call a communicator, also at the same time: their calls run one at a time in the order in which they
+// come, asynchronous ones among them, and a blocking call waits for its turn. That this order is the same on every rank
+// is the caller's duty; another one is found as a mismatch, where the calls differ. Two things are for one thread
+// alone, which nobody else calls meanwhile: shrink(), and moving or destroying a communicator. abort() waits for no
+// turn. A collective that fails makes the communicator failed for good: that call and every later one throw the same
+// error, on every rank. An invalid_argument found before anything was sent fails that call alone. On a device every
+// verb of Verbs enqueues on its stream and returns; buffers are device memory (or pinned host memory). What goes wrong
+// there is thrown by synchronize(), check(), Work::wait() or the next call; the stream stays usable. Calls may be
+// captured into CUDA graphs and replayed, by every rank the same number of times and in the same order among the
+// communicator's other calls; a communicator that a live graph holds cannot give its device memory back. Stream null is
+// the device's default stream. Where ranks are threads that share a device, kernels on that stream would wait for each
+// other: there null means a stream of the communicator's own, which waits for what is on the default stream, but which
+// the default stream does not wait for; synchronize() does.
 //
 // A child of fork() cannot use what it inherits: there every call of a communicator, and of what came from one, throws
 // invalid_argument, and their destructors do nothing; rank() and its like answer. Peers notice nothing of a child's
