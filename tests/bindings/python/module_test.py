@@ -379,6 +379,32 @@ class Meeting(unittest.TestCase):
         self.assertIn("the disk is full", str(caught.exception))
 
 
+class Devices(unittest.TestCase):
+    def test_what_is_not_there_is_said(self):
+        try:
+            rondo.local(1, device="cuda:77")
+        except rondo.Error as error:
+            self.assertEqual(error.code, rondo.ErrorCode.unsupported)
+        else:
+            self.fail("there is a CUDA device 77")
+
+    def test_objects_and_refusals_of_a_communicator_on_a_device(self):
+        comms, kept = rondo.local(2, device="sim", timeout=60), {}
+
+        def body(comm):
+            with self.assertRaises(rondo.InvalidArgument) as caught:
+                comm.all_reduce(np.ones(3))
+            self.assertIn("host memory", str(caught.exception))
+            with self.assertRaises(ValueError):
+                comm.send_object(1, 1 - comm.rank)
+            parts = ["p", "q"] if comm.rank == 1 else None
+            kept[comm.rank] = (comm.all_gather_object(comm.rank), comm.broadcast_object({comm.rank}, 1),
+                               comm.gather_object(comm.rank, 1), comm.scatter_object(parts, 1))
+
+        in_threads(*[lambda comm=comm: body(comm) for comm in comms])
+        self.assertEqual(kept, {0: ([0, 1], {1}, None, "p"), 1: ([0, 1], {1}, [0, 1], "q")})
+
+
 class Stub(unittest.TestCase):
     def test_the_stub_lists_what_the_module_has(self):
         module = sys.modules["rondo._rondo"]

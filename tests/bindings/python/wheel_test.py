@@ -21,6 +21,11 @@ data = array.array("d", [comm.rank + 1])
 comm.all_reduce(data)
 print("sum", data[0], rondo.__file__)
 """
+# Every import of torch asks the wheel, which loads nothing of itself.
+AUTOLOADED = """
+import torch, sys
+assert "_rondo_torch" in sys.modules and "rondo" not in sys.modules, sorted(sys.modules)
+"""
 # rondo meets ranks by protobuf and fmt of its own; torch brings others.
 BOTH = """
 import {first}, {second}
@@ -90,6 +95,7 @@ class Wheel(unittest.TestCase):
         if found is None:
             self.skipTest("PyTorch is not here")
         site = str(pathlib.Path(found.origin).parent.parent)
+        self.run_it(self.bin / "python", "-c", AUTOLOADED, PYTHONPATH=site)
         for first, second in (("torch", "rondo"), ("rondo", "torch")):
             code = BOTH.format(first=first, second=second, path=str(self.folder / f"{first}-store"))
             said = self.run_it(self.bin / "rondorun", "--nproc-per-node", "2", "--", self.bin / "python", "-c", code,
