@@ -42,10 +42,10 @@ std::uint64_t hash_of(const Signature& s) {
 
 namespace {
 
-// "send #3, tag 5". Messages of devices have no tag, not even 0.
-std::string title(const Signature& s) {
+// ", tag 5" of a message that has one. Those of devices have none, not even 0.
+std::string tag_of(const Signature& s) {
   const bool tagged = is_message(s) && s.root != 0 && s.root != -1;
-  return fmt::format("{} #{}{}", name_of(s.collective), s.sequence, tagged ? fmt::format(", tag {}", s.root) : "");
+  return tagged ? fmt::format(", tag {}", s.root) : "";
 }
 
 }  // namespace
@@ -53,19 +53,19 @@ std::string title(const Signature& s) {
 std::string describe(const Signature& s) {
   if (s.sequence == 0) return "nothing yet";
   const CollectiveRow& row = row_of(s.collective);
-  std::string text = title(s);
+  std::string text = fmt::format("{} #{}", row.name, s.sequence);
   if (row.send != Extent::none || row.recv != Extent::none) {
     text += fmt::format(" of {} {}", s.count, name_of(s.dtype));
   }
   if (row.reduces) text += fmt::format(", {}", name_of(s.op));
   if (row.rooted) text += fmt::format(", root {}", s.root);
-  return text;
+  return text + tag_of(s);
 }
 
 std::string compare(int rank, const Signature& mine, int peer, const Signature& theirs) {
   const auto differ = [&](std::string_view field, const auto& a, const auto& b) {
-    return fmt::format("rank {} and rank {} disagree on the {} of {}: {} against {}", rank, peer, field, title(mine), a,
-                       b);
+    return fmt::format("rank {} and rank {} disagree on the {} of {} #{}{}: {} against {}", rank, peer, field,
+                       name_of(mine.collective), mine.sequence, tag_of(mine), a, b);
   };
   if (mine.collective != theirs.collective || mine.sequence != theirs.sequence) {
     return fmt::format("rank {} called {} where rank {} called {}", rank, describe(mine), peer, describe(theirs));

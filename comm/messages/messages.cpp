@@ -107,8 +107,10 @@ bool Messages::drain_for(std::chrono::milliseconds duration) {
 
 // A thread that moves messages would otherwise have the mutex again before who waits for it.
 Messages::Lock Messages::enter() {
+  Lock lock(mutex_, std::try_to_lock);
+  if (lock) return lock;
   ++entering_;
-  Lock lock(mutex_);
+  lock.lock();
   --entering_;
   return lock;
 }
@@ -229,15 +231,14 @@ bool Messages::drive(Lock& lock, Clock::time_point until, Done done) {
 
 void Messages::idle(Lock& lock, Patience& patience, Clock::time_point until) {
   if (++patience.rounds % kRoundsPerInspection == 0 && Clock::now() >= next_inspection_) inspect();
-  const bool moved = patience.vain++ == 0;
-  if (moved && entering_ == 0) return;
-  if (patience.vain > spins_ + yields_ && entering_ == 0) return sleep(lock, until);
-  lock.unlock();
-  if (patience.vain <= spins_ && patience.vain % rounds_per_yield_ != 0 && entering_ == 0) {
-    pause_cpu();
-  } else {
-    yield_cpu();
+  const bool moved = patience.vain++ == 0, spins = patience.vain <= spins_ && patience.vain % rounds_per_yield_ != 0;
+  if (entering_.load(std::memory_order_relaxed) == 0) {  // then the mutex need not be given away
+    if (moved) return;
+    if (spins) return pause_cpu();
+    if (patience.vain > spins_ + yields_) return sleep(lock, until);
   }
+  lock.unlock();
+  yield_cpu();
   lock.lock();
 }
 

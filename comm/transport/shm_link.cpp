@@ -24,6 +24,9 @@ class ShmSendLink final : public SendLink {
     std::memcpy(segment_.slot(self_, peer_, posted_), &header, sizeof header);
     fifo_.posted.store(++posted_, std::memory_order_seq_cst);  // release for try_step(), and before wake() looks
     bells_.wake(peer_);
+    std::byte* const next = segment_.slot(self_, peer_, posted_);
+    __builtin_prefetch(next, 1);  // the peer has them
+    __builtin_prefetch(next + kLine, 1);
   }
   void send(const Signature& signature, const std::byte* data, std::size_t bytes) override {
     kernels::copy(slot(), data, bytes, kernels::Stores::plain);
@@ -50,6 +53,7 @@ class ShmRecvLink final : public RecvLink {
     if (taken_ == posted_) {
       posted_ = fifo_.posted.load(std::memory_order_acquire);  // pairs with the sender's publish()
       if (taken_ == posted_) return nullptr;
+      __builtin_prefetch(data());  // whoever reads the header first would wait for one line after the other
     }
     return reinterpret_cast<const StepHeader*>(segment_.slot(peer_, self_, taken_));
   }

@@ -189,6 +189,20 @@ TEST_CASE("a message that nobody receives, and a broadcast that nobody joins, ar
     }));
   });
   CHECK(contains(unread, "rank 1 destroyed its communicator, and rank 0 had sent it send #2 of 3 i32 that it never"));
+  const std::string unasked = logged([&] {  // it has been looked at, and its tag was another
+    rethrow(run(transport, [](Communicator& comm) {
+      std::array values{1, 2, 3};
+      if (comm.rank() == 0) {
+        auto group = comm.group();
+        group.send(values, 1, 9);
+        group.send(values, 1);
+        group.end();
+      }
+      if (comm.rank() == 1) comm.recv(values, 0);
+      comm.barrier();
+    }));
+  });
+  CHECK(contains(unasked, "rank 1 destroyed its communicator, and rank 0 had sent it send #1 of 3 i32, tag 9 that it"));
   const std::string alone = logged([&] {
     rethrow(run(transport, [](Communicator& comm) {
       good_calls(comm);
