@@ -32,6 +32,9 @@ function(rondo_configure target)
     # GCC 12 at -O3 sees fmt 9's fmt::join of integers write into a buffer of no bytes, and a std::string overlap itself.
     target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-restrict)
   endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_UNITY_BUILD)
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)  # it takes an included source for a header
+  endif()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
   set_target_properties(
     ${target}

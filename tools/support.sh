@@ -101,6 +101,17 @@ make_python_env() {
     "$env/bin/python3" -c "$modules"
 }
 
+# PyPI's PyTorch, for the wheel's backend, its tests and tools/torch-check.
+torch_requirements=(torch==2.15.0 numpy expecttest)
+torch_site=$RONDO_ROOT/build/torch-current/site
+make_torch_site() {
+  [[ $(uname -m) == x86_64 ]] || return 1
+  [[ -d $torch_site/torch-2.15.0.dist-info ]] && compgen -G "$torch_site/expecttest*.dist-info" >/dev/null && return 0
+  rm -rf "$torch_site" "$torch_site.partial"
+  python3 -m pip install --quiet --disable-pip-version-check --target "$torch_site.partial" "${torch_requirements[@]}" &&
+    mv "$torch_site.partial" "$torch_site" # there only when whole
+}
+
 jobs_count() {
   local cores
   cores=$(nproc)
