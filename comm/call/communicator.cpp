@@ -166,6 +166,9 @@ Communicator Communicator::split(int color, int key) {
 }
 Communicator Communicator::shrink() { return comm::shrink(member(impl_)); }
 void Communicator::set_timeout(std::chrono::milliseconds timeout) { member(impl_).set_timeout(timeout); }
+void Communicator::monitored_barrier(std::chrono::milliseconds timeout, bool waits_for_all) {
+  member(impl_).monitored_barrier(timeout, waits_for_all);
+}
 void Communicator::abort() { member(impl_).abort(); }
 void Communicator::check() { member(impl_).check(); }
 std::string Communicator::flight_record() const { return member(impl_).flight_record(); }

@@ -86,6 +86,7 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       two_level_(*team_, board_, primitives_, config_),
       short_calls_(board_.chooser(), board_.board(), board_.flow(), board_.ring_stores()),
       choices_(bootstrap_),
+      monitored_barrier_(*team_),
       messages_(*team_, config_, [this]() noexcept { return failure(); }) {}
 
 // Calls that are nearly done may end; a call that others do not join would hold us until its deadline.
@@ -489,6 +490,16 @@ void CommunicatorImpl::set_timeout(std::chrono::milliseconds timeout) {
   check_process();
   timeout = checked_duration("set_timeout: timeout", timeout);
   engine_.in_turn([&] { options_.timeout = timeout; });
+}
+
+// What goes wrong here alone stays here.
+void CommunicatorImpl::monitored_barrier(std::chrono::milliseconds timeout, bool waits_for_all) {
+  check_process();
+  if (timeout.count() != 0) timeout = checked_duration("monitored_barrier: timeout", timeout);
+  engine_.in_turn([&] {
+    if (team_->failure().raised()) throw_failure();
+    monitored_barrier_.run(timeout.count() == 0 ? options_.timeout : timeout, waits_for_all);
+  });
 }
 
 void CommunicatorImpl::abort() {

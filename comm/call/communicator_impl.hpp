@@ -19,6 +19,7 @@
 #include "comm/call/engine.hpp"
 #include "comm/call/flight_recorder.hpp"
 #include "comm/call/host_primitives.hpp"
+#include "comm/call/monitored_barrier.hpp"
 #include "comm/call/prepared_calls.hpp"
 #include "comm/device/launch/device_engine.hpp"
 #include "comm/hierarchy/two_level.hpp"
@@ -86,6 +87,7 @@ class CommunicatorImpl {
   std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
   void set_timeout(std::chrono::milliseconds timeout);
   void synchronize(Stream stream);
+  void monitored_barrier(std::chrono::milliseconds timeout, bool waits_for_all);
   void abort();
   void check();
   std::string flight_record() const;
@@ -143,6 +145,7 @@ class CommunicatorImpl {
   std::atomic<bool> recorded_{false};  // the flight record has been written to its file
   std::mutex checking_;                // check() may come from any thread, at any time
   std::recursive_mutex device_calls_;  // held for each; a turn may be taken with it, not the other way round
+  comm::MonitoredBarrier monitored_barrier_;
   comm::Messages messages_;
   comm::Engine engine_;  // its thread uses everything above
   std::unique_ptr<comm::device::DeviceEngine>

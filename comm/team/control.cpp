@@ -50,6 +50,9 @@ void Control::tell(int peer, const Signature& signature) {
 }
 void Control::announce_departure(const Signature& latest) { send_all({.kind = Kind::departure, .signature = latest}); }
 void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
+void Control::announce_attendance(std::uint64_t entered, std::uint64_t verdict) {
+  send_all({.kind = Kind::attendance, .entered = entered, .verdict = verdict});
+}
 
 // A message is far smaller than a socket's buffer and there are few of them: one that does not fit whole is a peer
 // that has read nothing for long, and its connection is given up, which tells it as much. Those that repeat themselves
@@ -101,6 +104,9 @@ void Control::deliver(Peer& peer) {
       return;
     case Kind::unmapped:
       events_.unmapped(peer.rank);
+      return;
+    case Kind::attendance:
+      events_.attends(peer.rank, message.entered, message.verdict);
       return;
   }
   events_.failed(peer.rank, ErrorCode::corrupt_message, peer.rank,

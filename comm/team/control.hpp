@@ -27,6 +27,7 @@ class Control {
     std::function<void(int peer, const Signature& signature)> waiting;
     std::function<void(int peer, const Signature& latest)> departed;  // the last collective that it was in
     std::function<void(int peer)> unmapped;
+    std::function<void(int peer, std::uint64_t entered, std::uint64_t verdict)> attends;
     std::function<void(int peer, std::string_view reason)> lost;  // end of stream without a goodbye
   };
 
@@ -44,14 +45,16 @@ class Control {
   void tell(int peer, const Signature& signature);  // the same to one of them
   void announce_departure(const Signature& latest);
   void announce_unmapped();
+  void announce_attendance(std::uint64_t entered, std::uint64_t verdict);
 
  private:
-  enum class Kind : std::uint32_t { failure = 1, waiting = 2, departure = 3, unmapped = 4 };
+  enum class Kind : std::uint32_t { failure = 1, waiting = 2, departure = 3, unmapped = 4, attendance = 5 };
   struct Message {
     Kind kind{};
     std::int32_t code = 0;
     std::int32_t culprit = -1;
     std::uint32_t length = 0;  // of sentence
+    std::uint64_t entered = 0, verdict = 0;
     Signature signature{};
     std::array<char, 500> sentence{};
   };

@@ -37,6 +37,15 @@ struct CallHistory {
   std::array<HistoryEntry, kHistory> entries;
 };
 
+// A rank's part in monitored barriers (call/monitored_barrier.hpp). The rank writes; of the verdicts, rank 0 alone.
+inline constexpr std::uint64_t kMostAttending = 1 << 20;
+struct Attendance {
+  static constexpr std::size_t kVerdicts = 8;  // a rank that comes later than that many is told of none
+  std::atomic<std::uint64_t> entered;          // twice the latest that it has entered; 1 more once it no longer waits
+  std::array<std::atomic<std::uint64_t>, kVerdicts> verdicts;  // of the latest
+  std::atomic<std::uint64_t>& verdict(std::uint64_t barrier) { return verdicts[barrier % kVerdicts]; }
+};
+
 struct RankLine {
   alignas(kLine) std::atomic<std::uint32_t> sleeping;  // the rank: 1 before it sleeps on its doorbell; peers read
   std::atomic<std::uint32_t> departed;                 // the rank, once: it has destroyed its communicator
@@ -50,6 +59,7 @@ struct RankLine {
   CallHistory calls;
   // Those enqueued for its kernels, which count by themselves; closed when a graph captures one, for replays count too.
   alignas(kLine) CallHistory device_calls;
+  alignas(kLine) Attendance attendance;
 };
 
 // What precedes the bytes of every step on every link, in shared memory and on a socket.

@@ -33,6 +33,9 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
     remote(peer).departed = true;
     parts_.bells.ring_both(own_index());
   };
+  events.attends = [this](int peer, std::uint64_t entered, std::uint64_t verdict) {
+    on_attendance(peer, entered, verdict);
+  };
   events.unmapped = [this, remote](int peer) {
     remote(peer).unmapped = true;
     parts_.bells.ring(own_index());
@@ -94,8 +97,10 @@ void Team::await_verdict(int peer) const {
 bool Team::sleep_until(std::chrono::steady_clock::time_point until) const {
   const auto left = until - std::chrono::steady_clock::now();
   if (left <= std::chrono::steady_clock::duration::zero()) return false;
+  constexpr std::chrono::milliseconds kLongest{60'000};  // before the next look, far from what an int holds
+  const auto nap = std::min(std::chrono::ceil<std::chrono::milliseconds>(left), kLongest);
   pollfd bell{parts_.bells.fd(own_index()), POLLIN, 0};
-  ::poll(&bell, 1, 1 + static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()));
+  ::poll(&bell, 1, static_cast<int>(nap.count()));
   parts_.bells.drain(own_index());
   return true;
 }

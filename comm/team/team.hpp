@@ -86,6 +86,11 @@ class Team {
   // Devices: a rank frees what it exported once its importers have let go of it, or are gone. False: not by then.
   void announce_unmapped();
   bool await_unmapped(int peer, std::chrono::steady_clock::time_point until) const;
+  // Monitored barriers: this rank's words change, and all ranks learn of it. 0: no verdict.
+  void attend(std::uint64_t entered, std::uint64_t verdict);
+  Attendance& attendance(int peer) const;  // as far as it is known here
+  // Until then, or something has happened that rings this rank's doorbell; false: it is too late.
+  bool sleep_until(std::chrono::steady_clock::time_point until) const;
   // Collectives of the calling threads, and those enqueued for kernels, which count by themselves.
   enum class Side : std::uint8_t { host, device };
   // The latest collective the peer is known to be in: its history in shared memory, or what it announced while waiting.
@@ -132,9 +137,9 @@ class Team {
   void on_exit(int peer);
   bool unmapped(int peer) const;
   void on_waiting(int peer, const Signature& theirs);
+  void on_attendance(int peer, std::uint64_t entered, std::uint64_t verdict);
   void on_device_call(int peer, const Signature& theirs);
   void compare_device_calls(int peer);
-  bool sleep_until(std::chrono::steady_clock::time_point until) const;  // or the doorbell; false: it is too late
 
   Parts parts_;
   Failure failure_;

@@ -9,6 +9,7 @@ namespace rondo::comm {
 
 struct Team::Remote {
   std::atomic<bool> departed{false}, lost{false}, unmapped{false};
+  Attendance attendance{};
   mutable std::mutex mutex;
   Signature latest{};  // guarded by it: the latest collective that it is known to have entered
   // Of its kernels, guarded by Team::device_calls_: the same; and its messages with this rank.

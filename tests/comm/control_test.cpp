@@ -39,6 +39,7 @@ class Reports {
         .waiting = [this](int, const Signature& signature) { note("waiting " + std::to_string(signature.sequence)); },
         .departed = [this](int, const Signature&) { note("departed"); },
         .unmapped = nothing,
+        .attends = [](int, std::uint64_t, std::uint64_t) {},
         .lost = [this](int, std::string_view reason) { note("lost: " + std::string(reason)); }};
   }
   // The first one that begins so; empty: none came in time.

@@ -50,7 +50,7 @@ double median(std::vector<double> times) {
 
 TEST_CASE("groups that rest have no thread and few descriptors") {
   const Setting transport("RONDO_TRANSPORT", GENERATE("shm", "tcp"));
-  const int group_size = GENERATE(2, kRanks);
+  const int group_size = GENERATE(2, 4);
   check_ended_well(fork_ranks(kRanks, 60s, [&](int rank, const auto& store) {
     Communicator world = join_forked(rank, kRanks, store);
     const std::size_t threads_before = threads(), descriptors_before = descriptors();

@@ -190,7 +190,8 @@ class RONDO_API Registration {
 // is the caller's duty; another one is found as a mismatch, where the calls differ. Two things are for one thread
 // alone, which nobody else calls meanwhile: shrink(), and moving or destroying a communicator. abort() waits for no
 // turn. A collective that fails makes the communicator failed for good: that call and every later one throw the same
-// error, on every rank. An invalid_argument found before anything was sent fails that call alone. On a device every
+// error, on every rank. Two kinds of failure are of that call alone: an invalid_argument found before anything was
+// sent, and the timeout of monitored_barrier(). On a device every
 // verb of Verbs enqueues on its stream and returns; buffers are device memory (or pinned host memory). What goes wrong
 // there is thrown by synchronize(), check(), Work::wait() or the next call; the stream stays usable. Calls may be
 // captured into CUDA graphs and replayed, by every rank the same number of times and in the same order among the
@@ -268,6 +269,12 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   Communicator shrink();
   // Of the calls from now on; at first options.timeout, and with the same limits.
   void set_timeout(std::chrono::milliseconds timeout);
+  // Collective, for finding out who is stuck. Rank 0 waits for all others, and all learn of it. timeout, which is not
+  // final here: a rank did not come in time. The message names the first that was missing, and with `waits_for_all`
+  // rank 0's names all of them. Nothing was moved, so the communicator goes on; the rank that comes late to this call
+  // is told of the same at once. Time runs for each rank from its own call; 0: the communicator's. A lost peer is final
+  // here too.
+  void monitored_barrier(std::chrono::milliseconds timeout = {}, bool waits_for_all = false);
   // From any thread: every waiting or later call fails, here and on every rank, within milliseconds.
   void abort();
   // Throws what went wrong asynchronously: an async call, a lost peer, and calls that returned although other ranks
