@@ -37,6 +37,7 @@ bool calls_kernel(Team& team) {
 struct Messages::Patience {
   std::uint64_t rounds = 0;
   std::uint64_t vain = 0;  // of them, since something moved
+  bool nudged = false;     // whoever watches knows of what this thread waits for
 };
 
 Messages::Messages(Team& team, const Config& config, std::function<std::exception_ptr()> failure)
@@ -235,17 +236,18 @@ void Messages::idle(Lock& lock, Patience& patience, Clock::time_point until) {
   if (entering_.load(std::memory_order_relaxed) == 0) {  // then the mutex need not be given away
     if (moved) return;
     if (spins) return pause_cpu();
-    if (patience.vain > spins_ + yields_) return sleep(lock, until);
+    if (patience.vain > spins_ + yields_) return sleep(lock, patience, until);
   }
   lock.unlock();
   yield_cpu();
   lock.lock();
 }
 
-// One thread at a time watches for all.
-void Messages::sleep(Lock& lock, Clock::time_point until) {
+// One thread at a time watches for all. It is nudged once by each that waits: it wakes them all when it wakes, and they
+// would nudge each other for ever.
+void Messages::sleep(Lock& lock, Patience& patience, Clock::time_point until) {
   if (watching_) {
-    nudge();
+    if (!std::exchange(patience.nudged, true)) nudge();
     ++waiting_;
     changed_.wait_until(lock, std::min(until, Clock::now() + kInspectEvery));
     --waiting_;

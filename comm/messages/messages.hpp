@@ -63,7 +63,7 @@ class Messages {
   template <class Done>
   bool drive(Lock& lock, Clock::time_point until, Done done);
   void idle(Lock& lock, Patience& patience, Clock::time_point until);
-  void sleep(Lock& lock, Clock::time_point until);
+  void sleep(Lock& lock, Patience& patience, Clock::time_point until);
   void poll_links(Lock& lock, Clock::time_point until);
   void mind_times(Clock::time_point now);
   void inspect();

@@ -2,6 +2,7 @@
 // Messages wait for nothing but their other end: tags, any source, opposite orders, and collectives in between; over
 // every transport.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -412,5 +413,34 @@ TEST_CASE("messages: no thread is there when none is on its way") {
     comm.send(mine, 0);
     comm.recv(got, 0);
     expect(movers() == 0, "a blocking call left a thread");
+  });
+}
+
+TEST_CASE("messages: who waits in a blocking receive and who moves the others let each other sleep") {
+  const auto switches = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+  };
+  constexpr auto kIdle = 300ms;
+  constexpr long kMost = 3000;  // a pair that wakes each other makes 60'000 in that time
+  on_world(Kind::local, 2, [&](Communicator& comm) {
+    std::array<int, 1> first{comm.rank()}, second{comm.rank()};
+    comm.barrier();
+    if (comm.rank() == 1) {
+      const long before = switches();
+      int never = 0;  // nothing is sent to it until it has waited so long
+      Work idle = comm.async().recv(std::span(&never, 1), 0, 9);
+      expect(!idle.wait_for(kIdle), "a message came that nobody had sent");
+      const long made = switches() - before;
+      expect(made < kMost, fmt::format("{} switches while nothing moved", made));
+      comm.send(first, 0, 2);
+      comm.send(second, 0, 1);
+      return idle.wait();
+    }
+    Work posted = comm.async().recv(first, 1, 1);
+    comm.recv(second, 1, 2);
+    posted.wait();
+    comm.send(first, 1, 9);
   });
 }
