@@ -14,6 +14,7 @@ FOLDER = pathlib.Path(sys.argv[1])
 # Of glibc and of the compiler's runtime, which every Linux with glibc has.
 SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64|ld-linux-aarch64|libstdc\+\+|libgcc_s)\.so\.\d+$")
 OURS = re.compile(r"(librondo\.so\.|lib[a-z0-9_-]+-[0-9a-f]{8}\.so)")
+TORCHS = re.compile(r"(libtorch|libc10)")  # of the process that has imported it
 SUM = """
 import array, rondo
 comm = rondo.init()
@@ -25,6 +26,17 @@ print("sum", data[0], rondo.__file__)
 AUTOLOADED = """
 import torch, sys
 assert "_rondo_torch" in sys.modules and "rondo" not in sys.modules, sorted(sys.modules)
+"""
+# The backend by its name, and in gloo's place.
+BACKEND = """
+import torch
+import torch.distributed as dist
+dist.init_process_group({name!r})
+data = torch.full((3,), dist.get_rank() + 1.0)
+dist.all_reduce(data)
+assert data.tolist() == [3, 3, 3], data
+print("backend", type(dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))).__module__)
+dist.destroy_process_group()
 """
 # rondo meets ranks by protobuf and fmt of its own; torch brings others.
 BOTH = """
@@ -60,6 +72,9 @@ class Wheel(unittest.TestCase):
     def tearDownClass(cls):
         cls.scratch.cleanup()
 
+    def site(self):
+        return next((self.folder / "env" / "lib").glob("python*/site-packages"))
+
     def run_it(self, *command, **more):
         ended = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True, timeout=120, cwd=self.folder, env={**self.environment, **more})
@@ -77,7 +92,7 @@ class Wheel(unittest.TestCase):
     def test_libraries_are_inside(self):
         for wheel in FOLDER.glob("*.whl"):
             self.assertIn("-manylinux_", wheel.name)  # auditwheel's word for it
-        site = next((self.folder / "env" / "lib").glob("python*/site-packages"))
+        site = self.site()
         looked_at = 0
         for path in [*site.glob("rondo/**/*"), *site.glob("rondo_comm.libs/*")]:
             if not path.is_file() or path.read_bytes()[:4] != b"\x7fELF":
@@ -85,7 +100,8 @@ class Wheel(unittest.TestCase):
             looked_at += 1
             dynamic = subprocess.run(["readelf", "--dynamic", path], check=True, capture_output=True, text=True).stdout
             for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
-                self.assertTrue(SYSTEM.match(needed) or OURS.match(needed), f"{path.name} needs {needed}")
+                torchs = path.name.startswith("_backend_") and TORCHS.match(needed)
+                self.assertTrue(SYSTEM.match(needed) or OURS.match(needed) or torchs, f"{path.name} needs {needed}")
             for path_in in re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", dynamic):
                 self.assertTrue(all(part.startswith("$ORIGIN") for part in path_in.split(":")), f"{path.name}: {path_in}")
         self.assertGreaterEqual(looked_at, 4)
@@ -96,6 +112,14 @@ class Wheel(unittest.TestCase):
             self.skipTest("PyTorch is not here")
         site = str(pathlib.Path(found.origin).parent.parent)
         self.run_it(self.bin / "python", "-c", AUTOLOADED, PYTHONPATH=site)
+        for name, more in (("rondo", {}), ("gloo", {"RONDO_TORCH_AS": "gloo"})):
+            command = [self.bin / "rondorun", "--nproc-per-node", "2", "--", self.bin / "python", "-c", BACKEND.format(name=name)]
+            if next(self.site().glob("rondo/torch/_backend_*"), None) is None:
+                with self.assertRaisesRegex(AssertionError, "built without the backend"):
+                    self.run_it(*command, PYTHONPATH=site, **more)
+            else:
+                said = self.run_it(*command, PYTHONPATH=site, **more)
+                self.assertEqual(said.count("backend rondo.torch"), 2, said)
         for first, second in (("torch", "rondo"), ("rondo", "torch")):
             code = BOTH.format(first=first, second=second, path=str(self.folder / f"{first}-store"))
             said = self.run_it(self.bin / "rondorun", "--nproc-per-node", "2", "--", self.bin / "python", "-c", code,
