@@ -133,12 +133,15 @@ def futures(rank, world):
     x = torch.ones(4)
     doubled = dist.all_reduce(x, async_op=True).get_future().then(lambda f: f.value()[0] * 2)
     assert doubled.wait().tolist() == [2.0 * world] * 4
-    later = []
+    later, has_started = [], threading.Event()
     y = torch.ones(2)
-    dist.all_reduce(x, async_op=True).get_future().then(lambda _: later.append(dist.all_reduce(y, async_op=True)))
-    dist.barrier()
-    while not later:
-        dist.barrier()
+
+    def start_another(_):
+        later.append(dist.all_reduce(y, async_op=True))
+        has_started.set()
+
+    dist.all_reduce(x, async_op=True).get_future().then(start_another)
+    assert has_started.wait(60)  # the order of calls is the same on all ranks
     everybody = torch.tensor([1.0])
     dist.all_reduce(everybody)
     later[0].wait()
@@ -146,13 +149,16 @@ def futures(rank, world):
     told = []
 
     def wrong(_):
+        if threading.current_thread() is threading.main_thread():
+            return  # the call was done before this hung on it
         try:
             dist.barrier()
         except ValueError as error:
             told.append(str(error))
 
-    dist.all_reduce(x, async_op=True).get_future().then(wrong).wait()
-    assert told and "async_op=True" in told[0]
+    for _ in range(50):
+        dist.all_reduce(x, async_op=True).get_future().then(wrong).wait()
+    assert told and "async_op=True" in told[0], told
 
 
 def threads(rank, world):
