@@ -191,7 +191,7 @@ TEST_CASE("limits of a program that spawns ranks") {
       if (all.find("limited: ") != std::string::npos) continue;
       CHECK((ended.code == 0) == works);
       CHECK(count(all, "is done") == (works ? 3 : 0));
-      CHECK(count(all, "rondo warning") == (works && transport.empty() && *row.said_of_shm != '\0' ? 1 : 0));
+      if (works) CHECK(count(all, "rondo warning") == (transport.empty() && *row.said_of_shm != '\0' ? 1 : 0));
       if (!works) CHECK(count(all, row.works ? "cannot watch a child process" : row.said) >= 1);
       CHECK(ended.seconds < 15);
     }
