@@ -107,8 +107,10 @@ torch_site=$RONDO_ROOT/build/torch-current/site
 make_torch_site() {
   [[ $(uname -m) == x86_64 ]] || return 1
   [[ -d $torch_site/torch-2.15.0.dist-info ]] && compgen -G "$torch_site/expecttest*.dist-info" >/dev/null && return 0
+  local python=$RONDO_ROOT/build/python-env/bin/python3 # it has pip, which Debian's has not by itself
+  [[ -x $python ]] || python=python3
   rm -rf "$torch_site" "$torch_site.partial"
-  python3 -m pip install --quiet --disable-pip-version-check --target "$torch_site.partial" "${torch_requirements[@]}" &&
+  "$python" -m pip install --quiet --disable-pip-version-check --target "$torch_site.partial" "${torch_requirements[@]}" &&
     mv "$torch_site.partial" "$torch_site" # there only when whole
 }
 
