@@ -807,7 +807,8 @@ void RondoBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_
   for (int rank = 1; rank < getSize() && (missing.empty() || wait_all_ranks); ++rank) {
     try {
       store.get(came(rank), deadline);
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (error.error_code() != ErrorCode::timeout) std::rethrow_exception(exception_of("monitored_barrier", 0, error));
       missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
     }
   }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -36,8 +37,8 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr int kCollectiveCount = 15;  // of Collective
 
-// The peer of a receive that takes a message from whoever has sent one.
-inline constexpr int kAnySource = -2;
+// The peer of a receive that takes a message from whoever has sent one. No arithmetic on ranks leads to it.
+inline constexpr int kAnySource = std::numeric_limits<int>::min();
 
 // What a collective is. What the library must know of its buffers comes from here alone.
 struct CollectiveRow {

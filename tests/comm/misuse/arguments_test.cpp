@@ -53,10 +53,15 @@ std::vector<Bad> bad_calls(void* send, void* recv) {
     }
   }
   for (const Collective message : {Collective::send, Collective::recv}) {
-    add("peer 7", [&](Call& c) {
-      c.collective = message;
-      c.root = 7;
-    });
+    for (const int peer : {7, -1, -2}) {
+      add(peer == 7    ? "peer 7"
+          : peer == -1 ? "peer -1"
+                       : "peer -2",
+          [&](Call& c) {
+            c.collective = message;
+            c.root = peer;
+          });
+    }
   }
   for (const Collective any :
        {Collective::all_reduce, Collective::all_gather, Collective::all_to_all, Collective::reduce_scatter}) {
