@@ -218,9 +218,14 @@ c10d::ErrorType RondoBackend::getError() {
 void RondoBackend::abort() {
   if (communicator_) communicator_.abort();
 }
+// Its end waits for callbacks, which may need the lock, or Python's.
 void RondoBackend::shutdown() {
-  const std::lock_guard lock(mutex_);
-  communicator_ = {};
+  Communicator last;
+  {
+    const std::lock_guard lock(mutex_);
+    last = std::exchange(communicator_, {});
+  }
+  without_python([&] { last = {}; });
 }
 
 RondoBackend::Milliseconds RondoBackend::timeout_of(Milliseconds given) const {
