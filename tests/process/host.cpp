@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/process/host.hpp"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <exception>
 #include <iostream>
 #include <stdexcept>
+#include <thread>
 
 namespace rondo::test {
 
@@ -44,6 +50,24 @@ void Host::add_decoy(const std::string& address) const {
 void Host::add_address(const std::string& address) const {
   ip({"address", "add", address, "dev", "eth0", "nodad"});
   ip({"link", "set", "eth0", "up"});
+}
+
+Fd Host::make_here(const std::function<Fd()>& make) const {
+  Fd made;
+  std::exception_ptr failure;
+  std::thread([&] {  // a thread of its own, which alone moves there
+    try {
+      const Fd network(::open(("/proc/" + pid_ + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC));
+      if (!network || ::setns(network.get(), CLONE_NEWNET) != 0)
+        throw std::runtime_error(std::string("cannot enter a network namespace: ") + std::strerror(errno));
+      made = make();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  })
+      .join();
+  if (failure) std::rethrow_exception(failure);
+  return made;
 }
 
 void connect(const Host& left, const Host& right) {

@@ -3,6 +3,7 @@
 // them.
 #pragma once
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ class Host {
   // An interface that reaches nobody, made before the real one so that it comes first in every list.
   void add_decoy(const std::string& address) const;
   void add_address(const std::string& address) const;
+  // Descriptors keep the network that they were made in.
+  Fd make_here(const std::function<Fd()>& make) const;
 
  private:
   void do_here(const Words& command) const;

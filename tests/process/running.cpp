@@ -16,7 +16,6 @@ namespace rondo::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kLimit{30};
 
 void need(bool good, const char* what) {
   if (!good) throw std::runtime_error(what);
@@ -43,7 +42,7 @@ int left_ms(Clock::time_point deadline) {
 
 }  // namespace
 
-Running::Running(const std::vector<std::string>& command, const How& how) : started_(Clock::now()) {
+Running::Running(const std::vector<std::string>& command, const How& how) : limit_(how.limit), started_(Clock::now()) {
   int out[2], err[2];
   need(::pipe2(out, O_CLOEXEC) == 0 && ::pipe2(err, O_CLOEXEC) == 0, "cannot make pipes");
   const Fd out_writer(out[1]), err_writer(err[1]), in = input_of(how.in);
@@ -83,7 +82,7 @@ bool Running::read_more(int timeout_ms) {
 }
 
 std::vector<std::string> Running::lines(const std::string& text, std::size_t count) {
-  const auto deadline = Clock::now() + kLimit;
+  const auto deadline = Clock::now() + limit_;
   for (;;) {
     std::vector<std::string> found;
     for (std::size_t begin = 0, end = 0; (end = ended_.out.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -97,7 +96,7 @@ std::vector<std::string> Running::lines(const std::string& text, std::size_t cou
 }
 
 Ended Running::wait() {
-  const auto deadline = Clock::now() + kLimit;
+  const auto deadline = Clock::now() + limit_;
   while (read_more(left_ms(deadline))) continue;
   pollfd poll{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
   const bool in_time = ::poll(&poll, 1, left_ms(deadline)) == 1;

@@ -26,6 +26,7 @@ class Running {
     std::string in{};                        // its standard input
     bool own_group = false;                  // leads a process group
     bool one_stream = false;                 // stderr goes where stdout goes
+    std::chrono::seconds limit{30};          // of each wait
   };
   explicit Running(const std::vector<std::string>& command) : Running(command, How{}) {}
   Running(const std::vector<std::string>& command, const How& how);
@@ -44,6 +45,7 @@ class Running {
   pid_t pid_ = -1;
   Fd pidfd_, out_, err_;
   Ended ended_;
+  std::chrono::seconds limit_;
   std::chrono::steady_clock::time_point started_;
 };
 
