@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/base/cpu_quota.hpp"
 #include "comm/node/policy/thresholds.hpp"
-#include "comm/setup/cpu_quota.hpp"
 
 namespace rondo::comm {
 

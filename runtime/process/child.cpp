@@ -2,6 +2,7 @@
 #include "runtime/process/child.hpp"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -17,18 +18,36 @@ namespace {
 
 constexpr int kNotFound = 127, kNotExecutable = 126;
 
+// Which processors, as the kernel wants it; none for none.
+std::vector<cpu_set_t> mask_of(const std::vector<int>& cpus) {
+  std::vector<cpu_set_t> mask;
+  for (const int cpu : cpus) {
+    const auto set = static_cast<std::size_t>(cpu) / CPU_SETSIZE;
+    if (set >= mask.size()) mask.resize(set + 1);
+    CPU_SET(cpu % CPU_SETSIZE, &mask[set]);
+  }
+  return mask;
+}
+
 // In the child, between fork and exec: nothing here allocates.
-[[noreturn]] void become(const Program& program, char* const* argv, char* const* envp, int errors) {
+[[noreturn]] void give_up(const StartError& error, int errors) {
+  [[maybe_unused]] const auto written = ::write(errors, &error, sizeof error);  // fits: far below PIPE_BUF
+  ::_exit(error.reason == ENOENT ? kNotFound : kNotExecutable);
+}
+
+// The same.
+[[noreturn]] void become(const Program& program, const std::vector<cpu_set_t>& cpus, char* const* argv,
+                         char* const* envp, int errors) {
   ::setpgid(0, 0);
   const int streams[] = {program.in, program.out, program.err};
   for (int i = 0; i < 3; ++i)
     if (streams[i] >= 0) ::dup2(streams[i], i);
   if (program.open_files.rlim_max != 0) ::setrlimit(RLIMIT_NOFILE, &program.open_files);
   if (program.keep >= 0) ::fcntl(program.keep, F_SETFD, 0);
+  if (!cpus.empty() && ::sched_setaffinity(0, cpus.size() * sizeof(cpu_set_t), cpus.data()) != 0)
+    give_up({.index = program.index, .reason = errno, .binding = true}, errors);
   ::execvpe(argv[0], argv, envp);
-  const StartError error{.index = program.index, .reason = errno};
-  [[maybe_unused]] const auto written = ::write(errors, &error, sizeof error);  // fits: far below PIPE_BUF
-  ::_exit(error.reason == ENOENT ? kNotFound : kNotExecutable);
+  give_up({.index = program.index, .reason = errno}, errors);
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
@@ -83,7 +102,9 @@ std::optional<StartError> StartErrors::find(int index) {
 Child start_program(const Program& program, const StartErrors& errors) {
   const auto argv = pointers(program.command);
   const auto envp = pointers(program.environment);
-  auto child = fork_child(program.mask, [&]() -> int { become(program, argv.data(), envp.data(), errors.writer()); });
+  const auto cpus = mask_of(program.cpus);
+  auto child =
+      fork_child(program.mask, [&]() -> int { become(program, cpus, argv.data(), envp.data(), errors.writer()); });
   ::setpgid(child.pid, child.pid);  // whichever of the two comes first; EACCES after exec is fine
   return child;
 }

@@ -30,6 +30,7 @@ struct Program {
   int in = -1, out = -1, err = -1;       // -1: this process's own
   int keep = -1;                         // one descriptor that stays open in the program
   int index = 0;                         // named in a StartError
+  std::vector<int> cpus{};               // that it may run on; empty: those of this process
   sigset_t mask{};
   rlimit open_files{};  // its limit; all zero: this process's own
 };
@@ -39,7 +40,8 @@ rlimit raise_open_files();
 
 struct StartError {
   int index = 0;
-  int reason = 0;  // errno of exec
+  int reason = 0;        // errno of exec, or
+  bool binding = false;  // of being bound to its cores
 };
 
 // Reports of programs that could not be executed, from any number of children.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/setup/cpu_quota.hpp"
+#include "comm/base/cpu_quota.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ class Root {
     }
   }
   ~Root() { std::filesystem::remove_all(folder_); }
-  double quota() const { return cpu_quota(folder_); }
+  double quota() const { return rondo::cpu_quota(folder_); }
 
  private:
   std::filesystem::path folder_;

@@ -54,6 +54,9 @@ std::vector<std::string> rank_environment(const Options& options, const Placemen
   variables.merge(own_variables(options, placement));
   if (options.gpus_per_rank > 0)
     variables["CUDA_VISIBLE_DEVICES"] = gpus_of_rank(options.gpus, local_rank, options.gpus_per_rank);
+  const auto threads = std::to_string(options.shares[static_cast<std::size_t>(local_rank)].threads);
+  variables["RONDO_CORES"] = threads;
+  if (options.sets_threads) variables["OMP_NUM_THREADS"] = threads;
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);

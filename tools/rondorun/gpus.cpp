@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <string_view>
 
 #include "comm/base/env.hpp"
@@ -39,6 +40,17 @@ std::size_t count_gpus(const std::filesystem::path& root) {
   });
   if (nodes > 0) return static_cast<std::size_t>(nodes);
   return file_names(root / "proc/driver/nvidia/gpus").size();
+}
+
+// What the driver says of one: "Device Minor: 	 2".
+std::string driver_says(const std::filesystem::path& gpu, std::string_view what) {
+  std::ifstream file(gpu / "information");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(what)) continue;
+    const auto begin = line.find_first_not_of(": \t", what.size());
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
 }
 
 std::vector<std::string> words(std::string_view list) {
@@ -78,6 +90,25 @@ std::vector<std::string> visible_gpus(const std::filesystem::path& root, const s
 }
 
 std::vector<std::string> visible_gpus() { return visible_gpus("/", visible_variable()); }
+
+std::optional<int> node_of_gpu(const std::filesystem::path& root, const std::string& gpu) {
+  const auto folder = root / "proc/driver/nvidia/gpus";
+  auto addresses = file_names(folder);
+  std::sort(addresses.begin(), addresses.end());
+  const auto index = number(gpu);
+  if (index && std::filesystem::exists(root / "dev/nvidiactl"))  // in a container some may be missing
+    std::erase_if(addresses, [&](const std::string& address) {
+      return !std::filesystem::exists(root / ("dev/nvidia" + driver_says(folder / address, "Device Minor")));
+    });
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    const bool is_it = index ? *index == i : driver_says(folder / addresses[i], "GPU UUID").starts_with(gpu);
+    if (!is_it) continue;
+    int node = -1;
+    std::ifstream(root / "sys/bus/pci/devices" / addresses[i] / "numa_node") >> node;
+    return node < 0 ? std::nullopt : std::optional(node);
+  }
+  return std::nullopt;
+}
 
 std::string gpus_of_rank(const std::vector<std::string>& gpus, int local_rank, int per_rank) {
   std::vector<std::string> mine;

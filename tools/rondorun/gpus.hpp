@@ -15,6 +15,10 @@ std::vector<std::string> visible_gpus(const std::filesystem::path& root, const s
 // Of this node and this process's environment.
 std::vector<std::string> visible_gpus();
 
+// The NUMA node of a GPU so named; none where the kernel does not say, as of parts of GPUs. By number they are in the
+// order of their buses, which is CUDA's where a node's GPUs are of one kind.
+std::optional<int> node_of_gpu(const std::filesystem::path& root, const std::string& gpu);
+
 // CUDA_VISIBLE_DEVICES of a rank that gets `per_rank` GPUs; ranks begin again at the first one where GPUs are fewer.
 std::string gpus_of_rank(const std::vector<std::string>& gpus, int local_rank, int per_rank);
 

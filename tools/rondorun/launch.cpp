@@ -22,6 +22,7 @@
 #include "rendezvous/server.hpp"
 #include "runtime/process/descent.hpp"
 #include "runtime/process/event_loop.hpp"
+#include "tools/rondorun/cores.hpp"
 #include "tools/rondorun/environment.hpp"
 #include "tools/rondorun/free_port.hpp"
 #include "tools/rondorun/gpus.hpp"
@@ -79,6 +80,7 @@ class Launch {
   void start();
   void start_alone();
   void start_ranks(const Placement& placement);
+  void share_out_cores();
   void control();
   void on_signal(int signal);
   void on_failure(const Failure& failure);
@@ -107,6 +109,7 @@ class Launch {
   Sink* err_;
   std::optional<rendezvous::Secret> secret_;
   Fd secret_fd_;
+  BoundCores bound_;
   std::unique_ptr<rendezvous::Server> server_;  // with one node
   std::unique_ptr<Nodes> nodes_;                // with several
   std::unique_ptr<Ranks> ranks_;                // once all nodes are there
@@ -178,6 +181,7 @@ void Launch::start_ranks(const Placement& placement) {
   Placement at = placement;
   const std::string sharing = sharing_sentence(at.local_size, options_.gpus.size(), options_.gpus_per_rank);
   if (!sharing.empty()) say(sharing);
+  share_out_cores();
   if (secret_) secret_fd_ = secret_->to_memfd();
   at.secret_fd = secret_fd_.get();
   Ranks::Setup setup{.command = options_.command,
@@ -196,10 +200,23 @@ void Launch::start_ranks(const Placement& placement) {
     setup.programs.push_back({.rank = at.first_rank + i,
                               .arguments = rank_arguments(options_, i),
                               .environment = rank_environment(options_, at, i),
-                              .shown = is_shown(options_, at.first_rank + i, i)});
+                              .shown = is_shown(options_, at.first_rank + i, i),
+                              .cpus = options_.shares[static_cast<std::size_t>(i)].cpus});
   ranks_ = std::make_unique<Ranks>(loop_, std::move(setup), out_, *err_);
   enter(Phase::running);
   ranks_->start();
+}
+
+void Launch::share_out_cores() {
+  if (restarts_ > 0) return;  // all has been said, and taken
+  const std::string threads = options_.sets_threads ? threads_sentence(options_.cores, options_.shares) : "";
+  if (!threads.empty()) say(threads);
+  const auto others = bound_.take(options_.shares);
+  if (!others.empty())
+    say(
+        fmt::format("ranks of another rondorun are bound to cores {} of this host, too: both run slower; without "
+                    "--bind the kernel shares cores out",
+                    cpu_list(others)));
 }
 
 void Launch::control() {

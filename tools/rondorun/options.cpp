@@ -2,7 +2,6 @@
 #include "tools/rondorun/options.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +15,7 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/env.hpp"
 #include "runtime/launchers/environment.hpp"
 #include "tools/rondorun/gpus.hpp"
 
@@ -36,7 +36,6 @@ constexpr std::array kUnsupported{
     Unsupported{"--duplicate-stderr-filters,--duplicate_stderr_filters", "--duplicate-stderr-filters is not supported"},
     Unsupported{"--logs-specs,--logs_specs", "--logs-specs is not supported"},
     Unsupported{"--event-log-handler,--event_log_handler", "--event-log-handler is not supported"},
-    Unsupported{"--numa-binding,--numa_binding", "--numa-binding is not supported: use numactl in the command"},
     Unsupported{"--signals-to-handle,--signals_to_handle",
                 "--signals-to-handle is not supported: SIGINT, SIGTERM, SIGQUIT and SIGHUP are always passed on"},
     Unsupported{"--virtual-local-rank,--virtual_local_rank", "--virtual-local-rank is not supported"},
@@ -46,7 +45,8 @@ constexpr std::array kUnsupported{
 struct Words {
   std::string nproc = "1", nnodes = "1", max_restarts = "0";
   std::string nodes_of;  // who says that there are several, where the command line does not
-  std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local;
+  std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local,
+                                                               bind, numa_binding;
   double grace_period_s = 5, join_timeout_s = 300;
   bool standalone = false, no_python = false, module = false, run_path = false, version = false;
 };
@@ -61,15 +61,9 @@ int number(const std::string& text, const char* flag, int low, int high) {
   return value;
 }
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
-
 // Ranks on this node, of which each gets options.gpus_per_rank GPUs if that is not 0.
 int local_size(const std::string& text, const Options& options) {
-  if (text == "auto" || text == "cpu") return usable_cores();
+  if (text == "auto" || text == "cpu") return usable_cpus(options.cores);
   if (text == "p") refuse("unknown flag -np, did you mean -n?; see rondorun --help");  // mpirun's, read as -n p
   if (text != "gpu" && text != "cuda") return number(text, "--nproc-per-node", 1, 65536);
   if (options.gpus.empty())
@@ -83,6 +77,40 @@ void set_gpus(Options& options) {
   if (options.gpus_per_rank > most)
     refuse(fmt::format("--gpus-per-rank {}: this node has {} GPU{} to give", options.gpus_per_rank,
                        most == 0 ? "no" : std::to_string(most), most == 1 ? "" : "s"));
+}
+
+// Of the GPUs that the ranks take by their local ranks, as far as the kernel says.
+std::vector<int> gpu_nodes(const Options& options) {
+  std::vector<int> nodes;
+  for (int rank = 0; rank < options.local_size && !options.gpus.empty(); ++rank) {
+    const auto gpu = static_cast<std::size_t>(rank * std::max(1, options.gpus_per_rank)) % options.gpus.size();
+    const auto node = node_of_gpu("/", options.gpus[gpu]);
+    if (!node) return {};
+    nodes.push_back(*node);
+  }
+  return nodes;
+}
+
+Binding binding(const Words& words) {
+  if (!words.bind.empty() && !words.numa_binding.empty()) refuse("--bind and --numa-binding exclude each other");
+  const auto found = words.numa_binding.empty() ? binding_of(words.bind.empty() ? "none" : words.bind)
+                                                : numa_binding_of(words.numa_binding);
+  if (found) return *found;
+  if (words.numa_binding.empty()) refuse("--bind must be none, core or numa, not '" + words.bind + "'");
+  refuse("--numa-binding must be node, socket, exclusive or core-complex, not '" + words.numa_binding + "'");
+}
+
+// OpenMP takes every core that it may run on: right for one rank, unless a quota leaves less.
+void set_shares(const Words& words, Options& options) {
+  const Binding how = binding(words);
+  const bool limited = usable_cpus(options.cores) < static_cast<int>(options.cores.cpus.size());
+  options.sets_threads = (options.local_size > 1 || limited) && env_names_with_prefix("OMP_NUM_THREADS=").empty();
+  try {
+    options.shares = share_cores(options.cores, options.local_size, how,
+                                 how == Binding::none ? std::vector<int>{} : gpu_nodes(options));
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
 }
 
 int node_count(const std::string& text) {
@@ -207,6 +235,8 @@ void add_torchrun_flags(CLI::App& app, Words& words, Options& options) {
   app.add_flag("-m,--module", words.module, "the program is a module of Python's: python3 -u -m MODULE");
   app.add_flag("--run-path,--run_path", words.run_path, "the program is a file for python3, whatever its name");
   app.add_flag("--no-python,--no_python", words.no_python, "what ends in .py is run as it is, too");
+  app.add_option("--numa-binding,--numa_binding", words.numa_binding,
+                 "node, socket, exclusive or core-complex, of each rank's GPU where there is one");
   app.add_option("--monitor-interval,--monitor_interval", words.ignored, "accepted: ends are noticed at once");
   app.add_option("--start-method,--start_method", words.ignored, "accepted: ranks are programs of their own");
 }
@@ -251,6 +281,8 @@ void add_own_flags(CLI::App& app, Words& words, Options& options) {
   app.add_option("--gpus-per-rank,--gpus_per_rank", options.gpus_per_rank,
                  "sets CUDA_VISIBLE_DEVICES: so many GPUs for each rank, shared where there are fewer (left alone)")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--bind", words.bind,
+                 "each rank to its share of the cores, or to their NUMA node: none, core, numa (none)");
   app.add_option("--grace-period,--grace_period", words.grace_period_s, "seconds until what must end is killed (5)");
   app.add_option("--join-timeout,--join_timeout", words.join_timeout_s, "seconds to wait for the other nodes (300)");
   app.add_option("--ranks-filter,--ranks_filter", words.shown, "the same by rank, over all nodes");
@@ -309,7 +341,9 @@ Options finish(const CLI::App& app, Words words, Options options) {
   if (!options.new_secret.empty()) return options;
   take_from_scheduler(app, words, options);
   set_gpus(options);
+  options.cores = read_cores("/", allowed_cpus());
   options.local_size = local_size(words.nproc, options);
+  set_shares(words, options);
   check_backend(words.rdzv_backend);
   set_nodes(words, options);
   set_restarts(words, options);

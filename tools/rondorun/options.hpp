@@ -8,12 +8,17 @@
 #include <variant>
 #include <vector>
 
+#include "tools/rondorun/cores.hpp"
+
 namespace rondo::launcher {
 
 struct Options {
   int local_size = 1;             // ranks on this node
   int gpus_per_rank = 0;          // 0: CUDA_VISIBLE_DEVICES stays as it is
   std::vector<std::string> gpus;  // of this node, as CUDA_VISIBLE_DEVICES names them
+  Cores cores;
+  std::vector<Share> shares;  // of them, one for each local rank
+  bool sets_threads = false;  // OMP_NUM_THREADS follows from these
   int nodes = 1;
   int node = -1;  // -1: by order of arrival
   std::string master_address;

@@ -87,6 +87,7 @@ void Ranks::start(Rank& rank, int index) {
                                        .err = err.writer.get(),
                                        .keep = setup_.keep,
                                        .index = index,
+                                       .cpus = program.cpus,
                                        .mask = setup_.signal_mask,
                                        .open_files = open_files_},
                                       start_errors_);
@@ -132,8 +133,8 @@ void Ranks::ended(Rank& rank, const ExitStatus& status) {
 
 Failure Ranks::failure_of(const Rank& rank, const ExitStatus& status) {
   if (const auto error = start_errors_.find(rank.index))
-    return {.sentence = fmt::format("cannot start '{}'{}: {}", setup_.command.front(), setup_.place,
-                                    std::strerror(error->reason)),
+    return {.sentence = fmt::format("cannot {} '{}'{}: {}", error->binding ? "bind to its cores" : "start",
+                                    setup_.command.front(), setup_.place, std::strerror(error->reason)),
             .exit_code = status.shell_code()};
   return {.sentence = fmt::format("rank {} (pid {}) {}{}", rank.rank, rank.child.pid, status.describe(), setup_.place),
           .exit_code = status.shell_code()};

@@ -21,7 +21,8 @@ struct RankProgram {
   int rank = 0;
   std::vector<std::string> arguments;  // after those of the command
   std::vector<std::string> environment;
-  bool shown = true;  // its output
+  bool shown = true;        // its output
+  std::vector<int> cpus{};  // that it is bound to; empty: none
 };
 
 struct Failure {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/setup/cpu_quota.hpp"
+#include "comm/base/cpu_quota.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace rondo::comm {
+namespace rondo {
 namespace {
 
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
@@ -89,4 +89,4 @@ double cpu_quota(const std::filesystem::path& root) {
   return least;
 }
 
-}  // namespace rondo::comm
+}  // namespace rondo

@@ -3,10 +3,10 @@
 #pragma once
 #include <filesystem>
 
-namespace rondo::comm {
+namespace rondo {
 
 // The least quota of this process's group and of those around it, in cores; infinity: none. Files are looked for under
 // `root`.
 double cpu_quota(const std::filesystem::path& root = "/");
 
-}  // namespace rondo::comm
+}  // namespace rondo
