@@ -95,6 +95,7 @@ class CommunicatorImpl {
  private:
   [[noreturn]] void refuse_child() const;
   void validate(const Call& call) const;
+  bool is_plain_message(const Call& call) const;
   comm::Buffers buffers_of(const Call& call) const;
   void execute(const Call& call);
   void run_messages(std::span<const Call> calls);

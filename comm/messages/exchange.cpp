@@ -33,7 +33,10 @@ Exchange::Exchange(Team& team)
       channels_(static_cast<std::size_t>(team.size())) {
   for (int peer = 0; peer < team.size(); ++peer) {
     Links& links = team.message_links(peer);
-    if (links.send) channel(peer).links = &links;
+    if (!links.send) continue;
+    channel(peer).links = &links;
+    channel(peer).in_segment =
+        links.send->wake().by == Wake::By::doorbell && links.recv->wake().by == Wake::By::doorbell;
   }
 }
 
@@ -52,10 +55,19 @@ void Exchange::post(Operation& operation) {
 
 void Exchange::post_send(Operation& send) {
   Channel& to = channel(send.peer);
-  send.sequence = ++to.numbers[send.tag];
+  send.sequence = next_number(to, send.tag);
   send.id = next_id_++;
   if (send.peer == team_.rank()) return post_to_itself(send);
   to.sends.push_back(&send);
+}
+
+// Most messages have the tag of the one before.
+std::uint64_t Exchange::next_number(Channel& to, int tag) {
+  if (to.latest_number == nullptr || to.latest_tag != tag) {
+    to.latest_number = &to.numbers[tag];  // stays where it is
+    to.latest_tag = tag;
+  }
+  return ++*to.latest_number;
 }
 
 void Exchange::post_to_itself(Operation& send) {
@@ -78,6 +90,45 @@ void Exchange::post_to_itself(Operation& send) {
   }
   unasked.bytes.assign(send.from, send.from + send.bytes);
   finish(send);
+}
+
+// ---- a message alone ----
+
+bool Exchange::send_at_once(const Call& call) {
+  Channel& to = channel(call.root);
+  const std::uint64_t bytes = call.count * size_of(call.dtype);
+  if (!to.in_segment || to.ended || !may_send_whole(to, bytes) || !to.links->send->ready()) return false;
+  send_whole(to,
+             {.sequence = next_number(to, call.tag),
+              .count = call.count,
+              .dtype = call.dtype,
+              .kind = Envelope::Kind::whole,
+              .tag = call.tag,
+              .id = next_id_++},
+             static_cast<const std::byte*>(call.send));
+  return true;
+}
+
+// What is not as it should be is looked at again by who can say it.
+Exchange::Look Exchange::receive_at_once(const Call& call) {
+  if (call.root == kAnySource || !unasked_.empty()) return Look::goes_by_post;
+  Channel& from = channel(call.root);
+  if (!from.in_segment || from.ended || from.incoming) return Look::goes_by_post;
+  RecvLink& link = *from.links->recv;
+  const StepHeader* const header = link.try_step(nullptr, 0);
+  if (header == nullptr) return Look::not_here;
+  const auto envelope = std::bit_cast<Envelope>(header->signature);
+  const std::uint64_t bytes = call.count * size_of(call.dtype);
+  if (envelope.collective != Collective::send || envelope.kind != Envelope::Kind::whole || envelope.tag != call.tag ||
+      envelope.count != call.count || envelope.dtype != call.dtype || header->bytes != bytes) {
+    return Look::goes_by_post;
+  }
+  if (bytes != 0) kernels::copy(call.recv, link.data(), bytes, kernels::Stores::plain);
+  link.release();
+  if (call.source != nullptr) *call.source = call.root;
+  from.consumed += cost_of(bytes);
+  if (from.consumed >= kUnaskedBytes / 2) pump(from);
+  return Look::received;
 }
 
 // ---- what may go on ----
@@ -393,16 +444,25 @@ void Exchange::tell(Channel& to, Operation& send) {
                     .tag = send.tag,
                     .id = send.id,
                     .address = reinterpret_cast<std::uintptr_t>(send.from)};
-  SendLink& link = *to.links->send;
-  if (send.bytes <= whole_bytes_ && to.owed + cost_of(send.bytes) <= kUnaskedBytes) {
-    to.owed += cost_of(send.bytes);
-    if (send.bytes != 0) kernels::copy(link.slot(), send.from, send.bytes, kernels::Stores::plain);
-    link.publish(packed(envelope), send.bytes);
+  if (may_send_whole(to, send.bytes)) {
+    send_whole(to, envelope, send.from);
     return finish(send);
   }
   envelope.kind = Envelope::Kind::announced;
-  link.publish(packed(envelope), 0);
+  to.links->send->publish(packed(envelope), 0);
   to.told.emplace(send.id, &send);
+}
+
+bool Exchange::may_send_whole(const Channel& to, std::uint64_t bytes) const {
+  return bytes <= whole_bytes_ && to.owed + cost_of(bytes) <= kUnaskedBytes;
+}
+
+void Exchange::send_whole(Channel& to, const Envelope& envelope, const std::byte* from) {
+  const std::uint64_t bytes = envelope.bytes();
+  SendLink& link = *to.links->send;
+  to.owed += cost_of(bytes);
+  if (bytes != 0) kernels::copy(link.slot(), from, bytes, kernels::Stores::plain);
+  link.publish(packed(envelope), bytes);
 }
 
 void Exchange::send_part(Channel& to) {

@@ -28,6 +28,12 @@ class Exchange {
   void post(Operation& operation);
   bool advance();  // one look at everything that may go on; false: nothing did
 
+  // A message alone, while idle(): without what it takes to remember it. False: it goes by post(), and nothing has
+  // happened. Both are for links in the node's segment, and for messages that travel whole.
+  bool send_at_once(const Call& call);
+  enum class Look : std::uint8_t { received, not_here, goes_by_post };
+  Look receive_at_once(const Call& call);
+
   bool idle() const { return operations_ == 0 && pending_ == 0; }  // and nothing is left to be said
   // Those that are done since the last clear_finished().
   const std::vector<Operation*>& finished() const { return finished_; }
@@ -56,6 +62,7 @@ class Exchange {
     Links* links = nullptr;
     std::size_t operations = 0;  // that need this peer
     bool unflushed = false, ended = false;
+    bool in_segment = false;                                   // its links
     std::deque<Operation*> sends{};                            // not yet told of
     std::deque<Envelope> replies{};                            // of this rank as a receiver
     std::deque<Operation*> cleared{};                          // announced sends whose bytes are asked for
@@ -63,6 +70,8 @@ class Exchange {
     std::unordered_map<std::uint64_t, Operation*> told{};      // announced sends, by id
     std::unordered_map<std::uint64_t, Operation*> arriving{};  // receives of asked bytes, by the sender's id
     std::unordered_map<int, std::uint64_t> numbers{};          // of sends, by tag
+    int latest_tag = 0;
+    std::uint64_t* latest_number = nullptr;  // of that tag
     std::optional<Incoming> incoming{};
     std::size_t owed = 0;      // bytes sent whole that the peer has not said to have handed on
     std::size_t consumed = 0;  // bytes come whole and handed on that the peer has not been told of
@@ -96,6 +105,9 @@ class Exchange {
   void post_to_itself(Operation& send);
   bool pump(Channel& to);
   void tell(Channel& to, Operation& send);
+  bool may_send_whole(const Channel& to, std::uint64_t bytes) const;
+  void send_whole(Channel& to, const Envelope& envelope, const std::byte* from);
+  static std::uint64_t next_number(Channel& to, int tag);
   void send_part(Channel& to);
   void flush(Channel& to);
   void finish(Operation& operation);

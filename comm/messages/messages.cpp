@@ -79,15 +79,48 @@ std::shared_ptr<Batch> Messages::start(std::span<const Call> calls, std::chrono:
 // A blocking call of a few bytes takes less time than to make what it needs.
 void Messages::run(std::span<const Call> calls, std::chrono::milliseconds timeout) {
   Lock lock = enter();
+  std::uint64_t record = 0;
+  if (calls.size() == 1 && nothing_left() && run_at_once(calls.front(), record)) return;
   if (spare_.empty()) spare_.push_front(std::make_shared<Batch>());
   batches_.splice(batches_.begin(), spare_, spare_.begin());
   Batch& batch = *batches_.front();
   batch.begin(calls, timeout, Batch::Kind::blocking);
+  if (record != 0) batch.operations.front().record = record;
   post(batch);
   wait(lock, batch);
   const std::exception_ptr failure = std::exchange(batch.failure, nullptr);
   spare_.splice(spare_.begin(), ended_, batch.place);
   if (failure) std::rethrow_exception(failure);
+}
+
+// The record of what has been sent is written while it crosses.
+bool Messages::run_at_once(const Call& call, std::uint64_t& record) {
+  bool done = false;
+  guarded([&] {
+    if (call.collective == Collective::send) {
+      done = exchange_.send_at_once(call);
+      if (done) record = note(call.collective, call.count, call.dtype, call.root);
+    } else {
+      record = note(call.collective, call.count, call.dtype, call.root);
+      done = receive_soon(call);
+    }
+  });
+  if (done) recorder_.end_call(record);
+  return done;
+}
+
+bool Messages::receive_soon(const Call& call) {
+  for (std::uint64_t vain = 1;; ++vain) {
+    const Exchange::Look look = exchange_.receive_at_once(call);
+    if (look != Exchange::Look::not_here) return look == Exchange::Look::received;
+    if (vain > spins_ || vain == rounds_per_yield_ || entering_.load(std::memory_order_relaxed) != 0) return false;
+    if (team_.failure().raised()) return false;
+    pause_cpu();
+  }
+}
+
+std::uint64_t Messages::note(Collective which, std::uint64_t count, DataType dtype, int peer) {
+  return recorder_.begin({.sequence = 1, .count = count, .collective = which, .dtype = dtype, .root = peer}, "direct");
 }
 
 void Messages::wait(Batch& batch) {
@@ -122,12 +155,10 @@ void Messages::post(Batch& batch) {
   batch.place = batches_.begin();
   guarded([&] {
     for (Operation& operation : batch.operations) {
-      operation.record = recorder_.begin({.sequence = 1,
-                                          .count = operation.count,
-                                          .collective = operation.sends ? Collective::send : Collective::recv,
-                                          .dtype = operation.dtype,
-                                          .root = operation.peer},
-                                         "direct");
+      if (operation.record == 0) {
+        operation.record = note(operation.sends ? Collective::send : Collective::recv, operation.count, operation.dtype,
+                                operation.peer);
+      }
       exchange_.post(operation);
     }
   });

@@ -50,7 +50,11 @@ class Messages {
   struct Patience;  // of one thread that moves messages
 
   Lock enter();
-  void post(Batch& batch);  // the first of batches_
+  // A message that has to wait for little. False: it is still to be posted, with this number in the flight record.
+  bool run_at_once(const Call& call, std::uint64_t& record);
+  bool receive_soon(const Call& call);
+  std::uint64_t note(Collective which, std::uint64_t count, DataType dtype, int peer);  // its number in the record
+  void post(Batch& batch);                                                              // the first of batches_
   void wait(Lock& lock, Batch& batch);
   bool nothing_left() const { return batches_.empty() && exchange_.idle(); }
   bool advance(Lock& lock);
