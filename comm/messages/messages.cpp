@@ -435,11 +435,7 @@ std::string Messages::report(const Batch& batch, const Operation& operation) con
   if (batch.left > 1) text += fmt::format(" and {} other messages", batch.left - 1);
   const int peer = operation.other();
   if (peer < 0 || peer == team_.rank()) return text;
-  const Placement& placement = team_.placement(peer);
-  Signature latest;
-  const bool known = team_.arrived(peer) != 0 && team_.signature_of(peer, team_.arrived(peer), latest);
-  return text + fmt::format("; the last collective that rank {} (host {}, pid {}) is known to have entered is {}", peer,
-                            placement.host, placement.pid, known ? comm::describe(latest) : "none");
+  return text + team_.describe_latest(peer);
 }
 
 }  // namespace rondo::comm

@@ -178,7 +178,9 @@ class Connecting {
     }
     for (const int r : neighbours_) {
       if (r == bootstrap_.rank || card(r).pid_namespace != card(bootstrap_.rank).pid_namespace) continue;
-      if (Fd pid = open_pid(card(r).pid)) processes_.emplace_back(std::move(pid), r);
+      Fd pid = open_pid(card(r).pid);
+      placement_[static_cast<std::size_t>(r)].visible = static_cast<bool>(pid);
+      if (pid) processes_.emplace_back(std::move(pid), r);
     }
     cores_ = count_usable_cores();
     crowded_ = static_cast<int>(neighbours_.size()) > cores_;

@@ -43,10 +43,7 @@ void Control::announce_waiting(const Signature& signature) {
   send_all({.kind = Kind::waiting, .signature = signature});
 }
 void Control::tell(int peer, const Signature& signature) {
-  const std::lock_guard lock(sending_);
-  for (const auto& known : peers_) {
-    if (known->rank == peer) send(*known, {.kind = Kind::waiting, .signature = signature});
-  }
+  send_to(peer, {.kind = Kind::waiting, .signature = signature});
 }
 void Control::announce_departure(const Signature& latest) { send_all({.kind = Kind::departure, .signature = latest}); }
 void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
@@ -54,18 +51,33 @@ void Control::announce_attendance(std::uint64_t entered, std::uint64_t verdict) 
   send_all({.kind = Kind::attendance, .entered = entered, .verdict = verdict});
 }
 
+void Control::ask(std::uint64_t question, const Signature& about) {
+  send_all({.kind = Kind::question, .question = question, .signature = about});
+}
+void Control::answer(int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags) {
+  send_to(peer, {.kind = Kind::answer, .culprit = whom, .question = question, .flags = flags, .signature = at});
+}
+
 // A message is far smaller than a socket's buffer and there are few of them: one that does not fit whole is a peer
 // that has read nothing for long, and its connection is given up, which tells it as much. Those that repeat themselves
 // are left out for a peer whose window they would close: a process may be stopped for as long as calls may take, and
 // the kernel gives up whom it cannot deliver to.
 void Control::send(Peer& peer, const Message& message) {
-  if (message.kind == Kind::waiting && !peer_takes(peer.socket, kRoom * sizeof message)) return;
+  const bool repeats = message.kind == Kind::waiting || message.kind == Kind::question || message.kind == Kind::answer;
+  if (repeats && !peer_takes(peer.socket, kRoom * sizeof message)) return;
   const ssize_t sent = ::send(peer.socket.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0 && static_cast<std::size_t>(sent) < sizeof message) ::shutdown(peer.socket.get(), SHUT_WR);
 }
 void Control::send_all(const Message& message) {
   const std::lock_guard lock(sending_);
   for (const auto& peer : peers_) send(*peer, message);
+}
+
+void Control::send_to(int peer, const Message& message) {
+  const std::lock_guard lock(sending_);
+  for (const auto& known : peers_) {
+    if (known->rank == peer) send(*known, message);
+  }
 }
 
 bool Control::readable(Peer& peer) {
@@ -107,6 +119,12 @@ void Control::deliver(Peer& peer) {
       return;
     case Kind::attendance:
       events_.attends(peer.rank, message.entered, message.verdict);
+      return;
+    case Kind::question:
+      events_.asked(peer.rank, message.question, message.signature);
+      return;
+    case Kind::answer:
+      events_.answered(peer.rank, message.question, message.culprit, message.signature, message.flags);
       return;
   }
   events_.failed(peer.rank, ErrorCode::corrupt_message, peer.rank,

@@ -28,6 +28,9 @@ class Control {
     std::function<void(int peer, const Signature& latest)> departed;  // the last collective that it was in
     std::function<void(int peer)> unmapped;
     std::function<void(int peer, std::uint64_t entered, std::uint64_t verdict)> attends;
+    std::function<void(int peer, std::uint64_t question, const Signature& about)> asked;
+    // What was asked about `whom`, by the peer itself or by a neighbour of its.
+    std::function<void(int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags)> answered;
     std::function<void(int peer, std::string_view reason)> lost;  // end of stream without a goodbye
   };
 
@@ -46,15 +49,26 @@ class Control {
   void announce_departure(const Signature& latest);
   void announce_unmapped();
   void announce_attendance(std::uint64_t entered, std::uint64_t verdict);
+  void ask(std::uint64_t question, const Signature& about);  // all of them
+  void answer(int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags);
 
  private:
-  enum class Kind : std::uint32_t { failure = 1, waiting = 2, departure = 3, unmapped = 4, attendance = 5 };
+  enum class Kind : std::uint32_t {
+    failure = 1,
+    waiting = 2,
+    departure = 3,
+    unmapped = 4,
+    attendance = 5,
+    question = 6,
+    answer = 7
+  };
   struct Message {
     Kind kind{};
     std::int32_t code = 0;
-    std::int32_t culprit = -1;
-    std::uint32_t length = 0;  // of sentence
-    std::uint64_t entered = 0, verdict = 0;
+    std::int32_t culprit = -1;               // of an answer: whom it is about
+    std::uint32_t length = 0;                // of sentence
+    std::uint64_t entered = 0, verdict = 0;  // of attendance
+    std::uint64_t question = 0, flags = 0;   // of questions and answers
     Signature signature{};
     std::array<char, 500> sentence{};
   };
@@ -67,6 +81,7 @@ class Control {
     bool departed = false;
   };
   void send_all(const Message& message);
+  void send_to(int peer, const Message& message);
   static void send(Peer& peer, const Message& message);
   bool readable(Peer& peer);  // false: done with it
   void deliver(Peer& peer);

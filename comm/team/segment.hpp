@@ -60,6 +60,7 @@ struct RankLine {
   // Those enqueued for its kernels, which count by themselves; closed when a graph captures one, for replays count too.
   alignas(kLine) CallHistory device_calls;
   alignas(kLine) Attendance attendance;
+  std::atomic<std::uint64_t> waits_in;  // the rank: the collective that it has waited in for long, 0: none
 };
 
 // What precedes the bytes of every step on every link, in shared memory and on a socket.

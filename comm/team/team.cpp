@@ -36,6 +36,12 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   events.attends = [this](int peer, std::uint64_t entered, std::uint64_t verdict) {
     on_attendance(peer, entered, verdict);
   };
+  events.asked = [this](int peer, std::uint64_t question, const Signature& about) {
+    on_question(peer, question, about);
+  };
+  events.answered = [this](int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags) {
+    on_answer(peer, question, whom, at, flags);
+  };
   events.unmapped = [this, remote](int peer) {
     remote(peer).unmapped = true;
     parts_.bells.ring(own_index());

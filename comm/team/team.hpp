@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "comm/team/doorbell.hpp"
 #include "comm/team/failure.hpp"
 #include "comm/team/link.hpp"
+#include "comm/team/standing.hpp"
 
 namespace rondo::comm {
 
@@ -24,6 +26,7 @@ struct Placement {  // of one rank
   int local_rank = 0;
   int segment_index = -1;     // in our segment; -1: it is not there
   bool shares_memory = true;  // with the other ranks of its node
+  bool visible = false;       // its process is a neighbour's, whose id means the same here
   std::string host;
   int pid = 0;
 };
@@ -98,6 +101,11 @@ class Team {
   // The peer's signature of that sequence number, when it is known.
   bool signature_of(int peer, std::uint64_t sequence, Signature& out, Side side = Side::host) const;
   void announce_waiting(const Signature& signature);
+  // Asks the others how far they are towards that collective, which this rank waits in; by rank, this one included.
+  // Waits until all have answered, or for so long, or until the communicator has failed. Any thread but the monitor's.
+  std::vector<Standing> inquire(const Signature& about, std::chrono::milliseconds patience);
+  // The end of a sentence: what the peer is known to have entered last, without asking; empty: nothing is known of it.
+  std::string describe_latest(int peer) const;
   // The sentence that says in what this rank's collectives differ from those of others, as far as both are known: those
   // of this node, and what others have announced. Empty: in nothing. Calls that need not wait for everybody leave it to
   // this. It tells the ranks of other nodes what this one was in last, for them to look.
@@ -137,6 +145,13 @@ class Team {
   void on_exit(int peer);
   bool unmapped(int peer) const;
   void on_waiting(int peer, const Signature& theirs);
+  Standing standing(int peer, const Signature& about) const;
+  bool is_seen_stopped(int peer) const;
+  bool has_answered(int peer) const;
+  Standing remote_standing(int peer, const Signature& about) const;
+  const std::vector<int>& stopped_neighbours();
+  void on_question(int peer, std::uint64_t question, const Signature& about);
+  void on_answer(int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags);
   void on_attendance(int peer, std::uint64_t entered, std::uint64_t verdict);
   void on_device_call(int peer, const Signature& theirs);
   void compare_device_calls(int peer);
@@ -152,7 +167,13 @@ class Team {
   mutable std::mutex device_calls_;                          // guards the rest, and what Remote says
   Signature device_wait_{};                                  // that kernels have waited in last
   std::vector<Messages> device_messages_;                    // by peer of another node
-  std::vector<std::pair<Fd, int>> watches_;                  // descriptor, rank
+  std::mutex inquiring_;                                     // held for an inquiry
+  std::mutex answers_;                                       // guards the question, and what Remote has of answers
+  std::condition_variable answered_;
+  std::uint64_t question_ = 0;  // the latest
+  std::vector<int> stopped_;    // on the monitor's thread, with the time when it was found out
+  std::chrono::steady_clock::time_point looked_for_stopped_{};
+  std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
   std::vector<int> watch_ids_;
   std::unique_ptr<Control> control_;
 };

@@ -12,6 +12,9 @@ struct Team::Remote {
   Attendance attendance{};
   mutable std::mutex mutex;
   Signature latest{};  // guarded by it: the latest collective that it is known to have entered
+  // Guarded by Team::answers_: what it, or a neighbour of its, has said to that question.
+  Standing standing{};
+  std::uint64_t answered = 0;
   // Of its kernels, guarded by Team::device_calls_: the same; and its messages with this rank.
   Signature on_device{};
   std::optional<Messages> messages{};  // once it leaves

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/base/log.hpp"
 #include "comm/base/system_error.hpp"
@@ -43,10 +44,12 @@ bool Waiter::took_a_slice(std::uint64_t before) const {
 void Waiter::rest() {
   round_ = 0;
   suspect_ = -1;
-  if (armed_) {
-    team_.own_line().sleeping.store(0, std::memory_order_relaxed);
-    armed_ = false;
-  }
+  disarm();
+  if (std::exchange(known_, false)) team_.own_line().waits_in.store(0, std::memory_order_release);
+}
+
+void Waiter::disarm() {
+  if (std::exchange(armed_, false)) team_.own_line().sleeping.store(0, std::memory_order_relaxed);
 }
 
 void Waiter::sleep(std::span<const Blocked> blocked) {
@@ -76,10 +79,9 @@ void Waiter::sleep(std::span<const Blocked> blocked) {
   const int ready = ppoll(polled_.data(), polled_.size(), &duration, nullptr);
   if (ready < 0 && errno != EINTR) throw_errno("cannot wait for peers");
   if (polled_[0].revents != 0) team_.bells().drain(team_.own_index());
-  if (ready > 0) {
-    const int suspect = suspect_;
-    rest();
-    suspect_ = suspect;
+  if (ready > 0) {  // perhaps by what it waits for
+    round_ = 1;
+    disarm();
   }
   const auto then = Clock::now();
   if (then >= next_inspection_ || (ready == 0 && then >= started_ + timeout_)) inspect(blocked);
@@ -89,7 +91,11 @@ void Waiter::inspect(std::span<const Blocked> blocked) {
   team_.failure().check();
   const auto now = Clock::now();
   next_inspection_ = now + kInspectEvery;
-  if (collective_) look_for_mismatch();
+  if (collective_) {
+    known_ = true;
+    team_.own_line().waits_in.store(signature_.sequence, std::memory_order_release);
+    look_for_mismatch();
+  }
   look_for_departures(blocked);
   if (collective_ && now >= next_announcement_) {
     team_.announce_waiting(signature_);
@@ -97,12 +103,12 @@ void Waiter::inspect(std::span<const Blocked> blocked) {
     next_announcement_ = now + announce_every_;
   }
   if (now >= started_ + timeout_) {
-    const auto who = missing(blocked);
-    fail(ErrorCode::timeout, who.empty() ? -1 : who.front(), report(blocked));
+    const Report late = report(blocked);
+    fail(ErrorCode::timeout, late.ranks.empty() ? -1 : late.ranks.front(), late.sentence);
   }
   if (!reported_ && now >= started_ + kReportAfter) {
     reported_ = true;
-    log::warn("{}", report(blocked));
+    log::warn("{}", report(blocked).sentence);
   }
 }
 
@@ -132,33 +138,28 @@ void Waiter::look_for_departures(std::span<const Blocked> blocked) {
   next_inspection_ = Clock::now() + kFirstInspection;
 }
 
-std::vector<int> Waiter::missing(std::span<const Blocked> blocked) const {
-  std::vector<int> ranks;
-  if (collective_) {
-    for (int peer = 0; peer < team_.size(); ++peer) {
-      if (peer != team_.rank() && team_.arrived(peer) < signature_.sequence) ranks.push_back(peer);
-    }
-  }
-  if (!ranks.empty()) return ranks;
-  for (const Blocked& b : blocked) ranks.push_back(b.peer);
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
-}
-
-std::string Waiter::report(std::span<const Blocked> blocked) const {
+// A call that waits is not what others wait for: who is, they have to be asked.
+Waiter::Report Waiter::report(std::span<const Blocked> blocked) const {
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started_);
-  const auto who = missing(blocked);
-  std::string text = fmt::format("rank {} has waited {:.1f} s in {} for rank{} {}", team_.rank(),
-                                 static_cast<double>(waited.count()) / 1e3, describe(signature_),
-                                 who.size() == 1 ? "" : "s", fmt::join(who, ", "));
-  if (who.empty()) return text;
-  const int first = who.front();
-  const Placement& placement = team_.placement(first);
-  Signature latest;
-  const bool known = team_.arrived(first) != 0 && team_.signature_of(first, team_.arrived(first), latest);
-  return text + fmt::format("; the last collective that rank {} (host {}, pid {}) is known to have entered is {}",
-                            first, placement.host, placement.pid, known ? describe(latest) : "none");
+  std::vector<Standing> standings;
+  Report report;
+  if (collective_) {
+    standings = team_.inquire(signature_, kInquiry);
+    report.ranks = find_late(standings, signature_.sequence);
+  }
+  if (report.ranks.empty()) {
+    for (const Blocked& b : blocked) report.ranks.push_back(b.peer);
+    std::sort(report.ranks.begin(), report.ranks.end());
+    report.ranks.erase(std::unique(report.ranks.begin(), report.ranks.end()), report.ranks.end());
+  }
+  report.sentence = fmt::format("rank {} has waited {:.1f} s in {} for rank{} {}", team_.rank(),
+                                static_cast<double>(waited.count()) / 1e3, describe(signature_),
+                                report.ranks.size() == 1 ? "" : "s", fmt::join(report.ranks, ", "));
+  if (!report.ranks.empty() && !standings.empty()) {
+    const int first = report.ranks.front();
+    report.sentence += describe_late(first, team_.placement(first), standings[static_cast<std::size_t>(first)]);
+  }
+  return report;
 }
 
 void Waiter::fail(ErrorCode code, int culprit, const std::string& sentence) {

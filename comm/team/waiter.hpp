@@ -31,7 +31,7 @@ class Waiter {
   // What is being waited for from now on. Collectives compare signatures with every rank; messages between two do not.
   void begin(const Signature& signature, bool collective, std::chrono::milliseconds timeout);
   void progressed() {
-    if (round_ != 0 || suspect_ >= 0) rest();
+    if (round_ != 0) rest();
   }
   // Nothing moved: waits a little. The caller tries again after every return. Throws the communicator's failure.
   [[gnu::always_inline]] void idle(std::span<const Blocked> blocked);
@@ -47,12 +47,16 @@ class Waiter {
   static constexpr std::uint64_t kCallsPerYield = 16;  // a look that calls the kernel takes as long as many pauses
   bool took_a_slice(std::uint64_t before) const;
   void rest();
+  void disarm();
   void sleep(std::span<const Blocked> blocked);
   void inspect(std::span<const Blocked> blocked);
   void look_for_mismatch();
   void look_for_departures(std::span<const Blocked> blocked);
-  std::vector<int> missing(std::span<const Blocked> blocked) const;
-  std::string report(std::span<const Blocked> blocked) const;
+  struct Report {
+    std::vector<int> ranks;  // that hold the call up
+    std::string sentence;
+  };
+  Report report(std::span<const Blocked> blocked) const;
   [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
 
   Team& team_;
@@ -63,6 +67,7 @@ class Waiter {
   std::chrono::milliseconds timeout_{};
   std::uint64_t round_ = 0;
   bool armed_ = false;  // our line says that we sleep
+  bool known_ = false;  // and that we wait
   Clock::duration nap_{};
   int suspect_ = -1;     // departed when we last looked; if nothing of it has come since, it is the culprit
   bool timing_ = false;  // the times below are valid

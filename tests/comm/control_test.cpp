@@ -40,6 +40,8 @@ class Reports {
         .departed = [this](int, const Signature&) { note("departed"); },
         .unmapped = nothing,
         .attends = [](int, std::uint64_t, std::uint64_t) {},
+        .asked = [](int, std::uint64_t, const Signature&) {},
+        .answered = [](int, std::uint64_t, int, const Signature&, std::uint64_t) {},
         .lost = [this](int, std::string_view reason) { note("lost: " + std::string(reason)); }};
   }
   // The first one that begins so; empty: none came in time.

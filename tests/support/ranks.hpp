@@ -74,6 +74,17 @@ inline std::string sentence_of(const std::exception_ptr& error) {
   }
 }
 
+// -2: it is no Error of ours.
+inline int culprit_of(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return e.culprit();
+  } catch (...) {
+  }
+  return -2;
+}
+
 // How the latest call went, as the flight record says.
 inline std::string last_algorithm(const Communicator& comm) {
   const std::string record = comm.flight_record(), key = "\"algorithm\": \"";

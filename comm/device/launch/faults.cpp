@@ -63,6 +63,23 @@ Error mismatch(const Fault& fault, const Signature& mine, const Team& team) {
   return {ErrorCode::mismatch, sentence, fault.peer};
 }
 
+struct Late {
+  int rank = -1;  // -1: all have enqueued the call, as far as it is known
+  std::string sentence{};
+};
+
+// Whom a kernel waits for may itself wait for another.
+Late find_late(const Signature& mine, Team& team) {
+  if (mine.sequence == 0) return {};
+  Signature about = mine;
+  about.on_device = 1;
+  const auto standings = team.inquire(about, kInquiry);
+  const auto late = comm::find_late(standings, mine.sequence);
+  if (late.empty()) return {};
+  const int first = late.front();
+  return {first, describe_late(first, team.placement(first), standings[static_cast<std::size_t>(first)])};
+}
+
 }  // namespace
 
 Fault read_fault(const HostPage& page) {
@@ -82,14 +99,15 @@ std::uint64_t still_waiting(const HostPage& page) {
   return std::atomic_ref(const_cast<std::uint64_t&>(page.still_waiting_ns)).load(std::memory_order_relaxed);
 }
 
-Error error_of(const Fault& fault, const Team& team, const Terms& terms, std::chrono::milliseconds timeout) {
+Error error_of(const Fault& fault, Team& team, const Terms& terms, std::chrono::milliseconds timeout) {
   const Signature mine = unpack(fault.mine);
   if (fault.kind == FaultKind::mismatch) return mismatch(fault, mine, team);
-  return {ErrorCode::timeout,
-          fmt::format("rank {} has waited {:.1f} s in {} for {}: channel {}, step {}, {}", team.rank(),
-                      static_cast<double>(timeout.count()) / 1e3, called(mine), who(fault.peer, team), fault.channel,
-                      fault.step, algorithm_of(fault, mine, terms)),
-          fault.peer};
+  const std::string waited =
+      fmt::format("rank {} has waited {:.1f} s in {} for {}: channel {}, step {}, {}", team.rank(),
+                  static_cast<double>(timeout.count()) / 1e3, called(mine), who(fault.peer, team), fault.channel,
+                  fault.step, algorithm_of(fault, mine, terms));
+  const Late late = find_late(mine, team);
+  return {ErrorCode::timeout, waited + late.sentence, late.rank >= 0 ? late.rank : fault.peer};
 }
 
 Error departure_of(const Waiting& waiting, const Team& team) {

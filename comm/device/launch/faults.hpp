@@ -23,9 +23,9 @@ std::optional<Waiting> take_waiting(kernels::device::HostPage& page);
 // Another value every 10 ms or so while that is so.
 std::uint64_t still_waiting(const kernels::device::HostPage& page);
 
-// What the communicator fails with. Not for FaultKind::aborted, which is the host's own doing.
-Error error_of(const kernels::device::Fault& fault, const Team& team, const Terms& terms,
-               std::chrono::milliseconds timeout);
+// What the communicator fails with; of a deadline, after the other ranks have been asked who is late. Not for
+// FaultKind::aborted, which is the host's own doing.
+Error error_of(const kernels::device::Fault& fault, Team& team, const Terms& terms, std::chrono::milliseconds timeout);
 
 // The rank that is waited for has destroyed its communicator.
 Error departure_of(const Waiting& waiting, const Team& team);

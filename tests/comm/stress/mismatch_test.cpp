@@ -6,8 +6,7 @@
 #include <chrono>
 #include <optional>
 
-#include <rondo/device.hpp>
-
+#include "tests/comm/stress/memory.hpp"
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/support/catch.hpp"
 
@@ -37,23 +36,6 @@ Plan right(Collective collective, int world) {
   if (collective == Collective::barrier) plan.call.count = 0;
   return plan;
 }
-
-// Where the communicator's buffers have to be.
-class Memory {
- public:
-  Memory(const Communicator& comm, std::size_t bytes) {
-    if (comm.device().kind == Device::Kind::cpu) {
-      host_.resize(bytes);
-    } else {
-      device_ = DeviceMemory(comm.device(), bytes);
-    }
-  }
-  void* data() const { return host_.empty() ? device_.data() : const_cast<std::byte*>(host_.data()); }
-
- private:
-  std::vector<std::byte> host_;
-  DeviceMemory device_;
-};
 
 void run(Communicator& comm, const Plan& plan) {
   const std::size_t bytes = (kCount + 2) * static_cast<std::size_t>(comm.world_size()) * sizeof(double);
