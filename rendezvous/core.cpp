@@ -10,6 +10,12 @@
 #include "comm/base/log.hpp"
 
 namespace rondo::rendezvous {
+namespace {
+
+// However few may be there at once: a queue of 4,096 strangers is worked off in a quarter of a second.
+constexpr int kStrangersPerEviction = 4096;
+
+}  // namespace
 
 Core::Core(const CoreOptions& options, Output& output)
     : options_(options), output_(output), key_(options.secret), room_(options.room, *this) {
@@ -37,7 +43,7 @@ void Core::received(ConnectionId id, std::span<const std::byte> bytes, Time now)
       if (!frame(id, connection, *next, now)) return;
     }
   } catch (const Error& error) {
-    refuse(id, error, false, now);
+    refuse(id, error, End::final);
   }
 }
 
@@ -47,6 +53,10 @@ bool Core::frame(ConnectionId id, Connection& connection, std::string_view bytes
       const proto::ServerHello answer = connection.handshake.answer(bytes, options_.room.job, key_);
       output_.send(id, plain_frame(answer.SerializeAsString()), nullptr);
       connection.stage = Stage::proof;
+      if (connection.handshake.is_likely_ours()) {
+        strangers_.erase(id);
+        greeted_.emplace(id, connection.since);
+      }
       return true;
     }
     case Stage::proof:
@@ -54,6 +64,7 @@ bool Core::frame(ConnectionId id, Connection& connection, std::string_view bytes
       connection.reader.set_limit(kMaxRequestBytes);
       connection.stage = Stage::open;
       strangers_.erase(id);
+      greeted_.erase(id);
       return true;
     case Stage::open:
       break;
@@ -87,18 +98,22 @@ void Core::send(Caller caller, SharedBody body) {
 }
 
 // Says why in the form the connection's stage allows, then closes.
-void Core::refuse(ConnectionId id, const Error& error, bool busy, Time) {
+void Core::refuse(ConnectionId id, const Error& error, End end) {
   const Connection& connection = connections_.at(id);
-  log::info("rendezvous: closing the connection from {}: {}", connection.address, error.what());
+  int others = 0;
+  if (connection.stage == Stage::open || closings_.now(others)) {
+    log::info("rendezvous: closing the connection from {}{}: {}", connection.address, and_others(others), error.what());
+  }
   if (connection.stage == Stage::open) {
     Replies::fail({id, 0}, error);
   } else {
     proto::ServerHello answer;
     fill(*answer.mutable_refusal(), error);
-    answer.mutable_refusal()->set_busy(busy);
+    answer.mutable_refusal()->set_busy(end == End::busy);
     output_.send(id, plain_frame(answer.SerializeAsString()), nullptr);
   }
   forget(id, Presence::lost, error.what());
+  if (end == End::busy) return output_.drop(id);
   output_.close(id);
 }
 
@@ -107,6 +122,7 @@ void Core::forget(ConnectionId id, Presence how, const std::string& reason) {
   if (place == connections_.end()) return;
   const bool was_open = place->second.stage == Stage::open;
   strangers_.erase(id);
+  greeted_.erase(id);
   connections_.erase(place);
   if (was_open) room_.gone(id, how, reason);
 }
@@ -114,32 +130,53 @@ void Core::forget(ConnectionId id, Presence how, const std::string& reason) {
 void Core::disconnected(ConnectionId id, const std::string& reason, Time) { forget(id, Presence::lost, reason); }
 
 bool Core::no_room(const std::string& sentence) {
-  if (2 * strangers_.size() >= connections_.size()) return false;
+  if (2 * (strangers_.size() + greeted_.size()) >= connections_.size()) return false;
   room_.end_round(Error(ErrorCode::system, sentence));
   return true;
 }
 
 void Core::tick(Time now) {
-  tick_strangers(now);
+  tick_unauthenticated(strangers_, now);
+  tick_unauthenticated(greeted_, now);
   tick_leases(now);
   room_.tick(now);
 }
 
-void Core::tick_strangers(Time now) {
-  while (!strangers_.empty()) {
-    const auto [id, since] = *strangers_.begin();
-    if (now >= since + options_.authenticate_within) {
-      const auto limit_ms = options_.authenticate_within.count();
-      refuse(id, Error(ErrorCode::timeout, fmt::format("the client did not authenticate within {} ms", limit_ms)),
-             false, now);
-    } else if (crowded() && now >= since + options_.evict_after) {
-      refuse(id,
-             Error(ErrorCode::timeout,
-                   fmt::format("the server has {} unauthenticated connections; this is the oldest", strangers_.size())),
-             true, now);
-    } else {
-      return;
-    }
+std::chrono::nanoseconds Core::stranger_patience() const {
+  return std::chrono::nanoseconds(options_.evict_after) * options_.strangers / kStrangersPerEviction;
+}
+
+void Core::evict(const std::map<ConnectionId, Time>& from) {
+  const std::string sentence = fmt::format("the server has {} unauthenticated connections; this is the oldest",
+                                           strangers_.size() + greeted_.size());
+  refuse(from.begin()->first, Error(ErrorCode::timeout, sentence), End::busy);
+}
+
+bool Core::takes_one_more(Time now) {
+  if (many_greeted()) return false;
+  if (!many_strangers()) return true;
+  if (now < strangers_.begin()->second + stranger_patience()) return false;
+  evict(strangers_);
+  return true;
+}
+
+bool Core::free_descriptor(Time now) {
+  const bool of_strangers = !strangers_.empty();
+  if (!of_strangers && (greeted_.empty() || now < greeted_.begin()->second + options_.evict_after)) return false;
+  evict(of_strangers ? strangers_ : greeted_);
+  return true;
+}
+
+// One gives way where there are many; others do when they have had the time that everybody has.
+void Core::tick_unauthenticated(std::map<ConnectionId, Time>& all, Time now) {
+  const bool many = &all == &strangers_ ? many_strangers() : many_greeted();
+  const auto patience = &all == &strangers_ ? stranger_patience() : options_.evict_after;
+  if (many && now >= all.begin()->second + patience) evict(all);
+  while (!all.empty() && now >= all.begin()->second + options_.authenticate_within) {
+    const auto limit_ms = options_.authenticate_within.count();
+    refuse(all.begin()->first,
+           Error(ErrorCode::timeout, fmt::format("the client did not authenticate within {} ms", limit_ms)),
+           End::final);
   }
 }
 
@@ -156,16 +193,18 @@ void Core::tick_leases(Time now) {
     }
     refuse(id,
            Error(ErrorCode::peer_lost, fmt::format("nothing was heard from it for {} ms", connection.lease.count())),
-           false, now);
+           End::final);
   }
 }
 
 std::optional<Time> Core::next_timer() const {
   std::optional<Time> next = room_.next_timer();
   const auto sooner = [&](Time time) { next = next ? std::min(*next, time) : time; };
-  if (!strangers_.empty()) {
-    sooner(strangers_.begin()->second + (crowded() ? options_.evict_after : options_.authenticate_within));
-  }
+  const auto within = [&](bool many, std::chrono::nanoseconds patience) {
+    return many ? patience : options_.authenticate_within;
+  };
+  if (!strangers_.empty()) sooner(strangers_.begin()->second + within(many_strangers(), stranger_patience()));
+  if (!greeted_.empty()) sooner(greeted_.begin()->second + within(many_greeted(), options_.evict_after));
   if (!leases_.empty()) sooner(leases_.begin()->first);
   return next;
 }

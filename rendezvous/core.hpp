@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "comm/base/limits.hpp"
 #include "rendezvous/room.hpp"
 
 namespace rondo::rendezvous {
@@ -13,7 +14,8 @@ namespace rondo::rendezvous {
 struct CoreOptions {
   RoomOptions room{};
   std::optional<Secret> secret{};
-  std::size_t unauthenticated_connections = 1024;
+  std::size_t strangers = 1024;  // connections that have not shown that they know the secret
+  std::size_t greeted = 1024;    // that have, and not proven it yet
   std::chrono::milliseconds authenticate_within{5000};
   std::chrono::milliseconds evict_after{250};
 };
@@ -25,6 +27,7 @@ class Output {
   virtual void send(ConnectionId connection, std::string head, SharedBody body) = 0;  // body: may be null
   // After what was sent before, if that goes out soon. The core forgets the connection: do not report its end.
   virtual void close(ConnectionId connection) = 0;
+  virtual void drop(ConnectionId connection) = 0;  // the same, and its descriptor is free on return
 };
 
 class Core final : private Replies {
@@ -40,8 +43,12 @@ class Core final : private Replies {
   void tick(Time now);
   std::optional<Time> next_timer() const;
 
-  // As many unauthenticated connections as allowed: accept no more until this is false. tick() makes room.
-  bool crowded() const { return strangers_.size() >= options_.unauthenticated_connections; }
+  // Whether one more may be accepted now. The oldest stranger gives way for it, unless it is too young to have spoken.
+  bool takes_one_more(Time now);
+  // There is no descriptor for one more: whether one was freed.
+  bool free_descriptor(Time now);
+  // As many unauthenticated connections as allowed. tick() makes room.
+  bool crowded() const { return many_strangers() || many_greeted(); }
   std::size_t connection_count() const { return connections_.size(); }
   std::size_t waiting_count() const { return room_.waiting_count(); }
 
@@ -62,9 +69,14 @@ class Core final : private Replies {
   void send(Caller caller, SharedBody body) override;
   bool frame(ConnectionId id, Connection& connection, std::string_view bytes, Time now);  // false: it has left
   void request(ConnectionId id, Connection& connection, std::string_view bytes, Time now);
-  void refuse(ConnectionId id, const Error& error, bool busy, Time now);
+  enum class End : std::uint8_t { final, busy };  // whether trying again may help; who may is dropped
+  void refuse(ConnectionId id, const Error& error, End end);
+  bool many_strangers() const { return strangers_.size() >= options_.strangers; }
+  bool many_greeted() const { return greeted_.size() >= options_.greeted; }
+  std::chrono::nanoseconds stranger_patience() const;
+  void evict(const std::map<ConnectionId, Time>& from);
+  void tick_unauthenticated(std::map<ConnectionId, Time>& all, Time now);
   void forget(ConnectionId id, Presence how, const std::string& reason);
-  void tick_strangers(Time now);
   void tick_leases(Time now);
 
   CoreOptions options_;
@@ -72,8 +84,9 @@ class Core final : private Replies {
   JobKey key_;
   Room room_;
   std::unordered_map<ConnectionId, Connection> connections_;
-  std::map<ConnectionId, Time> strangers_;          // unauthenticated, oldest first
-  std::set<std::pair<Time, ConnectionId>> leases_;  // looked at then, not necessarily over
+  std::map<ConnectionId, Time> strangers_, greeted_;  // oldest first
+  std::set<std::pair<Time, ConnectionId>> leases_;    // looked at then, not necessarily over
+  OncePerSecond closings_;                            // of those that never got in
 };
 
 }  // namespace rondo::rendezvous

@@ -25,6 +25,11 @@ Digest transcript_of(const proto::ClientHello& hello, const proto::ServerHello& 
   return sha256(as_bytes(text));
 }
 
+// Shown with the first message: a server that strangers crowd keeps the connections of those who have it.
+Digest token_of(const proto::ClientHello& hello, JobKey& key) {
+  return key.derive("client hello", sha256(as_bytes(hello.nonce())));
+}
+
 std::string text_of(const Digest& digest) { return {reinterpret_cast<const char*>(digest.data()), digest.size()}; }
 
 Seals seals_of(const Digest& transcript, JobKey& key, bool client) {
@@ -69,6 +74,7 @@ proto::ServerHello ServerHandshake::answer(std::string_view bytes, const std::st
     throw Error(ErrorCode::corrupt_message, "the first message is not a rondo client's hello");
   }
   check_hello(hello, job, static_cast<bool>(key));
+  likely_ours_ = !key || equal_in_constant_time(token_of(hello, key), as_bytes(hello.token()));
   proto::ServerHello answer;
   answer.set_version(std::min(hello.max_version(), kMaxVersion));
   answer.set_nonce(nonce());
@@ -89,13 +95,14 @@ Seals ServerHandshake::finish(std::string_view bytes, JobKey& key) {
   return seals_of(transcript_, key, false);
 }
 
-proto::ClientHello ClientHandshake::hello(const std::string& job, const JobKey& key) {
+proto::ClientHello ClientHandshake::hello(const std::string& job, JobKey& key) {
   hello_.set_magic(kMagic);
   hello_.set_min_version(kMinVersion);
   hello_.set_max_version(kMaxVersion);
   hello_.set_job(job);
   hello_.set_nonce(nonce());
   hello_.set_authenticated(static_cast<bool>(key));
+  if (key) hello_.set_token(text_of(token_of(hello_, key)));
   return hello_;
 }
 

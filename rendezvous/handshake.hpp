@@ -39,15 +39,19 @@ class ServerHandshake {
  public:
   // The ServerHello to send. Error(mismatch) for another version or job, or a secret on one side alone.
   proto::ServerHello answer(std::string_view hello, const std::string& job, JobKey& key);
+  // After answer(): the client knows the secret, or repeats what one said that does. It counts as no stranger, and has
+  // still to prove it. Without a secret everybody does.
+  bool is_likely_ours() const { return likely_ours_; }
   Seals finish(std::string_view proof, JobKey& key);
 
  private:
   Digest transcript_{};
+  bool likely_ours_ = false;
 };
 
 class ClientHandshake {
  public:
-  proto::ClientHello hello(const std::string& job, const JobKey& key);
+  proto::ClientHello hello(const std::string& job, JobKey& key);
   proto::ClientProof finish(std::string_view server_hello, JobKey& key);
   Seals seals(JobKey& key) const;
   bool busy() const { return busy_; }  // after a refusal: trying again later may succeed

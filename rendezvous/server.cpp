@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
@@ -44,20 +43,36 @@ using boost::system::error_code;
 constexpr std::chrono::seconds kLingerFor{1};  // for a refusal to arrive before the socket goes
 constexpr std::chrono::seconds kDrainWithin{1};
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
-constexpr int kAcceptsAtOnce = 64;          // then others get their turn
-constexpr std::size_t kOwnDescriptors = 5;  // at least: what Asio waits by (3), a socket, the one in reserve
+constexpr int kAcceptsAtOnce = 64;  // then others get their turn
+constexpr std::chrono::milliseconds kNoDescriptorPause{20};
+constexpr std::size_t kStrangersOfRank0 = 16;  // the descriptors are those of a program that trains
+constexpr std::size_t kOwnDescriptors = 5;     // at least: what Asio waits by (3), a socket, the one in reserve
 // Rank 0 joins from the same process: its socket, what wakes its thread, and a neighbour that asks for the way.
 constexpr std::size_t kOfRank0 = 3;
 
 Time now() { return std::chrono::steady_clock::now(); }
 
-CoreOptions core_options(const ServerOptions& options) {
+// Of those that a server in rank 0's process greets: its ranks, for whom descriptors are reserved.
+std::size_t most_greeted(const ServerOptions& options) {
+  constexpr std::size_t kTwice = 16;  // that come again before the server has seen their first connection end
+  const std::size_t most = options.limits.unauthenticated_connections;
+  if (!options.is_rank_0s || options.world_size < 1) return most;
+  return std::min(most, static_cast<std::size_t>(options.world_size) + kTwice);
+}
+
+std::size_t most_strangers(const ServerOptions& options, std::size_t reserved) {
+  const std::size_t most = options.limits.unauthenticated_connections;
+  return descriptors_for_strangers(reserved, options.is_rank_0s ? std::min(most, kStrangersOfRank0) : most);
+}
+
+CoreOptions core_options(const ServerOptions& options, std::size_t reserved) {
   return {.room = {.job = options.job,
                    .world_size = options.world_size,
                    .is_rank_0s = options.is_rank_0s,
                    .store_bytes = options.limits.store_bytes},
           .secret = options.secret,
-          .unauthenticated_connections = options.limits.unauthenticated_connections,
+          .strangers = most_strangers(options, reserved),
+          .greeted = most_greeted(options),
           .authenticate_within = options.limits.authenticate_within,
           .evict_after = options.limits.evict_after};
 }
@@ -66,8 +81,13 @@ CoreOptions core_options(const ServerOptions& options) {
 
 class Server::Impl final : private Output {
  public:
-  explicit Impl(const ServerOptions& options)
-      : core_(core_options(options), *this), timer_(io_), room_for_more_(io_), spare_(open_spare()) {
+  Impl(const ServerOptions& options, std::size_t reserved) : Impl(options, core_options(options, reserved)) {}
+  Impl(const ServerOptions& options, const CoreOptions& of_core)
+      : core_(of_core, *this),
+        most_lingering_(of_core.strangers),
+        timer_(io_),
+        room_for_more_(io_),
+        spare_(open_spare()) {
     Listening listening = listen_on(options.bind, options.port);
     port_ = listening.port;
     for (std::size_t i = 0; i < listening.sockets.size(); ++i) {
@@ -134,8 +154,7 @@ class Server::Impl final : private Output {
       co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
       core_.tick(now());
       while (!lingering_.empty() && lingering_.front().first <= now()) {
-        end(*lingering_.front().second);
-        lingering_.pop_front();
+        end_oldest_lingering();
       }
       if (!core_.crowded()) room_for_more_.cancel();
     }
@@ -144,17 +163,21 @@ class Server::Impl final : private Output {
   asio::awaitable<void> accept_from(tcp::acceptor& acceptor) {
     for (;;) {
       error_code ignored;
-      while (core_.crowded()) {
-        room_for_more_.expires_at(Time::max());
-        co_await room_for_more_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-      }
       co_await acceptor.async_wait(tcp::acceptor::wait_read, asio::redirect_error(asio::use_awaitable, ignored));
-      for (int i = 0; i < kAcceptsAtOnce && !core_.crowded() && accept_one(acceptor); ++i) continue;
+      Accepting result = Accepting::more;
+      for (int i = 0; i < kAcceptsAtOnce && result == Accepting::more; ++i) result = accept_one(acceptor);
       settle();
+      if (result == Accepting::more || result == Accepting::nobody) continue;
+      room_for_more_.expires_at(result == Accepting::crowded ? Time::max() : now() + kNoDescriptorPause);
+      co_await room_for_more_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     }
   }
 
-  bool accept_one(tcp::acceptor& acceptor) {
+  enum class Accepting : std::uint8_t { more, nobody, crowded, no_descriptor };
+
+  // Makes room where it must: until then nobody is accepted, and nobody is turned away.
+  Accepting accept_one(tcp::acceptor& acceptor) {
+    if (!core_.takes_one_more(now())) return Accepting::crowded;
     sockaddr_storage address{};
     socklen_t length = sizeof address;
     std::optional<ForkPause> pause(std::in_place);
@@ -164,7 +187,7 @@ class Server::Impl final : private Output {
       const int reason = errno;
       pause.reset();
       if (reason == EMFILE || reason == ENFILE || reason == ENOBUFS || reason == ENOMEM) return shed(acceptor, reason);
-      return reason == EINTR || reason == ECONNABORTED;
+      return reason == EINTR || reason == ECONNABORTED ? Accepting::more : Accepting::nobody;
     }
     const bool v6 = address.ss_family == AF_INET6;
     auto connection = std::make_shared<Connection>(Connection{++last_id_, tcp::socket(io_)});
@@ -173,14 +196,20 @@ class Server::Impl final : private Output {
     pause.reset();
     connections_.emplace(connection->id, connection);
     core_.connected(connection->id, address_text(address), now());
-    asio::co_spawn(io_, serve(connection), asio::detached);
-    return true;
+    // Its first words are mostly there already, and who has spoken does not give way to the next one.
+    if (read_from(*connection)) asio::co_spawn(io_, serve(connection), asio::detached);
+    return Accepting::more;
   }
 
-  // No descriptor is left: one is kept in reserve to take a connection and tell it so. Where more may be opened, they
-  // are; a round of more ranks than that ends.
-  bool shed(tcp::acceptor& acceptor, int reason) {
-    if (reason == EMFILE && raise_limit()) return true;
+  // No descriptor is left. Whoever is of no use gives way; then more are opened, where the process is ours or its hard
+  // limit allows the job's ranks; then one kept in reserve takes a connection and tells it so, and a round of more
+  // ranks than that ends.
+  Accepting shed(tcp::acceptor& acceptor, int reason) {
+    if (!lingering_.empty()) {
+      end_oldest_lingering();
+      return Accepting::more;
+    }
+    if (core_.free_descriptor(now()) || (reason == EMFILE && raise_descriptor_limit())) return Accepting::more;
     const bool hopeless =
         core_.no_room(fmt::format("the rendezvous server has {} connections and cannot take those of all ranks: {}{}",
                                   connections_.size(), std::strerror(reason), remedy_of(reason)));
@@ -193,7 +222,7 @@ class Server::Impl final : private Output {
                            remedy_of(reason)));
     }
     spare_ = open_spare();
-    return false;
+    return Accepting::no_descriptor;
   }
 
   void refuse(const Fd& fd, bool busy, const std::string& sentence) {
@@ -204,36 +233,34 @@ class Server::Impl final : private Output {
     const ssize_t sent = ::send(fd.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     int others = 0;
     if (!refusals_.now(others)) return;
-    log::warn("rendezvous: refused a connection{}: {}{}", others > 0 ? fmt::format(" and {} others", others) : "",
-              sentence, sent < 0 ? " (untold)" : "");
-  }
-
-  bool raise_limit() const {
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
-    limit.rlim_cur = limit.rlim_max;
-    return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+    log::warn("rendezvous: refused a connection{}: {}{}", and_others(others), sentence, sent < 0 ? " (untold)" : "");
   }
 
   asio::awaitable<void> serve(ConnectionPtr connection) {
-    for (;;) {
+    do {
       error_code failed;
       co_await connection->socket.async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, failed));
       if (failed) co_return end(*connection);
-      const ssize_t got = ::recv(connection->socket.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-      if (got <= 0) {
-        if (!connection->closing) {
-          const std::string reason = got == 0 ? "its connection was closed" : std::strerror(errno);
-          core_.disconnected(connection->id, reason, now());
-        }
-        end(*connection);
-        co_return settle();
+    } while (read_from(*connection));
+    settle();
+  }
+
+  // What is there now. False: the connection has ended.
+  bool read_from(Connection& connection) {
+    const ssize_t got = ::recv(connection.socket.native_handle(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (got <= 0) {
+      if (!connection.closing) {
+        const std::string reason = got == 0 ? "its connection was closed" : std::strerror(errno);
+        core_.disconnected(connection.id, reason, now());
       }
-      if (connection->closing) continue;  // until its end comes, or the linger time is over
-      core_.received(connection->id, {buffer_.data(), static_cast<std::size_t>(got)}, now());
-      settle();
+      end(connection);
+      return false;
     }
+    if (connection.closing) return true;  // until its end comes, or the linger time is over
+    core_.received(connection.id, {buffer_.data(), static_cast<std::size_t>(got)}, now());
+    settle();
+    return connection.socket.is_open();
   }
 
   asio::awaitable<void> write_to(ConnectionPtr connection) {
@@ -284,6 +311,17 @@ class Server::Impl final : private Output {
     found->second->closing = true;
     lingering_.emplace_back(now() + kLingerFor, found->second);
     if (found->second->outbox.empty()) shut(*found->second);
+    while (lingering_.size() > most_lingering_ && lingering_.front().second->outbox.empty()) end_oldest_lingering();
+  }
+
+  void drop(ConnectionId id) override {
+    const auto found = connections_.find(id);
+    if (found != connections_.end()) end(*ConnectionPtr(found->second));
+  }
+
+  void end_oldest_lingering() {
+    end(*lingering_.front().second);
+    lingering_.pop_front();
   }
 
   void writer_ends() {
@@ -305,6 +343,7 @@ class Server::Impl final : private Output {
 
   asio::io_context io_{1};
   Core core_;
+  const std::size_t most_lingering_;
   asio::steady_timer timer_, room_for_more_;
   Time armed_ = Time::max();
   Fd spare_;
@@ -326,10 +365,12 @@ Server::Server(ServerOptions options)
     : impl_([&] {
         const MissingStreamsTaken taken;
         const auto clients = static_cast<std::size_t>(std::max(options.world_size, 0));
-        reserve_descriptors(
-            kOwnDescriptors + clients + (options.is_rank_0s ? kOfRank0 : 0),
-            clients == 0 ? "the rendezvous server" : fmt::format("the rendezvous server of {} ranks", clients));
-        return std::make_unique<Impl>(options);
+        const std::size_t needed = kOwnDescriptors + clients + (options.is_rank_0s ? kOfRank0 : 0);
+        if (!options.is_rank_0s) raise_descriptor_limit();
+        reserve_descriptors(needed + kFewestStrangers, clients == 0
+                                                           ? "the rendezvous server"
+                                                           : fmt::format("the rendezvous server of {} ranks", clients));
+        return std::make_unique<Impl>(options, needed);
       }()) {}
 Server::~Server() = default;
 std::uint16_t Server::port() const { return impl_->port(); }

@@ -18,9 +18,9 @@ namespace rondo::rendezvous {
 
 // What one server takes from strangers; every excess ends in a refusal that says so.
 struct Limits {
-  std::size_t unauthenticated_connections = 1024;
+  std::size_t unauthenticated_connections = 1024;  // at most: strangers have a quarter of what descriptors are left
   std::chrono::milliseconds authenticate_within{5000};
-  std::chrono::milliseconds evict_after{250};  // an unauthenticated connection this old gives way when there are many
+  std::chrono::milliseconds evict_after{250};  // who knows the secret gives way at this age when there are many
   std::size_t store_bytes = std::size_t{256} << 20;
 };
 

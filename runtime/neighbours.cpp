@@ -17,6 +17,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/fork_pause.hpp"
+#include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/system_error.hpp"
 #include "kernels/thread.hpp"
@@ -133,17 +134,25 @@ class Host {
         continue;
       }
       if (!same_user(asking.get())) {
-        log::warn("a process of another user asked for this job's secret; it got nothing");
+        int others = 0;
+        if (told_.now(others)) {
+          log::warn("a process of another user{} asked for this job's secret; it got nothing", and_others(others));
+        }
         continue;
       }
       // A hundred bytes fit into any fresh socket's buffer.
       if (::send(asking.get(), text_.data(), text_.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(text_.size())) {
-        log::warn("cannot tell a neighbour where the rendezvous is: {}", std::strerror(errno));
+        const int reason = errno;
+        int others = 0;
+        if (told_.now(others)) {
+          log::warn("cannot tell a neighbour{} where the rendezvous is: {}", and_others(others), std::strerror(reason));
+        }
       }
     }
   }
 
   std::string text_;
+  OncePerSecond told_;
   Fd stop_, socket_;
   std::thread thread_;
 };

@@ -49,6 +49,21 @@ void reserve_descriptors(std::size_t count, std::string_view who) {
   ::setrlimit(RLIMIT_NOFILE, &limit);  // what it did not grant shows where a descriptor is missing
 }
 
+std::size_t descriptors_for_strangers(std::size_t reserved, std::size_t most) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= 16 * std::max(reserved, most)) return most;
+  const std::size_t taken = open_descriptors(limit.rlim_cur) + reserved;
+  const std::size_t left = limit.rlim_cur > taken ? limit.rlim_cur - taken : 0;
+  return std::clamp(left / 4, kFewestStrangers, most);
+}
+
+bool raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 std::string remedy_of(int error) {
   switch (error) {
     case EMFILE:
@@ -69,6 +84,8 @@ std::string remedy_of(int error) {
       return {};
   }
 }
+
+std::string and_others(int left_out) { return left_out > 0 ? fmt::format(" and {} others", left_out) : ""; }
 
 bool OncePerSecond::now(int& left_out) {
   const std::lock_guard lock(mutex_);

@@ -16,6 +16,19 @@
 #include "comm/base/fork_pause.hpp"
 
 namespace rondo {
+namespace {
+
+constexpr std::size_t kMostStrangers = 64;
+constexpr std::size_t kMoreSpeakers = 8;  // peers that come again before the end of their first connection is seen
+
+// Its handshake fails then.
+void close_oldest(std::list<SharedSocket>& sockets) {
+  boost::system::error_code ignored;
+  sockets.front()->close(ignored);
+  sockets.pop_front();
+}
+
+}  // namespace
 
 SharedSocket adopt(asio::io_context& io, Fd fd, int family) {
   auto socket = std::make_shared<StreamSocket>(io);
@@ -46,7 +59,34 @@ Awaitable<std::optional<Authenticator::Mac>> greet(SharedSocket socket, std::sha
   co_return greeting->answer(challenge);
 }
 
-Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membership& membership, const Guard& guard) {
+Unexamined::Unexamined(std::size_t awaited)
+    : most_strangers_(descriptors_for_strangers(2 * awaited + kMoreSpeakers, kMostStrangers)),
+      most_speakers_(awaited + kMoreSpeakers) {}
+
+void Unexamined::enter(const SharedSocket& socket) {
+  if (strangers_.size() >= most_strangers_) close_oldest(strangers_);
+  strangers_.push_back(socket);
+}
+
+void Unexamined::has_spoken(const SharedSocket& socket) {
+  strangers_.remove(socket);
+  if (speakers_.size() >= most_speakers_) close_oldest(speakers_);
+  speakers_.push_back(socket);
+}
+
+void Unexamined::leave(const SharedSocket& socket) {
+  strangers_.remove(socket);
+  speakers_.remove(socket);
+}
+
+bool Unexamined::close_oldest_stranger() {
+  if (strangers_.empty()) return false;
+  close_oldest(strangers_);
+  return true;
+}
+
+Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membership& membership, const Guard& guard,
+                                            Unexamined& unexamined) {
   Hello hello{};
   const auto magic = std::span(hello).first<kMagicBytes>();
   co_await asio::async_read(*socket, asio::buffer(magic.data(), magic.size()), asio::use_awaitable);
@@ -57,6 +97,7 @@ Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membershi
   Examination examination(membership);
   const std::optional<Encounter> encounter = examination.read(hello);
   if (!encounter || !guard.expects(*encounter)) co_return std::nullopt;
+  unexamined.has_spoken(socket);
   const Challenge challenge = examination.challenge();
   co_await asio::async_write(*socket, asio::buffer(challenge), asio::use_awaitable);
   Authenticator::Mac proof{};
@@ -82,7 +123,7 @@ void run_until(asio::io_context& io, Store::Deadline deadline, const Lookout& lo
   }
 }
 
-Awaitable<void> accept_all(asio::io_context& io, Fd listener, AcceptHandler& handler) {
+Awaitable<void> accept_all(asio::io_context& io, Fd listener, AcceptHandler& handler, Unexamined& unexamined) {
   asio::posix::stream_descriptor door(io);
   std::optional<ForkPause> no_forks(std::in_place);
   door.assign(listener.release());
@@ -93,7 +134,9 @@ Awaitable<void> accept_all(asio::io_context& io, Fd listener, AcceptHandler& han
     Fd socket(::accept4(door.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
       handler.accepted(std::move(socket));
-    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+    } else if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
+      continue;
+    } else if ((errno != EMFILE && errno != ENFILE) || !unexamined.close_oldest_stranger()) {
       co_await pause(io, std::chrono::milliseconds(20));
     }
   }

@@ -9,6 +9,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cstddef>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +18,7 @@
 #include <rondo/store.hpp>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/limits.hpp"
 #include "comm/transport/handshake.hpp"
 #include "comm/transport/lookout.hpp"
 
@@ -51,23 +54,46 @@ class Guard {
  protected:
   ~Guard() = default;
 };
+
+// Connections that have been accepted and are not examined yet: few of those that have said nothing that only a peer
+// knows, so that strangers use few descriptors, and as many more as peers are awaited. Where there are too many, the
+// oldest is closed: who waited in the kernel's queue has spoken by the time it is accepted, so a peer is hit rarely,
+// and then comes again.
+class Unexamined {
+ public:
+  // `awaited`: connections of peers, for which descriptors are reserved.
+  explicit Unexamined(std::size_t awaited);
+  void enter(const SharedSocket& socket);
+  void has_spoken(const SharedSocket& socket);  // as a peer would
+  void leave(const SharedSocket& socket);
+  bool close_oldest_stranger();  // false: there is none
+  // One line a second at most; true: write it, with this number of others.
+  bool may_tell(int& others) { return told_.now(others); }
+
+ private:
+  std::list<SharedSocket> strangers_, speakers_;  // oldest first
+  const std::size_t most_strangers_, most_speakers_;
+  OncePerSecond told_;
+};
+
 // Who connected and proved it; nothing for a stranger.
-Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membership& membership, const Guard& guard);
+Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membership& membership, const Guard& guard,
+                                            Unexamined& unexamined);
 
 Awaitable<void> pause(asio::io_context& io, std::chrono::milliseconds duration);
 
 // Runs what is under way until it stops the context, or to the deadline; what the lookout throws ends it too.
 void run_until(asio::io_context& io, Store::Deadline deadline, const Lookout& lookout);
 
-// Accepts until the context stops; `handle` gets each connection. Out of descriptors: waits a little, goes on.
+// Accepts until the context stops; `handler` gets each connection. Out of descriptors: the oldest stranger gives way;
+// where there is none, waits a little, goes on.
 class AcceptHandler {
  public:
-  static constexpr int kMaxStrangers = 1024;  // accepted, not yet examined
   virtual void accepted(Fd socket) = 0;
 
  protected:
   ~AcceptHandler() = default;
 };
-Awaitable<void> accept_all(asio::io_context& io, Fd listener, AcceptHandler& handler);
+Awaitable<void> accept_all(asio::io_context& io, Fd listener, AcceptHandler& handler, Unexamined& unexamined);
 
 }  // namespace rondo

@@ -46,6 +46,14 @@ bool wants(const MeshParty& party, MeetingChannel channel) {
 }
 constexpr std::array kChannels{MeetingChannel::data, MeetingChannel::messages, MeetingChannel::control};
 
+std::size_t wanted_sockets(const std::vector<MeshParty>& parties) {
+  std::size_t wanted = 0;
+  for (const MeshParty& party : parties) {
+    for (const MeetingChannel channel : kChannels) wanted += wants(party, channel) ? 1 : 0;
+  }
+  return wanted;
+}
+
 bool is_complete(const MeshParty& party) {
   return std::ranges::all_of(kChannels, [&](MeetingChannel channel) {
     return party.sockets[static_cast<std::size_t>(channel)] || !wants(party, channel);
@@ -85,16 +93,14 @@ MeshMeeting::MeshMeeting(const Membership& membership, int rank, const MeetingId
       id_(id),
       handshake_limit_(handshake_limit),
       parties_(std::move(parties)),
-      missing_(0) {
-  for (MeshParty& party : parties_) {
-    for (const MeetingChannel channel : kChannels) missing_ += wants(party, channel) ? 1 : 0;
-    party.outcomes.resize(party.advertisement.addresses.size());
-  }
+      missing_(wanted_sockets(parties_)),
+      unexamined_(missing_) {
+  for (MeshParty& party : parties_) party.outcomes.resize(party.advertisement.addresses.size());
 }
 
 std::vector<MeshPeer> MeshMeeting::run(Listeners listeners, Store::Deadline deadline, const Lookout& lookout) {
   for (const SocketAddress& address : listeners.addresses) own_addresses_.push_back(to_string(address));
-  for (Fd& listener : listeners.sockets) start(accept_all(io_, std::move(listener), *this));
+  for (Fd& listener : listeners.sockets) start(accept_all(io_, std::move(listener), *this, unexamined_));
   for (MeshParty& party : parties_) {
     if (party.rank > rank_) continue;
     for (const MeetingChannel channel : kChannels) {
@@ -222,12 +228,12 @@ Awaitable<bool> MeshMeeting::settle(SharedSocket socket, Authenticator::Mac proo
 }
 
 void MeshMeeting::accepted(Fd socket) {
-  if (strangers_ >= kMaxStrangers) return;  // closed at once; a peer of ours comes again
-  ++strangers_;
   sockaddr_storage local{};
   socklen_t bytes = sizeof(local);
   ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&local), &bytes);
-  start(receive(adopt(io_, std::move(socket), local.ss_family)));
+  const SharedSocket adopted = adopt(io_, std::move(socket), local.ss_family);
+  unexamined_.enter(adopted);
+  start(receive(adopted));
 }
 
 MeshParty* MeshMeeting::find(std::uint32_t rank) {
@@ -244,7 +250,7 @@ bool MeshMeeting::expects(const Encounter& encounter) const {
 Awaitable<void> MeshMeeting::receive(SharedSocket socket) {
   const TimeLimit limit(io_, socket, handshake_limit_);
   try {
-    const std::optional<Encounter> encounter = co_await examine(socket, membership_, *this);
+    const std::optional<Encounter> encounter = co_await examine(socket, membership_, *this, unexamined_);
     MeshParty* const party = encounter ? find(encounter->from) : nullptr;
     if (party != nullptr) {
       Fd fd = release(*socket);
@@ -252,12 +258,17 @@ Awaitable<void> MeshMeeting::receive(SharedSocket socket) {
       // A second one is either a duplicate or the peer's new try after its first broke unseen.
       if ((!known || is_dead(known)) && send_now(fd, kWelcome)) enter(*party, encounter->channel, std::move(fd));
     } else {
-      log::info("rank {}: dropped a connection that is not from a peer of '{}'", rank_, membership_.name);
+      tell_dropped("it is not from a peer of '" + membership_.name + "'");
     }
   } catch (const boost::system::system_error& error) {
-    log::info("rank {}: dropped a connection in the middle of its handshake: {}", rank_, error.code().message());
+    tell_dropped("its handshake broke off: " + error.code().message());
   }
-  --strangers_;
+  unexamined_.leave(socket);
+}
+
+void MeshMeeting::tell_dropped(const std::string& why) {
+  int others = 0;
+  if (unexamined_.may_tell(others)) log::info("rank {}: dropped a connection{}: {}", rank_, and_others(others), why);
 }
 
 std::string MeshMeeting::describe(const MeshParty& party) const {

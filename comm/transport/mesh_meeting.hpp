@@ -39,6 +39,7 @@ class MeshMeeting final : private Guard, private AcceptHandler {
   void accepted(Fd socket) override;
   bool expects(const Encounter& encounter) const override;
   Awaitable<void> receive(SharedSocket socket);
+  void tell_dropped(const std::string& why);
 
   Fd& slot(MeshParty& party, MeetingChannel channel) { return party.sockets[static_cast<std::size_t>(channel)]; }
   MeshParty* find(std::uint32_t rank);
@@ -53,9 +54,9 @@ class MeshMeeting final : private Guard, private AcceptHandler {
   std::vector<MeshParty> parties_;
   std::vector<std::string> own_addresses_;
   std::size_t missing_;  // sockets
-  int strangers_ = 0;
   std::exception_ptr failure_;
-  asio::io_context io_{1};  // last: destroys what is under way before what it refers to
+  asio::io_context io_{1};  // destroys what is under way before what that refers to,
+  Unexamined unexamined_;   // and after the sockets that belong to it
 };
 
 }  // namespace rondo

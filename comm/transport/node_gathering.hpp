@@ -53,11 +53,11 @@ class NodeLeader final : private Guard, private AcceptHandler {
   NodeDescriptors made_;
   std::vector<int> descriptors_;  // of made_, in the order in which they are sent
   std::size_t absent_;            // followers not served
-  int strangers_ = 0;
   std::optional<int> lost_;
   std::exception_ptr failure_;
-  asio::io_context io_{1};           // destroys what is under way before what that refers to,
-  std::vector<Follower> followers_;  // and after the sockets that belong to it
+  asio::io_context io_{1};  // destroys what is under way before what that refers to,
+  Unexamined unexamined_;   // and after the sockets that belong to it
+  std::vector<Follower> followers_;
 };
 
 class NodeFollower {

@@ -75,7 +75,7 @@ void NodeFrame::raise(int rank, const std::string& name) const {
 }
 
 NodeLeader::NodeLeader(const Membership& membership, std::span<const int> ranks, std::span<const MeetingId> ids)
-    : membership_(membership), rank_(ranks.front()), id_(ids.front()), absent_(ranks.size() - 1) {
+    : membership_(membership), rank_(ranks.front()), id_(ids.front()), absent_(ranks.size() - 1), unexamined_(absent_) {
   for (std::size_t i = 1; i < ranks.size(); ++i) followers_.push_back({ranks[i], ids[i]});
 }
 
@@ -87,7 +87,7 @@ NodeDescriptors NodeLeader::run(Fd listener, std::size_t segment_bytes, Store::D
     made_.doorbells.push_back(make_doorbell());
     descriptors_.push_back(made_.doorbells.back().get());
   }
-  start(accept_all(io_, std::move(listener), *this));
+  start(accept_all(io_, std::move(listener), *this, unexamined_));
   if (absent_ > 0) run_until(io_, deadline, lookout);
   if (failure_) std::rethrow_exception(failure_);
 
@@ -110,9 +110,10 @@ void NodeLeader::start(Awaitable<void> task) {
 }
 
 void NodeLeader::accepted(Fd socket) {
-  if (strangers_ >= kMaxStrangers || !is_same_user(socket)) return;
-  ++strangers_;
-  start(receive(adopt(io_, std::move(socket), AF_UNIX)));
+  if (!is_same_user(socket)) return;
+  const SharedSocket adopted = adopt(io_, std::move(socket), AF_UNIX);
+  unexamined_.enter(adopted);
+  start(receive(adopted));
 }
 
 bool NodeLeader::expects(const Encounter& encounter) const {
@@ -125,11 +126,15 @@ Awaitable<void> NodeLeader::receive(SharedSocket socket) {
   std::optional<Encounter> encounter;
   try {
     const TimeLimit limit(io_, socket, kHandshakeLimit);
-    encounter = co_await examine(socket, membership_, *this);
+    encounter = co_await examine(socket, membership_, *this, unexamined_);
   } catch (const boost::system::system_error& error) {
-    log::info("rank {}: dropped a local connection in the middle of its handshake: {}", rank_, error.code().message());
+    int others = 0;
+    if (unexamined_.may_tell(others)) {
+      log::info("rank {}: dropped a local connection{} in the middle of its handshake: {}", rank_, and_others(others),
+                error.code().message());
+    }
   }
-  --strangers_;
+  unexamined_.leave(socket);
   if (!encounter) co_return;
   Follower& follower = *std::ranges::find(followers_, static_cast<int>(encounter->from), &Follower::rank);
   if (follower.socket) co_return;

@@ -48,6 +48,7 @@ class Network final : private Output {
   std::vector<std::string> pieces(const std::string& bytes);
   void send(ConnectionId id, std::string head, SharedBody body) override;
   void close(ConnectionId id) override;
+  void drop(ConnectionId id) override { close(id); }
 
   std::mt19937_64 random_;
   Time now_{};

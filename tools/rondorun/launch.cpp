@@ -148,6 +148,7 @@ int Launch::run() {
 }
 
 void Launch::start() {
+  open_files_of_programs();  // before anything raises ours
   if (options_.nodes == 1) return start_alone();
   if (!options_.secret_file.empty()) secret_ = rendezvous::Secret::from_file(options_.secret_file);
   nodes_ = std::make_unique<Nodes>(loop_, options_, secret_,
@@ -160,7 +161,6 @@ void Launch::start() {
 void Launch::start_alone() {
   secret_ = options_.secret_file.empty() ? rendezvous::Secret::generate()
                                          : rendezvous::Secret::from_file(options_.secret_file);
-  open_files_of_programs();  // before anything raises ours
   // A rank's output, its process, and its connection to our server; and what we need for ourselves, at least.
   reserve_descriptors(4 * static_cast<std::size_t>(options_.local_size) + 4,
                       fmt::format("rondorun with {} ranks", options_.local_size));

@@ -12,6 +12,7 @@
 
 #include "tests/comm/transport/fakes.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/flood.hpp"
 #include "tests/support/tcp_pair.hpp"
 
 using namespace rondo;
@@ -185,6 +186,26 @@ TEST_CASE("mesh: only the peers asked for are met") {
         world.meshes[static_cast<std::size_t>(rank)].connect(world.advertisements, std::span(&other, 1), in(10s));
     if (peers.size() != 1 || peers[0].rank != other.rank) throw std::runtime_error("met the wrong rank");
   }));
+}
+
+TEST_CASE("mesh: a rank that comes late to a flooded port waits for no stranger") {
+  const auto says = GENERATE(Flood::Says::nothing, Flood::Says::garbage);
+  World world = World::of(2);
+  const SocketAddress address = port_of(world, 0);
+  const auto* const v4 = reinterpret_cast<const sockaddr_in*>(address.get());
+  const std::uint16_t port = ntohs(v4->sin_port);
+  constexpr std::size_t kStrangers = 3000;
+  const Flood flood({port}, kStrangers, says);
+  std::chrono::steady_clock::duration waited{};
+  check_well(run_ranks(2, [&](int rank) {
+    if (rank == 1) {  // when the other has had all of the strangers
+      while (flood.connected() < kStrangers || flood.met() == 0) std::this_thread::yield();
+    }
+    const auto begun = std::chrono::steady_clock::now();
+    check_talk(world.connect(rank, 20s), rank, 2);
+    if (rank == 1) waited = std::chrono::steady_clock::now() - begun;
+  }));
+  CHECK(waited < 2s);
 }
 
 TEST_CASE("mesh: strangers on the port are dropped and disturb nobody") {
