@@ -16,6 +16,10 @@ namespace {
 
 // Of what a rank sends whole without knowing that it is wanted: with it a peer's memory holds at most so much of it.
 constexpr std::size_t kUnaskedBytes = 1 << 20, kUnaskedCost = 128;
+// Of those that it has handed on a rank tells with its next message, or once its peer may soon have to wait.
+constexpr std::size_t kToldWithMessage = kUnaskedBytes / 4, kToldAlone = kUnaskedBytes / 4 * 3;
+// On a socket it takes a round trip to ask for an announced one; and what is copied to be sent later, if it is short.
+constexpr std::size_t kWholeOnSocket = 256 << 10, kCopied = 8 << 10;
 constexpr std::size_t kReadBytes = 1 << 20;  // of an announced message at once; others get their turn in between
 constexpr std::size_t kLeastRead = 4 << 20;  // while both ranks have a core, both copy a shorter one in less time
 constexpr int kStepsPerTurn = 16;            // of one link, likewise
@@ -34,9 +38,11 @@ Exchange::Exchange(Team& team)
   for (int peer = 0; peer < team.size(); ++peer) {
     Links& links = team.message_links(peer);
     if (!links.send) continue;
-    channel(peer).links = &links;
-    channel(peer).in_segment =
-        links.send->wake().by == Wake::By::doorbell && links.recv->wake().by == Wake::By::doorbell;
+    Channel& with = channel(peer);
+    with.links = &links;
+    with.in_segment = links.send->wake().by == Wake::By::doorbell && links.recv->wake().by == Wake::By::doorbell;
+    with.whole_bytes =
+        with.in_segment ? whole_bytes_ : std::min(std::max(whole_bytes_, kWholeOnSocket), links.longest_step);
   }
 }
 
@@ -127,7 +133,7 @@ Exchange::Look Exchange::receive_at_once(const Call& call) {
   link.release();
   if (call.source != nullptr) *call.source = call.root;
   from.consumed += cost_of(bytes);
-  if (from.consumed >= kUnaskedBytes / 2) pump(from);
+  if (from.consumed >= kToldAlone) pump(from);
   return Look::received;
 }
 
@@ -147,7 +153,7 @@ bool Exchange::serve(int peer, Channel& with) {
   try {
     bool moved = pump(with), took = false;
     for (int step = 0; step < kStepsPerTurn && wants_steps(with) && take_step(peer, with); ++step) took = true;
-    if (took && (!with.replies.empty() || with.consumed >= kUnaskedBytes / 2)) pump(with);  // the peer waits for them
+    if (took && (!with.replies.empty() || with.consumed >= kToldAlone)) pump(with);  // the peer waits for them
     return moved || took;
   } catch (const Error& error) {
     if (error.error_code() != ErrorCode::peer_lost || with.operations != 0) throw;
@@ -231,7 +237,7 @@ void Exchange::begin(int peer, Channel& from, std::size_t bytes) {
   const Envelope& envelope = incoming.envelope;
   bool fits = bytes == 0;
   if (envelope.kind == Envelope::Kind::whole) {
-    fits = bytes == envelope.bytes() && bytes <= whole_bytes_;
+    fits = bytes == envelope.bytes() && bytes <= from.whole_bytes;
     if (!fits) bytes = 0;
     incoming.receive = match(peer, envelope);
     if (incoming.receive != nullptr) agree(*incoming.receive, envelope, peer);
@@ -418,14 +424,14 @@ bool Exchange::pump(Channel& to) {
     say(to.replies.front());
     to.replies.pop_front();
   }
+  if (to.consumed >= (to.sends.empty() ? kToldAlone : kToldWithMessage) && link.ready()) {
+    say({.kind = Envelope::Kind::credit, .id = to.consumed});
+    to.consumed = 0;
+  }
   for (; !to.sends.empty() && link.ready(); moved = true) {
     Operation& send = *to.sends.front();
     to.sends.pop_front();
     tell(to, send);
-  }
-  if (to.consumed >= kUnaskedBytes / 2 && link.ready()) {
-    say({.kind = Envelope::Kind::credit, .id = to.consumed});
-    to.consumed = 0;
   }
   for (int step = 0; step < kStepsPerTurn && !to.cleared.empty() && link.ready(); ++step, moved = true) send_part(to);
   if (moved && !to.unflushed) {
@@ -445,8 +451,9 @@ void Exchange::tell(Channel& to, Operation& send) {
                     .id = send.id,
                     .address = reinterpret_cast<std::uintptr_t>(send.from)};
   if (may_send_whole(to, send.bytes)) {
-    send_whole(to, envelope, send.from);
-    return finish(send);
+    if (send_whole(to, envelope, send.from)) return finish(send);
+    to.leaving.push_back(&send);
+    return;
   }
   envelope.kind = Envelope::Kind::announced;
   to.links->send->publish(packed(envelope), 0);
@@ -454,15 +461,21 @@ void Exchange::tell(Channel& to, Operation& send) {
 }
 
 bool Exchange::may_send_whole(const Channel& to, std::uint64_t bytes) const {
-  return bytes <= whole_bytes_ && to.owed + cost_of(bytes) <= kUnaskedBytes;
+  return bytes <= to.whole_bytes && to.owed + cost_of(bytes) <= kUnaskedBytes;
 }
 
-void Exchange::send_whole(Channel& to, const Envelope& envelope, const std::byte* from) {
+// False: from where it lies, until the link is flushed.
+bool Exchange::send_whole(Channel& to, const Envelope& envelope, const std::byte* from) {
   const std::uint64_t bytes = envelope.bytes();
   SendLink& link = *to.links->send;
   to.owed += cost_of(bytes);
+  if (!to.in_segment && bytes > kCopied) {
+    link.send(packed(envelope), from, bytes);
+    return false;
+  }
   if (bytes != 0) kernels::copy(link.slot(), from, bytes, kernels::Stores::plain);
   link.publish(packed(envelope), bytes);
+  return true;
 }
 
 void Exchange::send_part(Channel& to) {

@@ -63,6 +63,7 @@ class Exchange {
     std::size_t operations = 0;  // that need this peer
     bool unflushed = false, ended = false;
     bool in_segment = false;                                   // its links
+    std::size_t whole_bytes = 0;                               // longest message that travels whole
     std::deque<Operation*> sends{};                            // not yet told of
     std::deque<Envelope> replies{};                            // of this rank as a receiver
     std::deque<Operation*> cleared{};                          // announced sends whose bytes are asked for
@@ -106,14 +107,14 @@ class Exchange {
   bool pump(Channel& to);
   void tell(Channel& to, Operation& send);
   bool may_send_whole(const Channel& to, std::uint64_t bytes) const;
-  void send_whole(Channel& to, const Envelope& envelope, const std::byte* from);
+  bool send_whole(Channel& to, const Envelope& envelope, const std::byte* from);
   static std::uint64_t next_number(Channel& to, int tag);
   void send_part(Channel& to);
   void flush(Channel& to);
   void finish(Operation& operation);
 
   Team& team_;
-  const std::size_t whole_bytes_;   // longest message that travels whole
+  const std::size_t whole_bytes_;   // longest message that lies in a slot, or here if it is to this rank itself
   const std::size_t least_read_;    // shortest that is read where it is
   std::vector<Channel> channels_;   // by peer
   std::deque<Operation*> waiting_;  // receives without a message, in order

@@ -88,17 +88,19 @@ TEST_CASE("messages: opposite orders of blocking calls and Works, and tags taken
   const Kind kind = any_kind();
   INFO(kind);
   on_world(kind, 2, [&](Communicator& comm) {
-    const std::size_t counts[] = {kLong, kShort, kWhole, 5 * kLong, 0, 77};
+    // Of bytes 64 Ki and 256 Ki are the longest that travel whole in shared memory and on a socket.
+    const std::size_t counts[] = {kLong, kShort, kWhole, 5 * kLong, 0, 16 << 10, (16 << 10) + 1, 64 << 10, 65'537, 77};
+    constexpr int kCounts = std::size(counts);
     if (comm.rank() == 0) {
       std::vector<std::vector<int>> all;
       std::vector<Work> works;
-      for (int tag = 0; tag < 6; ++tag) {
+      for (int tag = 0; tag < kCounts; ++tag) {
         all.push_back(numbers(counts[tag], 100 * tag));
         works.push_back(comm.async().send(std::span<const int>(all.back()), 1, tag));
       }
       for (Work& work : works) work.wait();
     } else {
-      for (int tag = 5; tag >= 0; --tag) {
+      for (int tag = kCounts - 1; tag >= 0; --tag) {
         std::vector<int> got(counts[tag], -1);
         comm.recv(got, 0, tag);
         expect(got == numbers(counts[tag], 100 * tag), fmt::format("tag {} is wrong", tag));
