@@ -19,10 +19,12 @@ namespace {
 
 constexpr std::chrono::seconds kCleanUpLimit{5};
 
-// What the launcher passes on. A signal that was ignored when we started (SIGHUP under nohup) stays ignored.
-sigset_t forwarded_signals() {
+// What the launcher passes on. A signal that was ignored when we started (SIGHUP under nohup) stays ignored. SIGWINCH
+// is for those that serve a terminal: a guest's process may want it itself.
+sigset_t forwarded_signals(Launcher launcher) {
   sigset_t set;
   sigemptyset(&set);
+  if (launcher == Launcher::whole_process) sigaddset(&set, SIGWINCH);
   for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}) {
     struct sigaction action {};
     ::sigaction(signal, nullptr, &action);
@@ -92,7 +94,7 @@ int run_supervised(Launcher launcher, const std::function<int(Supervision&)>& jo
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
   Supervision supervision{.control = Fd(ends[0]), .original_mask = {}};
   Fd writer(ends[1]);
-  sigset_t waited_for = forwarded_signals();
+  sigset_t waited_for = forwarded_signals(launcher);
   sigaddset(&waited_for, SIGCHLD);
   ::pthread_sigmask(SIG_BLOCK, &waited_for, &supervision.original_mask);
   if (launcher == Launcher::whole_process) become_subreaper();

@@ -58,10 +58,14 @@ std::vector<std::string> rank_environment(const Options& options, const Placemen
   variables["RONDO_CORES"] = threads;
   if (options.sets_threads) variables["OMP_NUM_THREADS"] = threads;
   std::vector<std::string> result;
+  // A Python program's lines are passed on when it writes them, however it is started.
+  bool has_unbuffered = false;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
+    has_unbuffered = has_unbuffered || text.starts_with("PYTHONUNBUFFERED=");
     if (!variables.contains(text.substr(0, text.find('=')))) result.emplace_back(text);
   }
+  if (!has_unbuffered) result.emplace_back("PYTHONUNBUFFERED=1");
   for (const auto& [name, value] : variables)
     if (!value.empty()) result.push_back(fmt::format("{}={}", name, value));
   return result;

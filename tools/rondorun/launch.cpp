@@ -187,6 +187,7 @@ void Launch::start_ranks(const Placement& placement) {
   Ranks::Setup setup{.command = options_.command,
                      .programs = {},
                      .prefix = options_.prefix,
+                     .terminals = options_.terminals,
                      .log_dir = options_.log_dir,
                      .logged = options_.logged,
                      .hidden = options_.hidden,
@@ -226,6 +227,10 @@ void Launch::control() {
 }
 
 void Launch::on_signal(int signal) {
+  if (signal == SIGWINCH) {
+    if (ranks_) ranks_->follow_size();
+    return;
+  }
   const bool ends = signal != SIGUSR1 && signal != SIGUSR2 && signal != SIGTSTP && signal != SIGCONT;
   if (ends && end_signal_ == 0) end_signal_ = signal;
   if (!ranks_) {  // still waiting for the other nodes

@@ -47,6 +47,7 @@ struct Words {
   std::string nodes_of;  // who says that there are several, where the command line does not
   std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local,
                                                                bind, numa_binding;
+  std::string pty = "auto";
   double grace_period_s = 5, join_timeout_s = 300;
   bool standalone = false, no_python = false, module = false, run_path = false, version = false;
 };
@@ -291,6 +292,16 @@ void add_own_flags(CLI::App& app, Words& words, Options& options) {
       ->check(CLI::Validator(is_flag_name, ""));
   app.add_flag("--version", words.version, "says which one this is");
   app.add_option("--prefix", words.prefix, "rank: [rank] before every line; none: ranks write for themselves");
+  app.add_option("--pty", words.pty,
+                 "auto: ranks write to terminals of their own where we do; always; never: to pipes");
+}
+
+void set_terminals(const Words& words, Options& options) {
+  if (words.pty != "auto" && words.pty != "always" && words.pty != "never")
+    refuse("--pty must be auto, always or never");
+  if (words.pty == "auto") return;
+  options.terminals = words.pty == "always" ? Terminals::always : Terminals::never;
+  if (words.pty == "always" && !options.prefix) refuse("--pty always cannot be had with --prefix none");
 }
 
 // As torchrun runs scripts: unbuffered, so that lines are seen when they are written.
@@ -352,6 +363,7 @@ Options finish(const CLI::App& app, Words words, Options options) {
   if (options.join_timeout.count() == 0) refuse("--join-timeout must be at least 0.001 seconds");
   if (words.prefix != "rank" && words.prefix != "none") refuse("--prefix must be rank or none");
   options.prefix = words.prefix == "rank";
+  set_terminals(words, options);
   set_logs(words, options);
   options.shown = ranks(words.shown, "--ranks-filter", options);
   options.shown_local = ranks(words.shown_local, "--local-ranks-filter", options);

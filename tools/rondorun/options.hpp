@@ -12,6 +12,8 @@
 
 namespace rondo::launcher {
 
+enum class Terminals { where_shown, always, never };
+
 struct Options {
   int local_size = 1;             // ranks on this node
   int gpus_per_rank = 0;          // 0: CUDA_VISIBLE_DEVICES stays as it is
@@ -36,9 +38,10 @@ struct Options {
   std::vector<int> shown;        // ranks whose output is seen; empty: all
   std::vector<int> shown_local;  // the same, by local rank
   bool prefix = true;
-  std::filesystem::path log_dir;  // <rank>/stdout.log and stderr.log; empty: none
-  unsigned logged = 0;            // streams that go to these files, and
-  unsigned hidden = 0;            // those that go there alone: 1 stdout, 2 stderr
+  Terminals terminals = Terminals::where_shown;  // for what ranks write, instead of pipes
+  std::filesystem::path log_dir;                 // <rank>/stdout.log and stderr.log; empty: none
+  unsigned logged = 0;                           // streams that go to these files, and
+  unsigned hidden = 0;                           // those that go there alone: 1 stdout, 2 stderr
   std::chrono::milliseconds grace_period{5000};
   std::chrono::milliseconds join_timeout{300'000};
   std::vector<std::string> command;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -18,18 +19,6 @@ namespace rondo::launcher {
 namespace {
 
 using process::ExitStatus;
-
-struct Pipe {
-  Fd reader, writer;
-};
-
-Pipe make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe for a rank's output");
-  Pipe pipe{.reader = Fd(ends[0]), .writer = Fd(ends[1])};
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return pipe;
-}
 
 std::string prefix_for(int rank, bool colored) {
   constexpr std::array kColors{36, 33, 32, 35, 34, 96, 93, 92, 95, 94};  // not red: that is for errors
@@ -73,10 +62,10 @@ void Ranks::start(Rank& rank, int index) {
   rank.index = index;
   // Standard input is for local rank 0, so that a pipe into the launcher has one reader.
   const Fd nothing(index == 0 ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  Pipe out, err;
+  Channel out, err;
   if (setup_.prefix) {
-    out = make_pipe();
-    err = make_pipe();
+    out = channel_for(program, 1, out_);
+    err = channel_for(program, 2, err_);
   }
   auto command = setup_.command;
   command.insert(command.end(), program.arguments.begin(), program.arguments.end());
@@ -102,9 +91,23 @@ void Ranks::start(Rank& rank, int index) {
   });
 }
 
+// What only goes to a file is no terminal: it would be drawn for nobody.
+Channel Ranks::channel_for(const RankProgram& program, unsigned stream, const Sink& sink) {
+  const bool seen = sink.is_terminal() && program.shown && (setup_.hidden & stream) == 0;
+  const bool wanted = setup_.terminals == Terminals::always || (setup_.terminals == Terminals::where_shown && seen);
+  if (!wanted || has_no_terminals_) return make_pipe();
+  if (auto terminal = try_make_terminal()) return std::move(*terminal);
+  if (setup_.terminals == Terminals::always) throw_errno("--pty always: cannot open a terminal for a rank's output");
+  err_.line("rondorun: ",
+            fmt::format("ranks write into pipes, as no terminal can be opened for them: {}", std::strerror(errno)));
+  has_no_terminals_ = true;
+  return make_pipe();
+}
+
 Source::Handling Ranks::handling_for(const RankProgram& program, unsigned stream, const Sink& sink) const {
   const bool shown = (setup_.hidden & stream) == 0;
   Source::Handling result{.prefix = prefix_for(program.rank, sink.colored()),
+                          .prefix_width = static_cast<int>(prefix_for(program.rank, false).size()),
                           .shown = shown && program.shown,
                           .kept = shown && !program.shown};
   if ((setup_.logged & stream) == 0) return result;
@@ -148,6 +151,14 @@ void Ranks::signal(int signal) const {
 bool Ranks::is_running(pid_t pid) const {
   return std::any_of(ranks_.begin(), ranks_.end(),
                      [pid](const auto& rank) { return rank->running && rank->child.pid == pid; });
+}
+
+void Ranks::follow_size() {
+  for (const auto& rank : ranks_) {
+    if (rank->out) rank->out->follow_size();
+    if (rank->err) rank->err->follow_size();
+  }
+  signal(SIGWINCH);  // the kernel sends it to those alone whose controlling terminal it is
 }
 
 void Ranks::finish_output() {

@@ -13,7 +13,9 @@
 #include "runtime/process/child.hpp"
 #include "runtime/process/event_loop.hpp"
 #include "runtime/process/exit_status.hpp"
+#include "tools/rondorun/options.hpp"
 #include "tools/rondorun/output.hpp"
+#include "tools/rondorun/terminal.hpp"
 
 namespace rondo::launcher {
 
@@ -39,6 +41,7 @@ class Ranks {
     std::vector<std::string> command;
     std::vector<RankProgram> programs;
     bool prefix = true;
+    Terminals terminals = Terminals::where_shown;
     std::filesystem::path log_dir{};  // as in Options
     unsigned logged = 0, hidden = 0;
     bool append_logs = false;
@@ -56,9 +59,11 @@ class Ranks {
   int running() const { return running_; }
   bool is_running(pid_t pid) const;  // one of the ranks that are not reaped yet
   void finish_output();
+  void follow_size();  // of our terminal, which has changed
 
  private:
   struct Rank;
+  Channel channel_for(const RankProgram& program, unsigned stream, const Sink& sink);
   void start(Rank& rank, int index);
   Source::Handling handling_for(const RankProgram& program, unsigned stream, const Sink& sink) const;
   void ended(Rank& rank, const process::ExitStatus& status);
@@ -72,6 +77,7 @@ class Ranks {
   std::vector<std::unique_ptr<Rank>> ranks_;
   int running_ = 0;
   bool last_words_shown_ = false;
+  bool has_no_terminals_ = false;  // and it has been said
 };
 
 }  // namespace rondo::launcher
