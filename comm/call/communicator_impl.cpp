@@ -128,6 +128,9 @@ void CommunicatorImpl::validate(const Call& call) const {
   }
   const bool at_peer = row.is_message();
   const bool from_any = call.collective == Collective::recv && call.root == kAnySource;
+  if (at_peer && call.tag < 0) {
+    reject(call, fmt::format("tag {} is negative: tags are 0 to {}", call.tag, std::numeric_limits<int>::max()));
+  }
   if (at_peer && options_.device.kind != Device::Kind::cpu && (from_any || call.tag != 0)) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("{}: on a device messages have {}", name_of(call.collective),
@@ -168,7 +171,7 @@ bool CommunicatorImpl::is_plain_message(const Call& call) const {
   constexpr std::size_t kFarFromOverflow = std::size_t{1} << 40;
   const void* const data = call.collective == Collective::send ? call.send : call.recv;
   return options_.device.kind == Device::Kind::cpu && data != nullptr && call.count < kFarFromOverflow &&
-         static_cast<int>(call.dtype) < kDataTypeCount && call.root >= 0 && call.root < world_size() &&
+         static_cast<int>(call.dtype) < kDataTypeCount && call.root >= 0 && call.root < world_size() && call.tag >= 0 &&
          call.timeout.count() == 0;
 }
 

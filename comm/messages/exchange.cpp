@@ -76,25 +76,20 @@ std::uint64_t Exchange::next_number(Channel& to, int tag) {
   return ++*to.latest_number;
 }
 
+// Nobody but this rank will take it, which may be waiting in this very call: so its bytes are kept, however many.
 void Exchange::post_to_itself(Operation& send) {
-  const bool is_short = send.bytes <= whole_bytes_;
-  Envelope envelope{.sequence = send.sequence,
-                    .count = send.count,
-                    .dtype = send.dtype,
-                    .kind = is_short ? Envelope::Kind::whole : Envelope::Kind::announced,
-                    .tag = send.tag,
-                    .id = send.id};
+  const Envelope envelope{.sequence = send.sequence,
+                          .count = send.count,
+                          .dtype = send.dtype,
+                          .kind = Envelope::Kind::whole,
+                          .tag = send.tag,
+                          .id = send.id};
   if (Operation* receive = match(send.peer, envelope)) {
     agree(*receive, envelope, send.peer);
     hand_on(*receive, send.from, send.peer);
-    return finish(send);
+  } else {
+    unasked_.push_back({.envelope = envelope, .source = send.peer, .bytes = {send.from, send.from + send.bytes}});
   }
-  Unasked& unasked = unasked_.emplace_back(Unasked{.envelope = envelope, .source = send.peer});
-  if (!is_short) {
-    unasked.own = &send;
-    return;
-  }
-  unasked.bytes.assign(send.from, send.from + send.bytes);
   finish(send);
 }
 
@@ -189,7 +184,6 @@ void Exchange::forget() {
   waiting_.clear();
   reading_.clear();
   finished_.clear();
-  std::erase_if(unasked_, [](const Unasked& unasked) { return unasked.own != nullptr; });
   for (Channel& with : channels_) {
     with.sends.clear();
     with.cleared.clear();
@@ -206,8 +200,10 @@ void Exchange::forget() {
 }
 
 void Exchange::tell_unread() {
-  for (const Unasked& unasked : unasked_) {
-    if (unasked.source != team_.rank()) team_.note_unread(unasked.source, unasked.envelope.signature());
+  for (const Unasked& unasked : unasked_) team_.note_unread(unasked.source, unasked.envelope.signature());
+  for (int peer = 0; peer < team_.size(); ++peer) {
+    const auto& incoming = channel(peer).incoming;
+    if (incoming && incoming->envelope.is_message()) team_.note_unread(peer, incoming->envelope.signature());
   }
 }
 
@@ -335,10 +331,7 @@ bool Exchange::take_unasked(Operation& receive) {
     ++channel(unasked.source).operations;
   }
   agree(receive, unasked.envelope, unasked.source);
-  if (unasked.own != nullptr) {
-    hand_on(receive, unasked.own->from, unasked.source);
-    finish(*unasked.own);
-  } else if (unasked.envelope.kind == Envelope::Kind::announced) {
+  if (unasked.envelope.kind == Envelope::Kind::announced) {
     begin_receive(receive, unasked.envelope, unasked.source);
   } else {
     channel(unasked.source).consumed += cost_of(unasked.bytes.size());

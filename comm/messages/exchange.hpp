@@ -49,7 +49,6 @@ class Exchange {
     Envelope envelope;
     int source = -1;
     std::vector<std::byte> bytes{};
-    Operation* own = nullptr;  // this rank's to itself
   };
   struct Incoming {  // a step whose bytes are still to come
     Envelope envelope;
@@ -114,7 +113,7 @@ class Exchange {
   void finish(Operation& operation);
 
   Team& team_;
-  const std::size_t whole_bytes_;   // longest message that lies in a slot, or here if it is to this rank itself
+  const std::size_t whole_bytes_;   // longest message that lies in a slot
   const std::size_t least_read_;    // shortest that is read where it is
   std::vector<Channel> channels_;   // by peer
   std::deque<Operation*> waiting_;  // receives without a message, in order

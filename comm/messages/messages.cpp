@@ -155,11 +155,14 @@ void Messages::post(Batch& batch) {
   batch.place = batches_.begin();
   guarded([&] {
     for (Operation& operation : batch.operations) {
-      if (operation.record == 0) {
-        operation.record = note(operation.sends ? Collective::send : Collective::recv, operation.count, operation.dtype,
-                                operation.peer);
+      if (operation.record != 0) continue;
+      const Collective which = operation.sends ? Collective::send : Collective::recv;
+      operation.record = note(which, operation.count, operation.dtype, operation.peer);
+    }
+    for (const bool sends : {false, true}) {  // what a rank then sends itself has a place
+      for (Operation& operation : batch.operations) {
+        if (operation.sends == sends) exchange_.post(operation);
       }
-      exchange_.post(operation);
     }
   });
   collect();

@@ -233,6 +233,7 @@ std::string Team::find_leftovers() {
     }
   }
   std::string found = find_disagreement();
+  if (found.empty()) found = unread_[static_cast<std::size_t>(rank())];
   for (int peer = 0; found.empty() && peer < size(); ++peer) {
     if (peer == rank()) continue;
     for (const Side side : {Side::host, Side::device}) {
@@ -289,7 +290,9 @@ std::string Team::find_unread_on_device(int peer) {
 
 void Team::note_unread(int peer, const Signature& message) {
   std::string& noted = unread_[static_cast<std::size_t>(peer)];
-  if (noted.empty()) noted = fmt::format("rank {} had sent it {} that it never received", peer, describe(message));
+  if (!noted.empty()) return;
+  const std::string sent = peer == rank() ? "it had sent itself" : fmt::format("rank {} had sent it", peer);
+  noted = fmt::format("{} {} that it never received", sent, describe(message));
 }
 
 // What has come over the link of messages, and nobody has looked at; or what lies there of this rank's.

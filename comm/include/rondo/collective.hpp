@@ -92,7 +92,7 @@ struct Call {
   std::span<const std::size_t> recv_counts{};  // all_gather_v, gather_v at root, all_to_all_v
   Stream stream = nullptr;                     // devices: where the call is enqueued
   std::chrono::milliseconds timeout{};         // of this call, at least 1; 0: the communicator's
-  int tag = 0;                                 // send and recv: of two ranks' messages, which belong together
+  int tag = 0;                                 // send and recv, from 0: those of one tag belong together
   int* source = nullptr;  // recv: gets the rank that it came from, when it is done; null: nobody asks
 };
 

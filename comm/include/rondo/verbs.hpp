@@ -278,11 +278,11 @@ class Verbs {
 
   // Point to point. A receive takes the first message of its peer and tag (0 where none is given) that no other has
   // taken, in the order sent; both ends give the same count and dtype. Messages wait for nothing but their other end:
-  // not for one another, nor for collectives, nor these for them. A short message (up to half of
-  // RONDO_SLICE_BYTES, so 64 KiB) may be done before its receive has been called; a longer one is done when its bytes
-  // have been taken. From kAnySource: the first that has come from any rank, this one included; `source`, which must
-  // live as the buffer does, gets that rank when the receive is done. Devices know neither tags nor kAnySource:
-  // unsupported.
+  // not for one another, nor for collectives, nor these for them. A short message (up to half of RONDO_SLICE_BYTES, so
+  // 64 KiB, or over a socket up to 256 KiB) may be done before its receive has been called; a longer one is done when
+  // its bytes have been taken. What a rank sends itself is copied, whatever its length. From kAnySource: the first that
+  // has come from any rank, this one included; `source`, which must live as the buffer does, gets that rank when the
+  // receive is done. Devices know neither tags nor kAnySource: unsupported.
   template <class T>
   Result send(std::span<const T> data, int peer, Stream stream = {}) {
     return send(data.data(), data.size(), data_type_of<T>, peer, stream);

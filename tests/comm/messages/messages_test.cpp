@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <future>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -63,7 +64,7 @@ TEST_CASE("messages: a receive that waits holds up neither messages of other tag
     const int right = (comm.rank() + 1) % 3, left = (comm.rank() + 2) % 3;
     std::vector<int> late(kLong, -1), early(kLong, -1), one(kShort, -1), sum(10, 1);
     Work last = comm.async().recv(late, left, 7);
-    Work first = comm.async().recv(early, left, -8);
+    Work first = comm.async().recv(early, left, 8);
     comm.all_reduce(sum, ReduceOp::sum);
     comm.async().all_reduce(sum, ReduceOp::sum).wait();
     expect(sum.front() == 9, "a sum is wrong");
@@ -74,7 +75,7 @@ TEST_CASE("messages: a receive that waits holds up neither messages of other tag
     comm.barrier();
     Work sent = comm.async().send(std::span<const int>(sum), right, 99);  // nobody asks for it yet
     const auto long_one = numbers(kLong, comm.rank()), other = numbers(kLong, -comm.rank());
-    Work sending = comm.async().send(long_one, right, -8), sending_last = comm.async().send(other, right, 7);
+    Work sending = comm.async().send(long_one, right, 8), sending_last = comm.async().send(other, right, 7);
     first.wait();
     last.wait();
     expect(early == numbers(kLong, left) && late == numbers(kLong, -left), "tags were mixed up");
@@ -222,9 +223,18 @@ TEST_CASE("messages: from any source, which is told") {
 }
 
 TEST_CASE("messages: to oneself") {
-  const std::size_t count = GENERATE(kShort, kLong);
+  const std::size_t count = GENERATE(std::size_t{0}, kShort, kLong);
   on_ranks(2, [&](Communicator& comm) {
     std::vector<int> got(count, -1), again(count, -1);
+    comm.send(numbers(count, 2), comm.rank());  // before anybody asks for it
+    comm.recv(got, comm.rank());
+    expect(got == numbers(count, 2), "a message that was kept is wrong");
+    auto both = comm.group();
+    const auto first = numbers(count, 7);
+    both.send(first, comm.rank());
+    both.recv(again, comm.rank());
+    both.end();
+    expect(again == first, "a message of a group that sends first is wrong");
     Work receiving = comm.async().recv(got, comm.rank(), 1);
     comm.send(numbers(count, 3), comm.rank(), 1);
     receiving.wait();
@@ -365,6 +375,27 @@ TEST_CASE("messages: an abort ends those that wait, and a callback gets the erro
     std::rethrow_exception(future.get());
   });
   for (const auto& error : errors) CHECK(code_of(error) == ErrorCode::aborted);
+}
+
+TEST_CASE("messages: a negative tag is refused by name, and costs that call alone") {
+  const Kind kind = any_kind();
+  INFO(kind);
+  on_world(kind, 2, [](Communicator& comm) {
+    std::array<int, 1> data{};
+    const int peer = 1 - comm.rank();
+    for (const int tag : {-1, std::numeric_limits<int>::min()}) {
+      const std::string refusal = fmt::format("tag {} is negative: tags are 0 to 2147483647", tag);
+      for (const auto& error :
+           {thrown_by([&] { comm.recv(data, peer, tag); }), thrown_by([&] { comm.send(data, peer, tag); }),
+            thrown_by([&] { comm.async().recv(data, kAnySource, tag); })}) {
+        expect(code_of(error) == ErrorCode::invalid_argument && contains(sentence_of(error), refusal),
+               sentence_of(error));
+      }
+    }
+    comm.async().send(data, peer, std::numeric_limits<int>::max());
+    comm.recv(data, peer, std::numeric_limits<int>::max());
+    comm.barrier();
+  });
 }
 
 TEST_CASE("messages: devices refuse tags and any source by name") {

@@ -203,6 +203,14 @@ TEST_CASE("a message that nobody receives, and a broadcast that nobody joins, ar
     }));
   });
   CHECK(contains(unasked, "rank 1 destroyed its communicator, and rank 0 had sent it send #1 of 3 i32, tag 9 that it"));
+  const std::string to_itself = logged([&] {
+    rethrow(run(transport, [](Communicator& comm) {
+      if (comm.rank() == 2) comm.send(std::array{1, 2, 3}, 2, 4);
+      comm.barrier();
+    }));
+  });
+  CHECK(contains(to_itself,
+                 "rank 2 destroyed its communicator, and it had sent itself send #1 of 3 i32, tag 4 that it never"));
   const std::string alone = logged([&] {
     rethrow(run(transport, [](Communicator& comm) {
       good_calls(comm);
