@@ -94,10 +94,6 @@ std::exception_ptr exception_of(std::string_view name, int rank, const Error& er
 
 }  // namespace
 
-namespace {
-thread_local bool in_callback = false;
-}
-
 void (*without_python)(const std::function<void()>& body) = [](const std::function<void()>& body) { body(); };
 
 // A call, what it needs while it runs, and what is left to do when it has.
@@ -178,7 +174,10 @@ RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, int ran
 }
 
 RondoBackend::~RondoBackend() {
-  without_python([this] { communicator_ = {}; });
+  without_python([this] {
+    communicator_ = {};
+    completer_->close();
+  });
 }
 
 std::exception_ptr RondoBackend::error_of(std::string_view name, std::exception_ptr error) const {
@@ -225,7 +224,10 @@ void RondoBackend::shutdown() {
     const std::lock_guard lock(mutex_);
     last = std::exchange(communicator_, {});
   }
-  without_python([&] { last = {}; });
+  without_python([&] {
+    last = {};
+    completer_->close();
+  });
 }
 
 RondoBackend::Milliseconds RondoBackend::timeout_of(Milliseconds given) const {
@@ -246,7 +248,7 @@ RondoBackend::WorkPtr RondoBackend::run(Task given) {
                                .sequence = ++sequence_,
                                .timeout = task->timeout,
                                .outputs = task->outputs};
-  auto work = c10::make_intrusive<RondoWork>(about, task->inputs);
+  auto work = c10::make_intrusive<RondoWork>(about, task->inputs, completer_);
   if (task->takes_source) task->calls.front().source = work->source();
   if (coalescing_) {
     coalescing_->push_back({task, work});
@@ -272,11 +274,6 @@ void RondoBackend::start_in_turn(std::vector<Started> tasks, Milliseconds timeou
 }
 
 void RondoBackend::run_in_turn(std::unique_lock<std::mutex>& lock, const Started& one) {
-  if (in_callback) {
-    C10_THROW_ERROR(ValueError,
-                    c10::str("rondo: ", one.task->name, " within a callback of an asynchronous call would wait ",
-                             "for itself: start it with async_op=True"));
-  }
   if (runs_here_) {  // another thread's
     Steps none;
     start_in_turn({one}, one.task->timeout, none);
@@ -331,7 +328,6 @@ void RondoBackend::start(std::vector<Started> tasks, Milliseconds timeout, Steps
 }
 
 void RondoBackend::end(const std::vector<Started>& tasks, int rank, const std::exception_ptr& error) {
-  in_callback = true;
   for (const Started& each : tasks) {
     std::exception_ptr told;
     try {
@@ -344,7 +340,6 @@ void RondoBackend::end(const std::vector<Started>& tasks, int rank, const std::e
     }
     each.work->complete(told);
   }
-  in_callback = false;
 }
 
 void RondoBackend::startCoalescing() {
@@ -372,7 +367,7 @@ RondoBackend::WorkPtr RondoBackend::endCoalescing() {
                                .sequence = ++sequence_,
                                .timeout = timeout,
                                .outputs = whole->outputs};
-  auto work = c10::make_intrusive<RondoWork>(about, whole->inputs);
+  auto work = c10::make_intrusive<RondoWork>(about, whole->inputs, completer_);
   tasks.push_back({whole, work});
   Steps then;
   start_in_turn(std::move(tasks), timeout, then);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process group of torch.distributed whose collectives are the library's. Tensors are of the CPU. A synchronous call
 // runs in the caller's thread, an asynchronous one behind those before it on the communicator's engine thread, messages
-// by themselves. Any thread may call; calls of several threads are in the order in which they arrive.
+// by themselves. Any thread may call; calls of several threads are in the order in which they arrive. What hangs on a
+// future runs in a thread of the group's own, and may start calls of the group and wait for them.
 // A call that is wrong by itself throws TypeError or ValueError and changes nothing; what goes wrong between the ranks
 // is a DistBackendError that names rank and call, thrown by the call, by wait() and by the future.
 #pragma once
@@ -101,6 +102,7 @@ class RondoBackend final : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<Options> options_;
+  std::shared_ptr<Completer> completer_ = std::make_shared<Completer>();
   std::mutex mutex_;  // of all below, held for moments
   Communicator communicator_;
   std::uint64_t sequence_ = 0, monitored_ = 0;

@@ -14,23 +14,44 @@ const char* title_of(std::string_view backend, std::string_view name) {
   return titles.insert(std::string(backend) + ':' + std::string(name)).first->c_str();
 }
 
-RondoWork::RondoWork(const About& about, const std::vector<at::Tensor>& inputs)
-    : Work(about.rank, about.type, about.title, inputs),
-      about_(about),
-      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+RondoWork::RondoWork(const About& about, const std::vector<at::Tensor>& inputs, std::shared_ptr<Completer> completer)
+    : Work(about.rank, about.type, about.title, inputs), about_(about), completer_(std::move(completer)) {}
+
+c10::intrusive_ptr<c10::ivalue::Future> RondoWork::getFuture() {
+  const std::lock_guard lock(future_mutex_);
+  if (future_) return future_;
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  if (has_ended_) {
+    mark();  // nothing hangs on it yet
+  } else {
+    // Before what users hang on it, which may wait for this call. Whoever marks the future holds this object.
+    future_->addCallback([this](c10::ivalue::Future&) { finish(error_); });
+  }
+  return future_;
+}
 
 void RondoWork::complete(std::exception_ptr error) {
   {
     const std::lock_guard lock(mutex_);
     finished_ = Clock::now();
   }
-  // Who has waited finds the future done, too.
-  if (error) {
-    future_->setError(error);
+  bool is_awaited = false;
+  {
+    const std::lock_guard lock(future_mutex_);
+    has_ended_ = true;
+    error_ = error;
+    is_awaited = future_ != nullptr;
+  }
+  if (!is_awaited) return finish(error);
+  completer_->post(depth_, [self = c10::intrusive_ptr<RondoWork>::reclaim_copy(this)] { self->mark(); });
+}
+
+void RondoWork::mark() {
+  if (error_) {
+    future_->setError(error_);
   } else {
     future_->markCompleted(c10::IValue(about_.outputs));
   }
-  finish(error);
 }
 
 float RondoWork::getDuration() const {

@@ -2,10 +2,14 @@
 // One call of torch.distributed on its way.
 #pragma once
 #include <chrono>
+#include <memory>
+#include <mutex>
 #include <string_view>
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "bindings/torch/completer.hpp"
 
 namespace rondo::torch_backend {
 
@@ -23,9 +27,10 @@ class RondoWork final : public c10d::Work {
     std::chrono::milliseconds timeout{};
     std::vector<at::Tensor> outputs{};
   };
-  RondoWork(const About& about, const std::vector<at::Tensor>& inputs);
+  RondoWork(const About& about, const std::vector<at::Tensor>& inputs, std::shared_ptr<Completer> completer);
 
-  // Once, from any thread: wakes who waits, and runs what hangs on the future.
+  // Once, from any thread, which runs no callback: wakes who waits, or, where somebody has asked for the future, lets
+  // the completer complete it and then wake who waits, so that both find it done.
   void complete(std::exception_ptr error);
   // The same for a call that was not started at all.
   void fail_at_start(const std::exception_ptr& error) {
@@ -37,15 +42,22 @@ class RondoWork final : public c10d::Work {
 
   int sourceRank() const override { return source_; }
   std::vector<at::Tensor> result() override { return about_.outputs; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   float getDuration() const override;  // milliseconds, of a call that is done
   std::uint64_t getSequencenumber() const override { return about_.sequence; }
   std::chrono::milliseconds getTimeout() const override { return about_.timeout; }
   void abort() override;
 
  private:
+  void mark();
+
   About about_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  const std::shared_ptr<Completer> completer_;
+  const int depth_ = Completer::depth();
+  std::mutex future_mutex_;                         // of the three below
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // null until somebody asks for it
+  bool has_ended_ = false;
+  std::exception_ptr error_;
   const Clock::time_point started_ = Clock::now();
   Clock::time_point finished_{};  // guarded by the base's mutex
   std::exception_ptr failed_at_start_;
