@@ -2,8 +2,11 @@
 #include "runtime/process/supervised.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -13,11 +16,15 @@
 #include "runtime/process/child.hpp"
 #include "runtime/process/descent.hpp"
 #include "runtime/process/exit_status.hpp"
+#include "runtime/process/title.hpp"
 
 namespace rondo::process {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kCleanUpLimit{5};
+constexpr std::chrono::seconds kSupervisorLimit{7};  // to do so, when the launcher is gone
+constexpr const char* kWitnessTitle = "job-witness";
 
 // What the launcher passes on. A signal that was ignored when we started (SIGHUP under nohup) stays ignored. SIGWINCH
 // is for those that serve a terminal: a guest's process may want it itself.
@@ -41,47 +48,90 @@ sigset_t blocked_signals() {
   return set;
 }
 
+struct Pipe {
+  Fd reader, writer;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
+  return {.reader = Fd(ends[0]), .writer = Fd(ends[1])};
+}
+
 void pass_on(int control, int signal) {
   const auto byte = static_cast<unsigned char>(signal);
   [[maybe_unused]] const auto written = ::write(control, &byte, 1);  // EPIPE: it has just ended
   if (signal == SIGTSTP) ::raise(SIGSTOP);
 }
 
-int supervise(Supervision& supervision, const std::function<int(Supervision&)>& job) {
-  int code = 1;
-  try {
-    become_subreaper();
-    code = job(supervision);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rondo: %s\n", error.what());
-  }
-  kill_descent(std::chrono::steady_clock::now() + kCleanUpLimit);
-  std::fflush(nullptr);
-  return code;
-}
-
-Child fork_supervisor(Supervision& supervision, Fd& writer, const std::function<int(Supervision&)>& job) {
+// `body` in a child with a session of its own, where all signals are blocked and all orphans of its descent arrive:
+// kill -9 to another's process group, and the terminal's own signals, do not reach it.
+Child fork_guardian(const std::function<int()>& body) {
   std::fflush(nullptr);
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("cannot fork");
-  if (pid == 0) {
-    writer.reset();
+  if (pid != 0) return {.pid = pid, .pidfd = open_pidfd(pid)};
+  int code = 1;
+  try {
     const sigset_t blocked = blocked_signals();
     ::pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
-    ::setsid();  // kill -9 to the launcher's process group, and the terminal's own signals, do not reach the job
-    ::_exit(supervise(supervision, job));
+    ::setsid();
+    become_subreaper();
+    code = body();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rondo: %s\n", error.what());
   }
-  return {.pid = pid, .pidfd = open_pidfd(pid)};
+  kill_descent(Clock::now() + kCleanUpLimit);
+  std::fflush(nullptr);
+  ::_exit(code);
 }
 
-int wait_and_forward(const Child& supervisor, int control, const sigset_t& waited_for) {
+int exit_code_of(const ExitStatus& status, const char* who, pid_t pid) {
+  if (status.signal != 0)
+    std::fprintf(stderr, "rondo: the %s of the job (pid %d) %s; the job was stopped\n", who, pid,
+                 status.describe().c_str());
+  return status.shell_code();
+}
+
+// Hands on what the launcher says, and its end, until the supervisor has ended.
+int stand_by(Fd from_launcher, Fd to_supervisor, const Child& supervisor) {
+  auto until = Clock::time_point::max();
   for (;;) {
-    if (const auto status = try_reap(supervisor.pidfd.get())) {
-      if (status->signal != 0)
-        std::fprintf(stderr, "rondo: the supervisor of the job (pid %d) %s; the job was stopped\n", supervisor.pid,
-                     status->describe().c_str());
-      return status->shell_code();
+    if (const auto status = try_reap(supervisor.pidfd.get()))
+      return exit_code_of(*status, "supervisor", supervisor.pid);
+    if (Clock::now() >= until) return 128 + SIGKILL;
+    std::array<pollfd, 2> ends{pollfd{supervisor.pidfd.get(), POLLIN, 0}, pollfd{from_launcher.get(), POLLIN, 0}};
+    constexpr int kLookEveryMs = 100;  // once the launcher is gone
+    ::poll(ends.data(), ends.size(), from_launcher ? -1 : kLookEveryMs);
+    if (ends[1].revents == 0) continue;
+    unsigned char signal = 0;
+    if (::read(from_launcher.get(), &signal, 1) == 1) {
+      [[maybe_unused]] const auto written = ::write(to_supervisor.get(), &signal, 1);
+    } else {
+      until = Clock::now() + kSupervisorLimit;
+      from_launcher.reset();
+      to_supervisor.reset();
     }
+  }
+}
+
+int witness(Fd from_launcher, Supervision& supervision, const std::function<int(Supervision&)>& job) {
+  set_title(kWitnessTitle);
+  Pipe pipe = make_pipe();
+  supervision.control = std::move(pipe.reader);
+  const Child supervisor = fork_guardian([&] {
+    pipe.writer.reset();
+    from_launcher.reset();
+    reset_title();
+    return job(supervision);
+  });
+  supervision.control.reset();
+  return stand_by(std::move(from_launcher), std::move(pipe.writer), supervisor);
+}
+
+int wait_and_forward(const Child& child, int control, const sigset_t& waited_for) {
+  for (;;) {
+    if (const auto status = try_reap(child.pidfd.get())) return exit_code_of(*status, "witness", child.pid);
     const int signal = ::sigwaitinfo(&waited_for, nullptr);
     if (signal > 0 && signal != SIGCHLD) pass_on(control, signal);
   }
@@ -90,19 +140,20 @@ int wait_and_forward(const Child& supervisor, int control, const sigset_t& waite
 }  // namespace
 
 int run_supervised(Launcher launcher, const std::function<int(Supervision&)>& job) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
-  Supervision supervision{.control = Fd(ends[0]), .original_mask = {}};
-  Fd writer(ends[1]);
+  Pipe pipe = make_pipe();
+  Supervision supervision{.control = {}, .original_mask = {}};
   sigset_t waited_for = forwarded_signals(launcher);
   sigaddset(&waited_for, SIGCHLD);
   ::pthread_sigmask(SIG_BLOCK, &waited_for, &supervision.original_mask);
   if (launcher == Launcher::whole_process) become_subreaper();
-  const Child supervisor = fork_supervisor(supervision, writer, job);
-  supervision.control.reset();
-  const int code = wait_and_forward(supervisor, writer.get(), waited_for);
-  // Something is left only when the supervisor was killed.
-  if (launcher == Launcher::whole_process) kill_descent(std::chrono::steady_clock::now() + kCleanUpLimit);
+  const Child child = fork_guardian([&] {
+    pipe.writer.reset();
+    return witness(std::move(pipe.reader), supervision, job);
+  });
+  pipe.reader.reset();
+  const int code = wait_and_forward(child, pipe.writer.get(), waited_for);
+  // Something is left only when the witness was killed.
+  if (launcher == Launcher::whole_process) kill_descent(Clock::now() + kCleanUpLimit);
   ::pthread_sigmask(SIG_SETMASK, &supervision.original_mask, nullptr);
   return code;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nothing outlives a job, whoever of it is killed.
 #include <fcntl.h>
+#include <poll.h>
 
+#include <array>
 #include <fstream>
 #include <iterator>
 
@@ -20,12 +22,35 @@ std::vector<std::string> nasty(const std::string& ranks) {
   return rondorun({"--nproc-per-node", ranks, "--grace-period", "0.3", tool("nasty")});
 }
 
-std::string only_child_of(pid_t pid) {
+pid_t only_child_of(pid_t pid) {
   const auto number = std::to_string(pid);
   std::ifstream file("/proc/" + number + "/task/" + number + "/children");
-  std::string child;
+  pid_t child = 0;
   file >> child;
+  REQUIRE(child > 0);
   return child;
+}
+
+// Launcher, witness, supervisor.
+std::array<pid_t, 3> own_processes(pid_t launcher) {
+  const pid_t witness = only_child_of(launcher);
+  return {launcher, witness, only_child_of(witness)};
+}
+
+// By its name, as pkill sees it, or by a word of its command line, as pkill -f does. What a rank runs is none.
+bool is_called_rondorun(pid_t pid) {
+  const auto holds = [&](const char* file) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/" + file);
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    return text.find("rondorun") != std::string::npos;
+  };
+  return holds("comm") || holds("cmdline");
+}
+
+bool hears_the_end(const rondo::Fd& reader, std::chrono::milliseconds limit) {
+  pollfd waiting{reader.get(), POLLIN, 0};
+  char byte = 0;
+  return ::poll(&waiting, 1, static_cast<int>(limit.count())) == 1 && ::read(reader.get(), &byte, 1) == 0;
 }
 
 }  // namespace
@@ -46,23 +71,58 @@ TEST_CASE("SIGKILL of the launcher's whole process group leaves nothing") {
   CHECK(all.all_gone_within(1s));
 }
 
-TEST_CASE("SIGKILL of the supervisor leaves nothing, and the launcher says so") {
+TEST_CASE("SIGKILL of the witness or of the supervisor leaves nothing, and it is said which") {
+  const auto [who, name] = GENERATE(std::pair(1U, "witness"), std::pair(2U, "supervisor"));
   Running job(nasty("2"));
   const Watched all(job.lines("pid ", 2 * kPidsOfRank));
-  ::kill(std::stoi(only_child_of(job.pid())), SIGKILL);
+  ::kill(own_processes(job.pid())[who], SIGKILL);
   CHECK(all.all_gone_within(1s));
   const auto ended = job.wait();
   CHECK(ended.code == 128 + SIGKILL);
-  CHECK(ended.err.find("supervisor") != std::string::npos);
+  CHECK(ended.err.find(name) != std::string::npos);
 }
 
-TEST_CASE("SIGKILL of launcher and supervisor at once leaves no rank") {
+TEST_CASE("SIGKILL of any two of launcher, witness and supervisor leaves nothing, in any order") {
+  const auto [first, second] = GENERATE(std::pair(0U, 1U), std::pair(0U, 2U), std::pair(1U, 0U), std::pair(1U, 2U),
+                                        std::pair(2U, 0U), std::pair(2U, 1U));
+  const bool at_once = GENERATE(true, false);  // or each has the time to do something about it
+  CAPTURE(first, second, at_once);
+  for (int round = 0; round < 3; ++round) {
+    Running job(nasty("2"));
+    const Watched all(job.lines("pid ", 2 * kPidsOfRank));
+    const auto processes = own_processes(job.pid());
+    if (at_once) {
+      for (const pid_t pid : {processes[first], processes[second]}) ::kill(pid, SIGSTOP);
+    }
+    for (const pid_t pid : {processes[first], processes[second]}) ::kill(pid, SIGKILL);
+    CHECK(all.all_gone_within(2s));
+  }
+}
+
+TEST_CASE("SIGKILL of all that are called as the launcher leaves nothing, whenever it comes") {
+  for (int delay_us = 0; delay_us < 60'000; delay_us += 2'000) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);  // every process of the job inherits the writer: the reader sees the last one end
+    rondo::Fd reader(ends[0]), writer(ends[1]);
+    ::fcntl(reader.get(), F_SETFD, FD_CLOEXEC);
+    Running job(nasty("2"));
+    writer.reset();
+    const timespec delay{.tv_sec = 0, .tv_nsec = delay_us * 1000L};
+    ::nanosleep(&delay, nullptr);
+    job.signal(SIGSTOP);  // it is below us, and so is what it started
+    for (const pid_t pid : rondo::process::descendants()) {
+      if (pid == job.pid() || is_called_rondorun(pid)) ::kill(pid, SIGKILL);
+    }
+    CHECK(hears_the_end(reader, 3s));
+  }
+}
+
+TEST_CASE("SIGKILL of launcher, witness and supervisor at once leaves no rank") {
   Running job(rondorun({"--nproc-per-node", "2", "--", "sh", "-c", "trap '' TERM; echo pid $$; exec sleep 600"}));
   const Watched ranks(job.lines("pid ", 2));
-  const int supervisor = std::stoi(only_child_of(job.pid()));
-  job.signal(SIGSTOP);  // or it might clean up in between
-  ::kill(supervisor, SIGSTOP);
-  ::kill(supervisor, SIGKILL);
+  const auto processes = own_processes(job.pid());
+  for (const pid_t pid : processes) ::kill(pid, SIGSTOP);
+  for (const pid_t pid : processes) ::kill(pid, SIGKILL);
   CHECK(ranks.all_gone_within(1s));
 }
 
@@ -124,5 +184,5 @@ TEST_CASE("the two ways to find all descendants agree") {
     if (sorted(rondo::process::descendants()) == quick) break;
   }
   CHECK(quick == slow);
-  CHECK(quick.size() >= 2 + 2 * kPidsOfRank);
+  CHECK(quick.size() >= 3 + 2 * kPidsOfRank);
 }
