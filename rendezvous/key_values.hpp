@@ -15,6 +15,7 @@ class KeyValues {
   KeyValues(Waits& waits, Replies& replies, std::size_t limit_bytes)
       : waits_(waits), replies_(replies), limit_bytes_(limit_bytes) {}
 
+  void keep(const std::string& key, const std::string& value) { put(key, value); }
   void set(Caller caller, const proto::Pair& pair);
   void get(Caller caller, const std::string& key, Time deadline);
   void try_get(Caller caller, const std::string& key);

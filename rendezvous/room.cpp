@@ -47,7 +47,9 @@ Room::Room(const RoomOptions& options, Replies& replies)
       values_(waits_, replies, options.store_bytes),
       members_(waits_, replies, options.job, options.world_size, options.is_rank_0s),
       survivals_(waits_, replies, members_),
-      gatherings_(waits_, replies, members_, survivals_) {}
+      gatherings_(waits_, replies, members_, survivals_) {
+  if (!options.starter.empty()) values_.keep(kStarterKey, options.starter);
+}
 
 void Room::request(Caller caller, const proto::Request& request, const std::string& address, Time now) {
   const auto longest = static_cast<std::uint64_t>(kForEver.count());

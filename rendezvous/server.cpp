@@ -69,6 +69,7 @@ CoreOptions core_options(const ServerOptions& options, std::size_t reserved) {
   return {.room = {.job = options.job,
                    .world_size = options.world_size,
                    .is_rank_0s = options.is_rank_0s,
+                   .starter = options.starter,
                    .store_bytes = options.limits.store_bytes},
           .secret = options.secret,
           .strangers = most_strangers(options, reserved),

@@ -31,6 +31,7 @@ struct ServerOptions {
   std::string job{};                           // at most 128 bytes
   int world_size = -1;                         // -1: the first join decides
   bool is_rank_0s = false;                     // it ends with rank 0's communicator: see NotYet
+  std::string starter{};                       // whose child rank 0 is, for who comes later; empty: not told
   Limits limits{};
 };
 

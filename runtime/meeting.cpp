@@ -124,7 +124,8 @@ class TcpPoint final : public MeetingPoint {
                                                                            .secret = endpoint_.secret,
                                                                            .job = place_.job,
                                                                            .world_size = world_size,
-                                                                           .is_rank_0s = true});
+                                                                           .is_rank_0s = true,
+                                                                           .starter = parent_identity()});
     } catch (const rendezvous::AddressInUse& error) {
       log::info("rank 0 joins whoever serves already: {}", error.what());
       return nullptr;

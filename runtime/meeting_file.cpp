@@ -150,7 +150,8 @@ std::shared_ptr<Hosting> FilePoint::try_host(int world_size) {
                                                                                    .secret = hosting->endpoint.secret,
                                                                                    .job = hosting->endpoint.job,
                                                                                    .world_size = world_size,
-                                                                                   .is_rank_0s = true});
+                                                                                   .is_rank_0s = true,
+                                                                                   .starter = parent_identity()});
   hosting->endpoint.port = hosting->server->port();
   claim->write(hosting->endpoint);
   hosting->claim = std::move(claim);

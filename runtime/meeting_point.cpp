@@ -5,12 +5,15 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include <rondo/error.hpp>
 
 #include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/machine.hpp"
+#include "rendezvous/room.hpp"
 
 namespace rondo::runtime {
 namespace {
@@ -18,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{250};
 constexpr std::chrono::milliseconds kFirstAttempt{200}, kLongestAttempt{5000};
+constexpr std::chrono::seconds kForSiblings{1};
 constexpr std::chrono::seconds kForSuccessor{2};  // of a server that went away while this rank joined
 
 // What this process hosts. A second world of it at the same place shares the server of the first.
@@ -34,6 +38,9 @@ std::shared_ptr<Hosting> host_here(MeetingPoint& point, int world_size) {
   if (made) hosted[point.key()] = made;
   return made;
 }
+
+// What launches are called that nobody has named.
+bool is_nameless(const std::string& job) { return job.empty() || job == "job" || job == "none" || job == "file"; }
 
 class Meeting {
  public:
@@ -59,6 +66,7 @@ class Meeting {
       if (!endpoint) return std::nullopt;
       auto client = connect(*endpoint, hosting != nullptr);
       if (!client) return std::nullopt;
+      if (!hosting) give_way(*client, endpoint->job);
       const auto membership = client->join(request_, deadline_);
       return Met{std::move(hosting), std::move(client), *endpoint, membership};
     } catch (const rendezvous::NotYet& error) {
@@ -70,6 +78,25 @@ class Meeting {
       until_ = std::min<Store::Deadline>(deadline_, Clock::now() + kForSuccessor);
     }
     return std::nullopt;
+  }
+
+  // Two jobs without names that start at once look alike, but for who started them. Ranks of one parent belong
+  // together, so another's child leaves the place to its siblings for a while; who is no stranger loses little.
+  void give_way(rendezvous::Client& client, const std::string& job) {
+    static std::mutex mutex;
+    static std::set<std::string> known;  // places that this process has joined, by who started their rank 0
+    if (!is_nameless(job)) return;
+    const auto theirs = client.try_get(rendezvous::kStarterKey);
+    const std::string mine = parent_identity();
+    if (!theirs || mine.empty()) return;
+    const std::string starter(reinterpret_cast<const char*>(theirs->data()), theirs->size());
+    if (starter == mine || !starter.starts_with(node_identity() + '.')) return;
+    {
+      const std::lock_guard lock(mutex);
+      if (!known.insert(point_.key() + starter).second) return;
+    }
+    log::debug("another process than this rank's parent started rank 0 there: two jobs may meet, so this one waits");
+    std::this_thread::sleep_for(std::min<Clock::duration>(kForSiblings, (deadline_ - Clock::now()) / 2));
   }
 
   // Rank 0 that joins whoever has its place looks again whether it is free: the other may end, or be nobody that

@@ -19,6 +19,7 @@
 #include "comm/base/fork_pause.hpp"
 #include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
 #include "kernels/thread.hpp"
 #include "rendezvous/connect.hpp"
@@ -189,8 +190,11 @@ std::shared_ptr<Hosting> NeighbourPoint::try_host(int world_size) {
   if (!named) return nullptr;
   auto hosting = std::make_shared<Hosting>();
   hosting->endpoint = {.host = "127.0.0.1", .secret = rendezvous::Secret::generate(), .job = job_};
-  hosting->server = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{
-      .secret = hosting->endpoint.secret, .job = job_, .world_size = world_size, .is_rank_0s = true});
+  hosting->server = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.secret = hosting->endpoint.secret,
+                                                                                   .job = job_,
+                                                                                   .world_size = world_size,
+                                                                                   .is_rank_0s = true,
+                                                                                   .starter = parent_identity()});
   hosting->endpoint.port = hosting->server->port();
   hosting->claim = std::make_shared<Host>(std::move(named), hosting->endpoint);
   return hosting;

@@ -37,14 +37,43 @@ std::string pid_namespace() {
   return ::readlink("/proc/self/ns/pid", link.data(), link.size() - 1) > 0 ? link.data() : "";
 }
 
-std::string process_identity() {
-  std::ifstream file("/proc/self/stat");
+namespace {
+
+struct Process {
+  pid_t pid = 0, parent = 0;
+  std::string program, start;  // both empty: not to be seen
+  std::string identity() const { return fmt::format("{}.{}.{}", node_identity(), pid, start); }
+};
+
+Process process(pid_t pid) {
+  Process result{.pid = pid, .parent = 0, .program = {}, .start = {}};
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line, word;
   std::getline(file, line);
+  const auto open = line.find('('), close = line.rfind(')');
+  if (open == std::string::npos || close == std::string::npos) return result;
+  result.program = line.substr(open + 1, close - open - 1);
   // The name in parentheses may hold spaces; the start time is the 20th word after it.
-  std::istringstream words(line.substr(std::min(line.rfind(')') + 1, line.size())));
-  for (int i = 0; i < 20; ++i) words >> word;
-  return fmt::format("{}.{}.{}", node_identity(), ::getpid(), word);
+  std::istringstream words(line.substr(close + 1));
+  words >> word >> result.parent;
+  for (int i = 2; i < 20; ++i) words >> word;
+  result.start = word;
+  return result;
+}
+
+}  // namespace
+
+std::string process_identity() { return process(::getpid()).identity(); }
+
+std::string parent_identity() {
+  const Process parent = process(::getppid());
+  return parent.pid > 1 && !parent.start.empty() ? parent.identity() : "";
+}
+
+std::string ancestor_identity(const std::string& program) {
+  Process above = process(::getppid());
+  while (above.pid > 1 && above.program != program) above = process(above.parent);
+  return above.pid > 1 ? above.identity() : "";
 }
 
 }  // namespace rondo

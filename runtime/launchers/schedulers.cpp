@@ -9,6 +9,7 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/machine.hpp"
 #include "runtime/launchers/host_list.hpp"
 
 namespace rondo::runtime {
@@ -131,7 +132,12 @@ Launch read_open_mpi(const Variables& variables, std::string_view sign) {
 Launch read_hydra(const Variables& variables, std::string_view sign) {
   require(variables, "MPICH", sign, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
   Launch launch = of_mpi(variables, "MPICH", sign, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
-  launch.job = text_or(variables, "RONDO_JOB", text_or(variables, "PMI_JOBID", "job"));
+  // MPICH tells its ranks no name. On one node they have one proxy above them, on several what the scheduler says.
+  std::string job = launch.nodes == 1 ? ancestor_identity("hydra_pmi_proxy") : "";
+  for (const std::string_view name : {"PBS_JOBID", "LSB_JOBID", "SLURM_JOB_ID"})
+    if (job.empty()) job = text_or(variables, name, "");
+  if (job.empty()) job = "job";
+  launch.job = text_or(variables, "RONDO_JOB", text_or(variables, "PMI_JOBID", job));
   return launch;
 }
 

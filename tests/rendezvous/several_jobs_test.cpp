@@ -2,6 +2,7 @@
 // Several jobs that meet at one place, at once or one after another, by every way to meet: never a mixed world. The
 // ranks of a job have one label, and a world of two labels ends with exit code 3.
 #include <filesystem>
+#include <fstream>
 
 #include "rendezvous/listen.hpp"
 #include "rendezvous/secret.hpp"
@@ -22,6 +23,8 @@ Words operator+(Words left, const Words& right) {
   return left;
 }
 
+constexpr int kHydra = 6;  // not one of the ways to mix, as its jobs have names
+
 // A place of this test's own, where ranks come in one of the ways.
 class Meeting {
  public:
@@ -29,15 +32,24 @@ class Meeting {
     std::string name = (std::filesystem::temp_directory_path() / "rondo-test-XXXXXX").string();
     folder_ = ::mkdtemp(name.data());
     Secret::generate().to_file(folder_ / "secret");
+    std::ofstream(folder_ / "hydra_pmi_proxy") << "#!/bin/sh\n\"$@\" &\nwait $!\n";
+    std::filesystem::permissions(folder_ / "hydra_pmi_proxy", std::filesystem::perms::owner_all);
   }
   ~Meeting() { std::filesystem::remove_all(folder_); }
   Meeting(const Meeting&) = delete;
 
   static constexpr int kWays = 6;
 
-  Program rank(const char* rank, const char* label, const Words& more = {}, const char* world_size = "2") const {
+  enum Parent { child_of_this, child_of_another };
+  Program rank(const char* rank, const char* label, const Words& more = {}, const char* world_size = "2",
+               Parent parent = child_of_this) const {
     const std::string r = rank, n = world_size;
     const Words common = Words{std::string("LABEL=") + label, "RONDO_LOG=debug"} + more;
+    const auto start = [&](const Words& arguments, const Words& environment) {
+      Words command = parent == child_of_another ? Words{"/bin/sh", "-c", "\"$@\" & wait $!", "sh"} : Words{};
+      if (way_ == kHydra) command = {(folder_ / "hydra_pmi_proxy").string()};
+      return Program(command + Words{RONDO_WORLD_PROGRAM} + arguments, environment);
+    };
     const std::string secret = "RONDO_SECRET_FILE=" + (folder_ / "secret").string();
     const Words by_hand{"RANK=" + r, "WORLD_SIZE=" + n, "MASTER_ADDR=localhost", "MASTER_PORT=" + port_};
     switch (way_) {
@@ -51,6 +63,9 @@ class Meeting {
         return start({"env://", r, n}, by_hand + common);
       case 4:
         return start({"env://", r, n}, by_hand + Words{"TORCHELASTIC_RUN_ID=none", "LOCAL_RANK=" + r} + common);
+      case kHydra:
+        return start({"env://", r, n},
+                     Words{"PMI_RANK=" + r, "PMI_SIZE=" + n, "MPI_LOCALRANKID=" + r, "MPI_LOCALNRANKS=" + n} + common);
       default:
         return start({"env://", r, n},
                      Words{"OMPI_COMM_WORLD_RANK=" + r, "OMPI_COMM_WORLD_SIZE=" + n, "OMPI_COMM_WORLD_LOCAL_RANK=" + r,
@@ -60,10 +75,6 @@ class Meeting {
   }
 
  private:
-  static Program start(const Words& arguments, const Words& environment) {
-    return Program(Words{RONDO_WORLD_PROGRAM} + arguments, environment);
-  }
-
   int way_;
   std::string port_;
   std::filesystem::path folder_;
@@ -126,6 +137,37 @@ TEST_CASE("jobs that have names do not meet, whatever the order of their ranks")
           a1 = place.rank("1", "1", a);
   check_world(a0, a1);
   check_world(b0, b1);
+}
+
+TEST_CASE("of jobs without names the ranks that one process has started belong together, whoever comes first") {
+  const int way = GENERATE(0, 1, 2, 3);
+  CAPTURE(way);
+  const Meeting place(way);
+  Program a0 = place.rank("0", "1");
+  REQUIRE(a0.says(kServes));
+  Program b1 = place.rank("1", "2", {}, "2", Meeting::child_of_another);
+  REQUIRE(b1.says("two jobs may meet"));
+  Program a1 = place.rank("1", "1");
+  check_world(a0, a1);
+  Program b0 = place.rank("0", "2", {}, "2", Meeting::child_of_another);
+  const int codes[] = {b0.wait(), b1.wait()};  // a world of its own, or refused where it came too late
+  CAPTURE(b0.err, b1.err);
+  for (const int code : codes) CHECK(code != 3);
+}
+
+TEST_CASE("ranks that are started one by one meet as before") {
+  const int way = GENERATE(0, 1, 2, 3);
+  CAPTURE(way);
+  const Meeting place(way);
+  Program a0 = place.rank("0", "1"), a1 = place.rank("1", "1", {}, "2", Meeting::child_of_another);
+  check_world(a0, a1);
+}
+
+TEST_CASE("two jobs of MPICH's on one host have names") {
+  const Meeting place(kHydra);
+  Program a0 = place.rank("0", "1", kSoon), b0 = place.rank("0", "2", kSoon);
+  REQUIRE(a0.says(kServes));
+  REQUIRE(b0.says(kServes));
 }
 
 TEST_CASE("a file is one job's: a rank 0 of another name is told so at once, and its rank 1 does not join") {
