@@ -16,7 +16,8 @@
 
 #include <rondo/communicator.hpp>
 
-#include "bindings/torch/work.hpp"
+#include "bindings/torch/completer.hpp"
+#include "bindings/torch/task.hpp"
 
 namespace rondo::torch_backend {
 
@@ -25,8 +26,6 @@ extern void (*without_python)(const std::function<void()>& body);
 
 class RondoBackend final : public c10d::Backend {
  public:
-  using Tensors = std::vector<at::Tensor>;
-  using Lists = std::vector<Tensors>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Milliseconds = std::chrono::milliseconds;
 
@@ -85,8 +84,6 @@ class RondoBackend final : public c10d::Backend {
                                           const c10::intrusive_ptr<c10d::Backend::Options>& opts) override;
 
  private:
-  struct Task;
-  struct Started;
   Milliseconds timeout_of(Milliseconds given) const;
   Task task(c10d::OpType type, std::string_view name, Milliseconds timeout, bool runs_async) const;
   WorkPtr run(Task task);
@@ -97,15 +94,13 @@ class RondoBackend final : public c10d::Backend {
   void run_in_turn(std::unique_lock<std::mutex>& lock, const Started& one);
   Communicator& communicator();
   std::exception_ptr error_of(std::string_view name, std::exception_ptr error) const;
-  void check_root(std::string_view name, std::int64_t root) const;
   WorkPtr message(std::string_view name, c10d::OpType type, Tensors& tensors, Collective collective, int peer, int tag);
 
-  c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<Options> options_;
   std::shared_ptr<Completer> completer_ = std::make_shared<Completer>();
   std::mutex mutex_;  // of all below, held for moments
   Communicator communicator_;
-  std::uint64_t sequence_ = 0, monitored_ = 0;
+  std::uint64_t sequence_ = 0;
   std::optional<std::vector<Started>> coalescing_;
   bool runs_here_ = false;  // a call in its caller's thread
   struct Deferred {
