@@ -55,7 +55,7 @@ TEST_CASE("ranks are as many as a control group's quota allows for, and so are t
   const auto in_group = [&](const std::vector<std::string>& flags) {
     std::vector<std::string> command{"sh", "-c", join, "sh"};
     for (const auto& word : rondorun(flags)) command.push_back(word);
-    return run(command, {.environment = {"OMP_NUM_THREADS"}});
+    return run(command, {.environment = {"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES="}});
   };
   const auto automatic = in_group({"-n", "auto", "sh", "-c", "echo $WORLD_SIZE/$OMP_NUM_THREADS"});
   CAPTURE(automatic.err);

@@ -17,29 +17,13 @@
 
 #include "comm/base/env.hpp"
 #include "runtime/launchers/environment.hpp"
+#include "tools/rondorun/flags.hpp"
 #include "tools/rondorun/gpus.hpp"
 
 namespace rondo::launcher {
 namespace {
 
 constexpr int kUsageError = 2;
-
-// Flags of torchrun that mean something else here or nothing at all.
-struct Unsupported {
-  const char* names;
-  const char* sentence;
-};
-constexpr std::array kUnsupported{
-    Unsupported{"--rdzv-conf,--rdzv_conf", "--rdzv-conf is not supported: use --join-timeout SECONDS"},
-    Unsupported{"--local-addr,--local_addr", "--local-addr is not supported: use --interface ADDRESS"},
-    Unsupported{"--duplicate-stdout-filters,--duplicate_stdout_filters", "--duplicate-stdout-filters is not supported"},
-    Unsupported{"--duplicate-stderr-filters,--duplicate_stderr_filters", "--duplicate-stderr-filters is not supported"},
-    Unsupported{"--logs-specs,--logs_specs", "--logs-specs is not supported"},
-    Unsupported{"--event-log-handler,--event_log_handler", "--event-log-handler is not supported"},
-    Unsupported{"--signals-to-handle,--signals_to_handle",
-                "--signals-to-handle is not supported: SIGINT, SIGTERM, SIGQUIT and SIGHUP are always passed on"},
-    Unsupported{"--virtual-local-rank,--virtual_local_rank", "--virtual-local-rank is not supported"},
-};
 
 // Values as they are written; turned into Options once the line as a whole is understood.
 struct Words {
@@ -48,7 +32,9 @@ struct Words {
   std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local,
                                                                bind, numa_binding;
   std::string pty = "auto";
-  double grace_period_s = 5, join_timeout_s = 300;
+  std::string rdzv_conf, signals, completion, page;
+  std::optional<double> grace_period_s, shutdown_timeout_s;
+  double join_timeout_s = 300;
   bool standalone = false, no_python = false, module = false, run_path = false, version = false;
 };
 
@@ -64,9 +50,9 @@ int number(const std::string& text, const char* flag, int low, int high) {
 
 // Ranks on this node, of which each gets options.gpus_per_rank GPUs if that is not 0.
 int local_size(const std::string& text, const Options& options) {
-  if (text == "auto" || text == "cpu") return usable_cpus(options.cores);
+  if (text == "cpu" || (text == "auto" && options.gpus.empty())) return usable_cpus(options.cores);
   if (text == "p") refuse("unknown flag -np, did you mean -n?; see rondorun --help");  // mpirun's, read as -n p
-  if (text != "gpu" && text != "cuda") return number(text, "--nproc-per-node", 1, 65536);
+  if (text != "auto" && text != "gpu" && text != "cuda") return number(text, "--nproc-per-node", 1, 65536);
   if (options.gpus.empty())
     refuse(fmt::format("--nproc-per-node {}: no GPU is found on this node; give the number of ranks", text));
   return std::max(1, static_cast<int>(options.gpus.size()) / std::max(1, options.gpus_per_rank));
@@ -130,7 +116,7 @@ void set_endpoint(const Words& words, Options& options) {
       colon != std::string_view::npos && (bracketed ? text[colon - 1] == ']' : text.find(':') == colon);
   if (has_port) {
     options.master_port =
-        static_cast<std::uint16_t>(number(std::string(text.substr(colon + 1)), "--rdzv-endpoint's port", 1, 65535));
+        static_cast<std::uint16_t>(number(std::string(text.substr(colon + 1)), "--rdzv-endpoint's port", 0, 65535));
     text = text.substr(0, colon);
   }
   if (bracketed && text.ends_with(']')) text = text.substr(1, text.size() - 2);
@@ -150,6 +136,8 @@ void set_nodes(const Words& words, Options& options) {
     options.node = 0;
     return;
   }
+  std::string& master = options.master_address;  // [::1], as torchrun wants it, or without brackets
+  if (master.size() > 2 && master.front() == '[' && master.back() == ']') master = master.substr(1, master.size() - 2);
   if (options.master_address.empty())
     refuse(words.nodes_of +
            "several nodes need --master-addr HOST (or --rdzv-endpoint HOST:PORT), the address of node 0");
@@ -213,33 +201,128 @@ std::chrono::milliseconds seconds(double value, const char* flag) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
 }
 
-void add_torchrun_flags(CLI::App& app, Words& words, Options& options) {
-  app.add_option("-n,--nproc-per-node,--nproc_per_node", words.nproc,
-                 "ranks on this node: a number, auto, cpu or gpu (1)");
-  app.add_option("--nnodes", words.nnodes, "nodes of the job (1)");
-  app.add_option("--node-rank,--node_rank", words.node_rank, "which node this is, from 0; left out: by arrival");
-  app.add_option("--master-addr,--master_addr", options.master_address, "address of node 0");
-  app.add_option("--master-port,--master_port", options.master_port, "where node 0 serves the rendezvous (29500)");
-  app.add_option("--rdzv-endpoint,--rdzv_endpoint", words.rdzv_endpoint, "HOST[:PORT]: the two above in one");
-  app.add_option("--rdzv-id,--rdzv_id", options.job, "name of the job; the same on every node");
-  app.add_option("--rdzv-backend,--rdzv_backend", words.rdzv_backend, "static or c10d; both mean our own");
-  app.add_flag("--standalone", words.standalone, "one node (as is the default)");
-  app.add_option("--max-restarts,--max_restarts", words.max_restarts,
-                 "how often a failed job is started again, all ranks of it (0)");
-  app.add_option("--log-dir,--log_dir", options.log_dir,
-                 "each rank's output also into DIR/RANK/stdout.log, stderr.log");
-  app.add_option("-r,--redirects", words.redirects, "1 stdout, 2 stderr, 3 both: only into the log directory");
-  app.add_option("-t,--tee", words.tee, "1, 2, 3: also into the log directory");
-  app.add_option("--local-ranks-filter,--local_ranks_filter", words.shown_local,
-                 "0,1,…: only these local ranks' output is shown, and the last words of the one that fails first");
-  app.add_option("--role", options.role, "given to the ranks as ROLE_NAME");
-  app.add_flag("-m,--module", words.module, "the program is a module of Python's: python3 -u -m MODULE");
-  app.add_flag("--run-path,--run_path", words.run_path, "the program is a file for python3, whatever its name");
-  app.add_flag("--no-python,--no_python", words.no_python, "what ends in .py is run as it is, too");
-  app.add_option("--numa-binding,--numa_binding", words.numa_binding,
-                 "node, socket, exclusive or core-complex, of each rank's GPU where there is one");
-  app.add_option("--monitor-interval,--monitor_interval", words.ignored, "accepted: ends are noticed at once");
-  app.add_option("--start-method,--start_method", words.ignored, "accepted: ranks are programs of their own");
+// The flags of the table, each to where its value goes.
+class Flags {
+ public:
+  explicit Flags(CLI::App& app) : app_(app) {}
+  template <class Value>
+  CLI::Option* option(const char* name, Value& value) {
+    return add(name, app_.add_option(spellings(flag(name)), value, help(name)));
+  }
+  void option_switch(const char* name, bool& value) {
+    add(name, app_.add_flag(spellings(flag(name)), value, help(name)));
+  }
+  // Of torchrun's, and in no help.
+  void refused() {
+    for (const Flag& row : flags()) {
+      if (row.honoured != Honoured::refused) continue;
+      auto* option = app_.add_option_function<std::string>(spellings(row), [](const std::string&) {});
+      refused_.emplace_back(&row,
+                            option->group("")->expected(0, 1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast));
+    }
+  }
+  void refuse_those() const {
+    for (const auto& [row, option] : refused_)
+      if (option->count() > 0) refuse(fmt::format("--{} is not supported: {}", row->name, row->why));
+  }
+
+ private:
+  static std::string help(const char* name) { return std::string(flag(name).help); }
+  CLI::Option* add(const char* name, CLI::Option* option) {
+    if (!flag(name).value.empty()) option->type_name(std::string(flag(name).value));
+    return option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  CLI::App& app_;
+  std::vector<std::pair<const Flag*, CLI::Option*>> refused_;
+};
+
+std::string is_flag_name(const std::string& text) {
+  return text.empty() || text.front() == '-' ? "--pass-local-rank takes a name without its dashes, say local-rank" : "";
+}
+
+void add_flags(Flags& add, Words& words, Options& options) {
+  add.option("nproc-per-node", words.nproc);
+  add.option("nnodes", words.nnodes);
+  add.option("node-rank", words.node_rank);
+  add.option("master-addr", options.master_address);
+  add.option("master-port", options.master_port);
+  add.option("rdzv-endpoint", words.rdzv_endpoint);
+  add.option("rdzv-id", options.job);
+  add.option("rdzv-backend", words.rdzv_backend);
+  add.option("rdzv-conf", words.rdzv_conf);
+  add.option_switch("standalone", words.standalone);
+  add.option("max-restarts", words.max_restarts);
+  add.option("log-dir", options.log_dir);
+  add.option("redirects", words.redirects);
+  add.option("tee", words.tee);
+  add.option("local-ranks-filter", words.shown_local);
+  add.option("role", options.role);
+  add.option_switch("module", words.module);
+  add.option_switch("run-path", words.run_path);
+  add.option_switch("no-python", words.no_python);
+  add.option("numa-binding", words.numa_binding);
+  add.option("shutdown-timeout", words.shutdown_timeout_s);
+  add.option("signals-to-handle", words.signals);
+  add.option("monitor-interval", words.ignored);
+  add.option("start-method", words.ignored);
+  add.option("print-completion", words.completion);
+  add.refused();
+  add.option("secret-file", options.secret_file);
+  add.option("new-secret", options.new_secret);
+  add.option_switch("no-secret", options.no_secret);
+  add.option("interface", options.interface);
+  add.option("port-range", options.port_range);
+  add.option("gpus-per-rank", options.gpus_per_rank)->check(CLI::Range(1, 1024));
+  add.option("bind", words.bind);
+  add.option("grace-period", words.grace_period_s);
+  add.option("join-timeout", words.join_timeout_s);
+  add.option("ranks-filter", words.shown);
+  add.option("pass-local-rank", options.local_rank_flag)->check(CLI::Validator(is_flag_name, ""));
+  add.option("prefix", words.prefix);
+  add.option("pty", words.pty);
+  add.option("print-page", words.page);
+  add.option_switch("version", words.version);
+}
+
+// torchrun's variables stand for flags that are not given. What a scheduler says of nodes is read elsewhere.
+std::vector<std::string> flags_in_variables() {
+  std::vector<std::string> words;
+  for (const Flag& row : flags()) {
+    const std::string variable = variable_of(row);
+    if (variable.empty() || row.name == "nnodes" || row.name == "node-rank") continue;
+    const auto value = env(variable);
+    if (!value) continue;
+    if (!row.value.empty())
+      words.push_back(fmt::format("--{}={}", row.name, *value));
+    else if (number(*value, variable.c_str(), 0, 1) == 1)
+      words.push_back(fmt::format("--{}", row.name));
+  }
+  return words;
+}
+
+void set_waits(const Words& words, Options& options) {
+  if (words.shutdown_timeout_s && words.grace_period_s)
+    refuse("--grace-period and --shutdown-timeout are one: give one of them");
+  options.grace_period = words.shutdown_timeout_s ? seconds(*words.shutdown_timeout_s, "--shutdown-timeout")
+                                                  : seconds(words.grace_period_s.value_or(5), "--grace-period");
+  options.join_timeout = seconds(words.join_timeout_s, "--join-timeout");
+  constexpr std::string_view kKey = "join_timeout=";
+  if (words.rdzv_conf.starts_with(kKey) && words.rdzv_conf.find(',') == std::string::npos) {
+    options.join_timeout =
+        std::chrono::seconds(number(words.rdzv_conf.substr(kKey.size()), "--rdzv-conf's join_timeout", 1, 10'000'000));
+  } else if (!words.rdzv_conf.empty()) {
+    refuse(fmt::format("--rdzv-conf {} is not supported: it takes join_timeout=SECONDS alone", words.rdzv_conf));
+  }
+  if (options.join_timeout.count() == 0) refuse("--join-timeout must be at least 0.001 seconds");
+}
+
+void check_signals(const std::string& names) {
+  constexpr std::array kPassedOn{"SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"};
+  std::istringstream words(names);
+  for (std::string word; std::getline(words, word, ',');) {
+    if (std::find(kPassedOn.begin(), kPassedOn.end(), word) == kPassedOn.end())
+      refuse(fmt::format("--signals-to-handle {} is not supported: {}", word, flag("signals-to-handle").why));
+  }
 }
 
 unsigned streams(const std::string& text, const char* flag) {
@@ -267,33 +350,6 @@ void set_restarts(const Words& words, Options& options) {
   options.max_restarts = number(words.max_restarts, "--max-restarts", 0, 1'000'000);
   if (options.max_restarts > 0 && options.nodes > 1)
     refuse("--max-restarts is for one node: with several, let what starts rondorun on them start all of it again");
-}
-
-std::string is_flag_name(const std::string& text) {
-  return text.empty() || text.front() == '-' ? "--pass-local-rank takes a name without its dashes, say local-rank" : "";
-}
-
-void add_own_flags(CLI::App& app, Words& words, Options& options) {
-  app.add_option("--secret-file,--secret_file", options.secret_file, "the job's secret, the same on every node");
-  app.add_option("--new-secret,--new_secret", options.new_secret, "writes such a file (mode 0600) and ends");
-  app.add_flag("--no-secret,--no_secret", options.no_secret, "several nodes without one: anybody may join");
-  app.add_option("--interface", options.interface, "network interface or address for connections between ranks");
-  app.add_option("--port-range,--port_range", options.port_range, "FIRST-LAST: ports of connections between ranks");
-  app.add_option("--gpus-per-rank,--gpus_per_rank", options.gpus_per_rank,
-                 "sets CUDA_VISIBLE_DEVICES: so many GPUs for each rank, shared where there are fewer (left alone)")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--bind", words.bind,
-                 "each rank to its share of the cores, or to their NUMA node: none, core, numa (none)");
-  app.add_option("--grace-period,--grace_period", words.grace_period_s, "seconds until what must end is killed (5)");
-  app.add_option("--join-timeout,--join_timeout", words.join_timeout_s, "seconds to wait for the other nodes (300)");
-  app.add_option("--ranks-filter,--ranks_filter", words.shown, "the same by rank, over all nodes");
-  app.add_option("--pass-local-rank,--pass_local_rank", options.local_rank_flag,
-                 "FLAG: each rank's last argument is --FLAG=LOCAL_RANK, as local-rank or local_rank")
-      ->check(CLI::Validator(is_flag_name, ""));
-  app.add_flag("--version", words.version, "says which one this is");
-  app.add_option("--prefix", words.prefix, "rank: [rank] before every line; none: ranks write for themselves");
-  app.add_option("--pty", words.pty,
-                 "auto: ranks write to terminals of their own where we do; always; never: to pipes");
 }
 
 void set_terminals(const Words& words, Options& options) {
@@ -358,9 +414,8 @@ Options finish(const CLI::App& app, Words words, Options options) {
   check_backend(words.rdzv_backend);
   set_nodes(words, options);
   set_restarts(words, options);
-  options.grace_period = seconds(words.grace_period_s, "--grace-period");
-  options.join_timeout = seconds(words.join_timeout_s, "--join-timeout");
-  if (options.join_timeout.count() == 0) refuse("--join-timeout must be at least 0.001 seconds");
+  set_waits(words, options);
+  check_signals(words.signals);
   if (words.prefix != "rank" && words.prefix != "none") refuse("--prefix must be rank or none");
   options.prefix = words.prefix == "rank";
   set_terminals(words, options);
@@ -371,28 +426,40 @@ Options finish(const CLI::App& app, Words words, Options options) {
   return options;
 }
 
+bool print_what_is_asked(const Words& words) {
+  if (!words.completion.empty() && words.completion != "bash") refuse("--print-completion must be bash");
+  if (!words.page.empty() && words.page != "man" && words.page != "torchrun")
+    refuse("--print-page must be man or torchrun");
+  if (words.version)
+    fmt::print("rondorun {}\n", RONDO_VERSION);
+  else if (!words.completion.empty())
+    fmt::print("{}", bash_completion());
+  else if (!words.page.empty())
+    fmt::print("{}", words.page == "man" ? man_page() : torchrun_page());
+  else
+    return false;
+  return true;
+}
+
 }  // namespace
 
 std::variant<Options, Stop> parse_command_line(int argc, const char* const* argv) {
   CLI::App app("Runs a program as the ranks of one job.", "rondorun");
   app.prefix_command();  // the first word that is no flag is the program; what follows is its own
-  app.set_help_flag("-h,--help", "this text");
+  app.set_help_flag(spellings(flag("help")), std::string(flag("help").help));
   app.footer("The program follows the flags: rondorun [flags] [--] program [arguments]");
   Words words;
   Options options;
-  add_torchrun_flags(app, words, options);
-  add_own_flags(app, words, options);
-  std::array<bool, kUnsupported.size()> used{};
-  for (std::size_t i = 0; i < kUnsupported.size(); ++i) app.add_flag(kUnsupported[i].names, used[i])->group("");
+  Flags known(app);
+  add_flags(known, words, options);
   try {
-    app.parse(argc, argv);
-    for (std::size_t i = 0; i < kUnsupported.size(); ++i)
-      if (used[i]) refuse(kUnsupported[i].sentence);
+    std::vector<std::string> line = flags_in_variables();
+    line.insert(line.end(), argv + 1, argv + argc);
+    std::reverse(line.begin(), line.end());  // as CLI11 wants it
+    app.parse(std::move(line));
+    known.refuse_those();
     options.command = app.remaining();
-    if (words.version) {
-      fmt::print("rondorun {}\n", RONDO_VERSION);
-      return Stop{0};
-    }
+    if (print_what_is_asked(words)) return Stop{0};
     if (!options.command.empty() && options.command.front() != "--" && options.command.front().starts_with('-'))
       refuse_flag(app, options.command.front());
     return finish(app, words, std::move(options));

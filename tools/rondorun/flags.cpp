@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/rondorun/flags.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <stdexcept>
+
+namespace rondo::launcher {
+namespace {
+
+constexpr auto kSame = Honoured::same, kDifferent = Honoured::different, kRefused = Honoured::refused,
+               kOwn = Honoured::own;
+
+constexpr std::array kFlags{
+    Flag{"help", 'h', "", kSame, "this text", ""},
+    Flag{"nproc-per-node", 'n', "N", kDifferent, "ranks on this node: a number, auto, cpu or gpu (1)",
+         "cores are those that the affinity mask and the CPU quota allow, and not all; xpu is refused"},
+    Flag{"nnodes", 0, "N", kDifferent, "nodes of the job (1)", "MIN:MAX is refused where the two differ"},
+    Flag{"node-rank", 0, "N", kDifferent, "which node this is, from 0; left out: by arrival",
+         "left out, nodes are numbered by arrival, and not 0"},
+    Flag{"master-addr", 0, "HOST", kSame, "address of node 0", ""},
+    Flag{"master-port", 0, "PORT", kSame, "where node 0 serves the rendezvous (29500)", ""},
+    Flag{"rdzv-endpoint", 0, "HOST[:PORT]", kSame, "the two above in one", ""},
+    Flag{"rdzv-id", 0, "NAME", kSame, "name of the job; the same on every node", ""},
+    Flag{"rdzv-backend", 0, "NAME", kDifferent, "static or c10d; both mean our own",
+         "static and c10d mean our own rendezvous, others are refused"},
+    Flag{"rdzv-conf", 0, "KEY=VALUE,...", kDifferent, "join_timeout=SECONDS, as --join-timeout",
+         "takes join_timeout alone, other keys are refused"},
+    Flag{"standalone", 0, "", kSame, "one node (as is the default)", ""},
+    Flag{"max-restarts", 0, "N", kDifferent, "how often a failed job is started again, all ranks of it (0)",
+         "on one node only"},
+    Flag{"log-dir", 0, "DIR", kDifferent, "each rank's output also into DIR/RANK/stdout.log, stderr.log",
+         "files lie in DIR/RANK, without a folder for each run"},
+    Flag{"redirects", 'r', "N", kDifferent, "1 stdout, 2 stderr, 3 both: only into the log directory",
+         "one number for all ranks"},
+    Flag{"tee", 't', "N", kDifferent, "1, 2, 3: also into the log directory", "one number for all ranks"},
+    Flag{"local-ranks-filter", 0, "N,...", kSame,
+         "only these local ranks' output is shown, and the last words of the one that fails first", ""},
+    Flag{"role", 0, "NAME", kSame, "given to the ranks as ROLE_NAME", ""},
+    Flag{"module", 'm', "", kSame, "the program is a module of Python's: python3 -u -m MODULE", ""},
+    Flag{"run-path", 0, "", kDifferent, "the program is a file for python3, whatever its name",
+         "each rank is a python3 of its own, from any path"},
+    Flag{"no-python", 0, "", kDifferent, "what ends in .py is run as it is, too",
+         "other programs than Python's need no flag"},
+    Flag{"numa-binding", 0, "HOW", kDifferent,
+         "node, socket, exclusive or core-complex, of each rank's GPU where there is one",
+         "works without GPUs and without numactl, too"},
+    Flag{"shutdown-timeout", 0, "SECONDS", kDifferent, "as --grace-period", "5 s where it is not given, and not 30"},
+    Flag{"signals-to-handle", 0, "NAME,...", kDifferent, "accepted: those that are always passed on",
+         "SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2 are always passed on, others are refused"},
+    Flag{"monitor-interval", 0, "SECONDS", kDifferent, "accepted: ends are noticed at once", "has no effect"},
+    Flag{"start-method", 0, "NAME", kDifferent, "accepted: ranks are programs of their own", "has no effect"},
+    Flag{"print-completion", 0, "bash", kDifferent, "prints a completion script for bash and ends",
+         "bash alone, and without shtab"},
+    Flag{"local-addr", 0, "ADDRESS", kRefused, "", "use --interface ADDRESS"},
+    Flag{"log-line-prefix-template", 0, "TEXT", kRefused, "", "lines begin with [rank], or --prefix none"},
+    Flag{"virtual-local-rank", 0, "", kRefused, "", "use --gpus-per-rank 1, which leaves LOCAL_RANK as it is"},
+    Flag{"duplicate-stdout-filters", 0, "TEXT,...", kRefused, "", "pipe the output through grep"},
+    Flag{"duplicate-stderr-filters", 0, "TEXT,...", kRefused, "", "pipe the output through grep"},
+    Flag{"logs-specs", 0, "NAME", kRefused, "", "it names code of torchrun's"},
+    Flag{"event-log-handler", 0, "NAME", kRefused, "", "it names code of torchrun's"},
+    Flag{"secret-file", 0, "FILE", kOwn, "the job's secret, the same on every node", ""},
+    Flag{"new-secret", 0, "FILE", kOwn, "writes such a file (mode 0600) and ends", ""},
+    Flag{"no-secret", 0, "", kOwn, "several nodes without one: anybody may join", ""},
+    Flag{"interface", 0, "NAME", kOwn, "network interface or address for connections between ranks", ""},
+    Flag{"port-range", 0, "FIRST-LAST", kOwn, "ports of connections between ranks", ""},
+    Flag{"gpus-per-rank", 0, "N", kOwn,
+         "sets CUDA_VISIBLE_DEVICES: so many GPUs for each rank, shared where there are fewer (left alone)", ""},
+    Flag{"bind", 0, "HOW", kOwn, "each rank to its share of the cores, or to their NUMA node: none, core, numa (none)",
+         ""},
+    Flag{"grace-period", 0, "SECONDS", kOwn, "until what must end is killed (5)", ""},
+    Flag{"join-timeout", 0, "SECONDS", kOwn, "to wait for the other nodes (300)", ""},
+    Flag{"ranks-filter", 0, "N,...", kOwn, "as --local-ranks-filter by rank, over all nodes", ""},
+    Flag{"pass-local-rank", 0, "FLAG", kOwn,
+         "each rank's last argument is --FLAG=LOCAL_RANK, as local-rank or local_rank", ""},
+    Flag{"prefix", 0, "HOW", kOwn, "rank: [rank] before every line; none: ranks write for themselves", ""},
+    Flag{"pty", 0, "WHEN", kOwn, "auto: ranks write to terminals of their own where we do; always; never: to pipes",
+         ""},
+    Flag{"print-page", 0, "NAME", kOwn, "prints what is made of the table of flags, man or torchrun, and ends", ""},
+    Flag{"version", 0, "", kOwn, "says which one this is", ""},
+};
+
+std::string with(std::string text, char from, char to) {
+  std::replace(text.begin(), text.end(), from, to);
+  return text;
+}
+
+}  // namespace
+
+std::span<const Flag> flags() { return kFlags; }
+
+const Flag& flag(std::string_view name) {
+  const auto found = std::find_if(kFlags.begin(), kFlags.end(), [&](const Flag& row) { return row.name == name; });
+  if (found == kFlags.end()) throw std::logic_error("no row for the flag --" + std::string(name));
+  return *found;
+}
+
+std::string spellings(const Flag& flag) {
+  const std::string name(flag.name), underscored = with(name, '-', '_');
+  std::string all = flag.letter == 0 ? "" : std::string("-") + flag.letter + ",";
+  all += "--" + name;
+  return underscored == name ? all : all + ",--" + underscored;
+}
+
+std::string variable_of(const Flag& flag) {
+  if (flag.honoured == Honoured::own || flag.name == "help" || flag.name == "print-completion") return "";
+  std::string variable = "PET_" + with(std::string(flag.name), '-', '_');
+  for (char& letter : variable) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  return variable;
+}
+
+}  // namespace rondo::launcher
