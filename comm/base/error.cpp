@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <rondo/error.hpp>
 
@@ -42,7 +44,12 @@ const std::error_category& error_category() {
 }
 
 Error::Error(ErrorCode code, const std::string& sentence, int culprit)
-    : std::system_error(make_error_code(code)), sentence_(sentence), culprit_(culprit) {}
+    : Error(code, sentence, culprit, culprit < 0 ? std::vector<int>{} : std::vector<int>{culprit}) {}
+Error::Error(ErrorCode code, const std::string& sentence, int culprit, std::vector<int> culprits)
+    : std::system_error(make_error_code(code)),
+      sentence_(sentence),
+      culprit_(culprit),
+      culprits_(std::move(culprits)) {}
 Error::~Error() = default;
 const char* Error::what() const noexcept { return sentence_.c_str(); }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "comm/base/duration.hpp"
+#include "comm/base/majority.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/device/memory/window_memory.hpp"
 #include "comm/node/memory/host_window.hpp"
@@ -53,15 +54,15 @@ std::chrono::milliseconds checked(std::string_view name, std::chrono::millisecon
 
 // Symmetric by agreement: ranks that ask for different sizes learn of it here.
 std::shared_ptr<detail::WindowState> allocate_together(detail::CommunicatorImpl& impl, std::size_t bytes) {
-  const auto sizes = impl.all_gather_bytes(std::as_bytes(std::span(&bytes, 1)));
-  for (std::size_t peer = 0; peer < sizes.size(); ++peer) {
-    std::size_t theirs = 0;
-    std::memcpy(&theirs, sizes[peer].data(), sizeof theirs);
-    if (theirs == bytes) continue;
-    throw Error(ErrorCode::mismatch,
-                fmt::format("allocate: rank {} asked for {} bytes where rank {} asked for {}", impl.rank(), bytes, peer,
-                            theirs),
-                static_cast<int>(peer));
+  std::vector<std::size_t> sizes;
+  for (const auto& said : impl.all_gather_bytes(std::as_bytes(std::span(&bytes, 1)))) {
+    std::memcpy(&sizes.emplace_back(), said.data(), sizeof bytes);
+  }
+  if (const Majority majority = find_majority_of(sizes); !majority.others.empty()) {
+    const auto usual = static_cast<std::size_t>(majority.most.front()),
+               odd = static_cast<std::size_t>(majority.others.front());
+    throw mismatch_of(majority, fmt::format("allocate: rank {} asked for {} bytes where rank {} asked for {}", odd,
+                                            sizes[odd], usual, sizes[usual]));
   }
   auto state = std::make_shared<detail::WindowState>();
   if (auto* device = impl.device()) {

@@ -186,8 +186,8 @@ Buffers CommunicatorImpl::buffers_of(const Call& call) const {
   return {.send_bytes = send, .recv_bytes = recv, .in_place = row.has_block_per_pair() ? send : in_place};
 }
 
-void CommunicatorImpl::fail(ErrorCode code, int culprit, const std::string& sentence) {
-  team_->fail(code, culprit, sentence);
+void CommunicatorImpl::fail(const Error& error) {
+  team_->fail(error);
   throw_failure();
 }
 
@@ -218,9 +218,9 @@ void CommunicatorImpl::guarded(F&& body) {
     body();
   } catch (const Error& error) {
     if (error.error_code() == ErrorCode::peer_lost && error.culprit() >= 0) team_->await_verdict(error.culprit());
-    fail(error.error_code(), error.culprit(), error.what());
+    fail(error);
   } catch (const std::exception& error) {
-    fail(ErrorCode::system, rank(), fmt::format("rank {}: {}", rank(), error.what()));
+    fail({ErrorCode::system, fmt::format("rank {}: {}", rank(), error.what()), rank()});
   }
 }
 
@@ -532,8 +532,8 @@ void CommunicatorImpl::check() {
   const std::lock_guard lock(checking_);
   if (device_) device_->inspect();
   team_->failure().check();
-  if (const std::string difference = team_->find_disagreement(); !difference.empty())
-    fail(ErrorCode::mismatch, -1, difference);
+  if (const comm::Difference difference = team_->find_disagreement(); !difference.empty())
+    fail(team_->judge(difference));
   if (const auto error = engine_.error()) std::rethrow_exception(error);
 }
 

@@ -123,7 +123,7 @@ class CommunicatorImpl {
   void explain(const comm::PreparedCall& prepared, const Call& call, bool direct);
   template <class F>
   [[gnu::always_inline]] inline void guarded(F&& body);
-  [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
+  [[noreturn]] void fail(const Error& error);
   std::exception_ptr failure();
   [[noreturn]] void throw_failure();  // everybody's, and leaves this rank's flight record
 

@@ -333,8 +333,8 @@ bool HostPrimitives::gather_contributions(std::size_t bytes) {
 void HostPrimitives::check_header(const StepHeader& header, const Signature& mine, int peer, std::size_t bytes) {
   if (header.signature == mine && header.bytes == bytes) [[likely]]
     return;
-  const std::string difference = team_.find_difference(mine, peer, header.signature);
-  if (!difference.empty()) throw Error(ErrorCode::mismatch, difference, peer);
+  const Difference difference = team_.find_difference(mine, peer, header.signature);
+  if (!difference.empty()) throw team_.judge(difference);
   throw Error(ErrorCode::corrupt_message,
               fmt::format("rank {} sent {} bytes in {} where rank {} expected {}", peer, header.bytes, describe(mine),
                           team_.rank(), bytes),

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "comm/base/log.hpp"
+#include "comm/base/majority.hpp"
 #include "comm/transport/process_memory.hpp"
 #include "kernels/reduce.hpp"
 
@@ -346,7 +347,7 @@ void Exchange::agree(const Operation& receive, const Envelope& envelope, int sou
   mine.sequence = theirs.sequence;
   if (mine == theirs) [[likely]]
     return;
-  throw Error(ErrorCode::mismatch, compare(team_.rank(), mine, source, theirs), source);
+  throw either_of(ErrorCode::mismatch, compare(team_.rank(), mine, source, theirs), team_.rank(), source);
 }
 
 void Exchange::hand_on(Operation& receive, const std::byte* bytes, int source) {

@@ -188,25 +188,26 @@ void Messages::guarded(Step step) {
   try {
     step();
   } catch (const Error& error) {
-    if (team_.failure().raised()) return fail(error.error_code(), error.culprit(), error.what());
+    if (team_.failure().raised()) return fail(error);
     const int peer = error.culprit();
-    std::string sentence = error.what();
     if (error.error_code() == ErrorCode::peer_lost && peer >= 0) {
       team_.await_verdict(peer);
       const Operation* waiting = find_waiting_for(peer);
       if (team_.departed(peer) && waiting != nullptr)
-        sentence =
-            fmt::format("rank {} left while rank {} was waiting for it in {}", peer, team_.rank(), waiting->describe());
+        return fail({ErrorCode::peer_lost,
+                     fmt::format("rank {} left while rank {} was waiting for it in {}", peer, team_.rank(),
+                                 waiting->describe()),
+                     peer});
     }
-    fail(error.error_code(), peer, sentence);
+    fail(error);
   } catch (const std::exception& error) {
-    fail(ErrorCode::system, team_.rank(), fmt::format("rank {}: {}", team_.rank(), error.what()));
+    fail({ErrorCode::system, fmt::format("rank {}: {}", team_.rank(), error.what()), team_.rank()});
   }
 }
 
-void Messages::fail(ErrorCode code, int culprit, const std::string& sentence) {
+void Messages::fail(const Error& error) {
   collect();
-  team_.fail(code, culprit, sentence);
+  team_.fail(error);
   exchange_.forget();
   if (batches_.empty()) return;
   const std::exception_ptr failure = failure_();

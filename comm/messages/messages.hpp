@@ -62,7 +62,7 @@ class Messages {
   void guarded(Step step);
   void collect();
   void settle(Batch& batch, std::exception_ptr failure);
-  void fail(ErrorCode code, int culprit, const std::string& sentence);
+  void fail(const Error& error);
   void deliver(Lock& lock);
   template <class Done>
   bool drive(Lock& lock, Clock::time_point until, Done done);

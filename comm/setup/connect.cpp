@@ -22,6 +22,7 @@
 #include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
+#include "comm/base/majority.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/hierarchy/nodes.hpp"
 #include "comm/setup/card.hpp"
@@ -136,12 +137,14 @@ class Connecting {
 
   void agree() {
     const Card& first = card(0);
-    for (int r = 0; r < size(); ++r) {
-      if (card(r).device == first.device) continue;
-      throw Error(ErrorCode::mismatch,
-                  fmt::format("rank 0 asked for a {} device and rank {} for a {} device: all ranks take the same kind",
-                              name_of(first.device), r, name_of(card(r).device)),
-                  r);
+    std::vector<Device::Kind> devices;
+    for (int r = 0; r < size(); ++r) devices.push_back(card(r).device);
+    if (const Majority majority = find_majority_of(devices); !majority.others.empty()) {
+      const int usual = majority.most.front(), odd = majority.others.front();
+      throw mismatch_of(
+          majority,
+          fmt::format("rank {} asked for a {} device and rank {} for a {} device: all ranks take the same kind", usual,
+                      name_of(card(usual).device), odd, name_of(card(odd).device)));
     }
     if (first.transport != config_.transport || first.algorithm != config_.algorithm ||
         first.protocol != config_.protocol || first.tuning != to_text(config_.tuning) ||

@@ -33,8 +33,8 @@ void Control::start() {
   }
 }
 
-void Control::announce_failure(ErrorCode code, int culprit, std::string_view sentence) {
-  Message message{.kind = Kind::failure, .code = static_cast<std::int32_t>(code), .culprit = culprit};
+void Control::announce_failure(ErrorCode code, const Culprits& culprits, std::string_view sentence) {
+  Message message{.kind = Kind::failure, .code = static_cast<std::int32_t>(code), .culprits = culprits};
   message.length = static_cast<std::uint32_t>(std::min(sentence.size(), message.sentence.size()));
   std::copy_n(sentence.data(), message.length, message.sentence.data());
   send_all(message);
@@ -55,7 +55,7 @@ void Control::ask(std::uint64_t question, const Signature& about) {
   send_all({.kind = Kind::question, .question = question, .signature = about});
 }
 void Control::answer(int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags) {
-  send_to(peer, {.kind = Kind::answer, .culprit = whom, .question = question, .flags = flags, .signature = at});
+  send_to(peer, {.kind = Kind::answer, .whom = whom, .question = question, .flags = flags, .signature = at});
 }
 
 // A message is far smaller than a socket's buffer and there are few of them: one that does not fit whole is a peer
@@ -103,7 +103,7 @@ void Control::deliver(Peer& peer) {
   switch (message.kind) {
     case Kind::failure: {
       const std::size_t length = std::min<std::size_t>(message.length, message.sentence.size());
-      events_.failed(peer.rank, static_cast<ErrorCode>(message.code), message.culprit,
+      events_.failed(peer.rank, static_cast<ErrorCode>(message.code), message.culprits,
                      std::string_view(message.sentence.data(), length));
       return;
     }
@@ -124,7 +124,7 @@ void Control::deliver(Peer& peer) {
       events_.asked(peer.rank, message.question, message.signature);
       return;
     case Kind::answer:
-      events_.answered(peer.rank, message.question, message.culprit, message.signature, message.flags);
+      events_.answered(peer.rank, message.question, message.whom, message.signature, message.flags);
       return;
   }
   events_.failed(peer.rank, ErrorCode::corrupt_message, peer.rank,

@@ -16,6 +16,7 @@
 
 #include "comm/base/fd.hpp"
 #include "comm/call/signature.hpp"
+#include "comm/team/culprits.hpp"
 #include "comm/team/monitor.hpp"
 
 namespace rondo::comm {
@@ -23,7 +24,7 @@ namespace rondo::comm {
 class Control {
  public:
   struct Events {  // on the monitor's thread
-    std::function<void(int peer, ErrorCode code, int culprit, std::string_view sentence)> failed;
+    std::function<void(int peer, ErrorCode code, const Culprits& culprits, std::string_view sentence)> failed;
     std::function<void(int peer, const Signature& signature)> waiting;
     std::function<void(int peer, const Signature& latest)> departed;  // the last collective that it was in
     std::function<void(int peer)> unmapped;
@@ -43,7 +44,7 @@ class Control {
   void start();  // after the last add()
   void stop();   // after this no event comes
 
-  void announce_failure(ErrorCode code, int culprit, std::string_view sentence);
+  void announce_failure(ErrorCode code, const Culprits& culprits, std::string_view sentence);
   void announce_waiting(const Signature& signature);
   void tell(int peer, const Signature& signature);  // the same to one of them
   void announce_departure(const Signature& latest);
@@ -65,11 +66,12 @@ class Control {
   struct Message {
     Kind kind{};
     std::int32_t code = 0;
-    std::int32_t culprit = -1;               // of an answer: whom it is about
+    std::int32_t whom = -1;                  // that an answer is about
     std::uint32_t length = 0;                // of sentence
     std::uint64_t entered = 0, verdict = 0;  // of attendance
     std::uint64_t question = 0, flags = 0;   // of questions and answers
     Signature signature{};
+    Culprits culprits{};
     std::array<char, 500> sentence{};
   };
   struct Peer {

@@ -9,12 +9,12 @@
 
 namespace rondo::comm {
 
-bool Failure::raise(ErrorCode code, int culprit, std::string_view sentence) const {
+bool Failure::raise(ErrorCode code, const Culprits& culprits, std::string_view sentence) const {
   std::uint32_t expected = FailureRecord::kNone;
   const bool first = record_->state.compare_exchange_strong(expected, FailureRecord::kWriting);
   if (first) {
     record_->code = static_cast<std::int32_t>(code);
-    record_->culprit = culprit;
+    record_->culprits = culprits;
     const std::size_t length = std::min(sentence.size(), record_->sentence.size() - 1);
     std::copy_n(sentence.data(), length, record_->sentence.data());
     record_->sentence[length] = '\0';
@@ -34,7 +34,8 @@ Error Failure::error() const {
     }
     sched_yield();
   }
-  return {static_cast<ErrorCode>(record_->code), std::string(record_->sentence.data()), record_->culprit};
+  return {static_cast<ErrorCode>(record_->code), std::string(record_->sentence.data()), record_->culprits.one,
+          record_->culprits.list()};
 }
 
 }  // namespace rondo::comm

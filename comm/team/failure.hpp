@@ -18,7 +18,7 @@ class Failure {
 
   bool raised() const { return record_->state.load(std::memory_order_relaxed) != FailureRecord::kNone; }
   // True for the first; wakes every rank of the node either way.
-  bool raise(ErrorCode code, int culprit, std::string_view sentence) const;
+  bool raise(ErrorCode code, const Culprits& culprits, std::string_view sentence) const;
   Error error() const;                                                      // only after raised()
   bool is_known() const { return known_.load(std::memory_order_relaxed); }  // error() has been asked for
   void check() const {

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "comm/call/signature.hpp"
+#include "comm/team/culprits.hpp"
 
 namespace rondo::comm {
 
@@ -21,7 +22,7 @@ struct FailureRecord {
   static constexpr std::uint32_t kNone = 0, kWriting = 1, kSet = 2;
   alignas(kLine) std::atomic<std::uint32_t> state;
   std::int32_t code;
-  std::int32_t culprit;
+  Culprits culprits;
   std::array<char, 500> sentence;
 };
 

@@ -38,6 +38,12 @@ std::vector<int> find_late(std::span<const Standing> standings, std::uint64_t se
   return late;
 }
 
+Majority find_majority(std::span<const Standing> standings, std::uint64_t sequence) {
+  const auto at = [&](int rank) { return standings[static_cast<std::size_t>(rank)].at; };
+  const auto there = ranks_that(standings, [&](const Standing& s) { return s.known && s.at.sequence == sequence; });
+  return rondo::find_majority(there, [&](int a, int b) { return compare(a, at(a), b, at(b)).empty(); });
+}
+
 std::string describe_late(int rank, const Placement& placement, const Standing& standing) {
   const std::string who = fmt::format("rank {} (host {}, pid {})", rank, placement.host, placement.pid);
   const bool none = standing.at.sequence == 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/majority.hpp"
 #include "comm/call/signature.hpp"
 
 namespace rondo::comm {
@@ -24,6 +25,17 @@ struct Standing {
   Signature at{};  // that collective, if the rank has entered it; else the latest that it is known to have entered,
                    // with sequence 0 for none. Of one entered so long ago that nobody remembers it, a later one.
 };
+
+// What this rank and another called differently.
+struct Difference {
+  std::string sentence{};  // empty: nothing
+  int peer = -1;
+  Signature about{};  // this rank's, of that collective; sequence 0: of none, as of a message
+  bool empty() const { return sentence.empty(); }
+};
+
+// Of those that are known to have entered that collective, who called the same.
+Majority find_majority(std::span<const Standing> standings, std::uint64_t sequence);
 
 // The ranks that a call of that number waits for, in order; empty: all have entered it, and all answer.
 std::vector<int> find_late(std::span<const Standing> standings, std::uint64_t sequence);

@@ -24,8 +24,8 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   if (!parts_.monitor) return;
   const auto remote = [this](int peer) -> Remote& { return *remotes_[static_cast<std::size_t>(peer)]; };
   Control::Events events;
-  events.failed = [this](int, ErrorCode code, int culprit, std::string_view sentence) {
-    failure_.raise(code, culprit, sentence);  // whoever announced it told every rank
+  events.failed = [this](int, ErrorCode code, const Culprits& culprits, std::string_view sentence) {
+    failure_.raise(code, culprits, sentence);  // whoever announced it told every rank
   };
   events.waiting = [this](int peer, const Signature& theirs) { on_waiting(peer, theirs); };
   events.departed = [this, remote](int peer, const Signature& latest) {
@@ -58,6 +58,7 @@ Team::~Team() {
   take_leave();
   for (const int id : watch_ids_) parts_.monitor->unwatch(id);
   if (control_) control_->stop();  // before control_ goes, which its events use
+  if (judge_.joinable()) judge_.join();
 }
 
 void Team::add_links(int peer, Links links) { links_[static_cast<std::size_t>(peer)] = std::move(links); }
@@ -89,9 +90,11 @@ void Team::on_exit(int peer) {
                    placement(peer).pid));
 }
 
-void Team::fail(ErrorCode code, int culprit, std::string_view sentence) {
-  if (failure_.raise(code, culprit, sentence) && control_) control_->announce_failure(code, culprit, sentence);
+void Team::fail(ErrorCode code, const Culprits& culprits, std::string_view sentence) {
+  if (failure_.raise(code, culprits, sentence) && control_) control_->announce_failure(code, culprits, sentence);
 }
+
+void Team::fail(const Error& error) { fail(error.error_code(), {error.culprit(), error.culprits()}, error.what()); }
 
 void Team::await_verdict(int peer) const {
   constexpr auto kPatience = std::chrono::milliseconds(250);
@@ -146,46 +149,6 @@ void Team::check_presence(int peer) const {
 
 void Team::announce_waiting(const Signature& signature) {
   if (control_) control_->announce_waiting(signature);
-}
-
-// A rank that called something smaller may be done with it and in its next collective: what they disagree on is then
-// what both did under the smaller of the two sequence numbers.
-std::string Team::find_difference(const Signature& mine, int peer, const Signature& theirs) {
-  const bool collectives = !is_message(mine) && !is_message(theirs);
-  if (collectives && theirs.sequence == mine.sequence && theirs.past != mine.past) {
-    return find_earliest_difference(mine.sequence, peer);
-  }
-  Signature past;
-  std::string difference;
-  if (collectives && theirs.sequence < mine.sequence) {
-    if (read_history(own_line().calls, theirs.sequence, past)) difference = compare(rank(), past, peer, theirs);
-  } else if (collectives && theirs.sequence > mine.sequence) {
-    if (signature_of(peer, mine.sequence, past)) {
-      difference = compare(rank(), mine, peer, past);
-    } else {  // the peer knows what it did then, and this rank tells it what it should have been
-      announce_waiting(mine);
-      await_verdict(peer);
-    }
-  }
-  return difference.empty() ? compare(rank(), mine, peer, theirs) : difference;
-}
-
-// A rank of another node finds it in its own history, when this one tells it all of its; as long as it has not, all
-// that is known is the call up to which they differ.
-std::string Team::find_earliest_difference(std::uint64_t latest, int peer) {
-  Signature mine, theirs;
-  const bool elsewhere = !shares_memory(peer);
-  const std::uint64_t oldest = latest - std::min(latest - 1, kHistory - 1);
-  for (std::uint64_t sequence = oldest; sequence <= latest; ++sequence) {
-    if (!read_history(own_line().calls, sequence, mine)) continue;
-    if (elsewhere) announce_waiting(mine);
-    if (elsewhere || !signature_of(peer, sequence, theirs)) continue;
-    std::string difference = compare(rank(), mine, peer, theirs);
-    if (!difference.empty()) return difference;
-  }
-  if (elsewhere) await_verdict(peer);
-  return fmt::format("rank {} and rank {} disagree on a collective before #{}", rank(), peer,
-                     elsewhere ? latest + 1 : oldest);
 }
 
 }  // namespace rondo::comm

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/team/control.hpp"
@@ -79,7 +80,8 @@ class Team {
   Links& message_links(int peer) { return message_links_[static_cast<std::size_t>(peer)]; }
 
   // First failure of all ranks wins; every rank gets it.
-  void fail(ErrorCode code, int culprit, std::string_view sentence);
+  void fail(ErrorCode code, const Culprits& culprits, std::string_view sentence);
+  void fail(const Error& error);
   // A link to the peer broke. Why, its control connection knows: waits a moment for a failure it announced before it
   // went, or its goodbye, or its end.
   void await_verdict(int peer) const;
@@ -106,21 +108,23 @@ class Team {
   std::vector<Standing> inquire(const Signature& about, std::chrono::milliseconds patience);
   // The end of a sentence: what the peer is known to have entered last, without asking; empty: nothing is known of it.
   std::string describe_latest(int peer) const;
-  // The sentence that says in what this rank's collectives differ from those of others, as far as both are known: those
+  // A mismatch: asks the others what they called, for a moment, and blames those whom most contradict.
+  Error judge(const Difference& difference);
+  // In what this rank's collectives differ from those of others, as far as both are known: those
   // of this node, and what others have announced. Empty: in nothing. Calls that need not wait for everybody leave it to
   // this. It tells the ranks of other nodes what this one was in last, for them to look.
-  std::string find_disagreement();
+  Difference find_disagreement();
   // Devices: a call is about to be enqueued; the collectives up to it in which this rank and others of its node differ.
   void note_device_call(const Signature& signature);
   void note_device_message(int peer, bool sends);
   void close_device_history();  // from here on graphs replay calls, and nobody knows how many
-  std::string find_device_disagreement();
+  Difference find_device_disagreement();
   // What this rank's kernels wait in. Ranks of other nodes compare it with theirs.
   void announce_device_wait(const Signature& signature);
-  // The sentence that says in what this rank's call and the peer's differ; empty: in nothing.
-  std::string find_difference(const Signature& mine, int peer, const Signature& theirs);
+  // In what this rank's call and the peer's differ.
+  Difference find_difference(const Signature& mine, int peer, const Signature& theirs);
   // Of two that are known to differ in a collective up to that one: the earliest counts.
-  std::string find_earliest_difference(std::uint64_t latest, int peer);
+  Difference find_earliest_difference(std::uint64_t latest, int peer);
   // Before this rank leaves: a message of the peer's has come that nobody received. The first counts.
   void note_unread(int peer, const Signature& message);
 
@@ -134,7 +138,7 @@ class Team {
   Signature latest(Side side) const;
   void take_leave();
   void tell_all_before_leaving();
-  std::string find_disagreement(Side side);
+  Difference find_disagreement(Side side);
   std::string find_leftovers();
   std::string find_alone(int peer, Side side) const;
   std::string find_unread(int peer);
@@ -145,6 +149,8 @@ class Team {
   void on_exit(int peer);
   bool unmapped(int peer) const;
   void on_waiting(int peer, const Signature& theirs);
+  std::vector<Standing> hear_all(const Signature& about);
+  void accuse(const Difference& difference);
   Standing standing(int peer, const Signature& about) const;
   bool is_seen_stopped(int peer) const;
   bool has_answered(int peer) const;
@@ -176,6 +182,8 @@ class Team {
   std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
   std::vector<int> watch_ids_;
   std::unique_ptr<Control> control_;
+  std::once_flag accused_;
+  std::thread judge_;  // asks what the monitor's thread, which hears the answers, cannot wait for
 };
 
 }  // namespace rondo::comm

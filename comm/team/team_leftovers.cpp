@@ -66,8 +66,8 @@ void Team::on_waiting(int peer, const Signature& theirs) {
   }
   Signature mine;
   if (!read_history(own_line().calls, theirs.sequence, mine)) return;
-  const std::string difference = compare(rank(), mine, peer, theirs);
-  if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
+  const std::string sentence = compare(rank(), mine, peer, theirs);
+  if (!sentence.empty()) accuse({sentence, peer, mine});
 }
 
 void Team::on_device_call(int peer, const Signature& theirs) {
@@ -85,16 +85,18 @@ void Team::on_device_call(int peer, const Signature& theirs) {
 
 // Either of two ranks may be the second to come there.
 void Team::compare_device_calls(int peer) {
-  std::string difference;
+  Difference difference{.peer = peer};
   {
     const std::lock_guard lock(device_calls_);
     const Signature& theirs = remotes_[static_cast<std::size_t>(peer)]->on_device;
     Signature mine = device_wait_;
     if (theirs.sequence == 0) return;
     if (mine.sequence != theirs.sequence && !read_history(own_line().device_calls, theirs.sequence, mine)) return;
-    difference = compare(rank(), mine, peer, theirs);
+    difference.sentence = compare(rank(), mine, peer, theirs);
+    difference.about = mine;
+    difference.about.on_device = 1;
   }
-  if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
+  if (!difference.empty()) accuse(difference);
 }
 
 void Team::announce_device_wait(const Signature& signature) {
@@ -135,16 +137,16 @@ void Team::close_device_history() {
   own_line().device_calls.arrived.store(CallHistory::kClosed, std::memory_order_seq_cst);
 }
 
-std::string Team::find_device_disagreement() { return find_disagreement(Side::device); }
+Difference Team::find_device_disagreement() { return find_disagreement(Side::device); }
 
 // ---- comparing ----
 
-std::string Team::find_disagreement() {
-  std::string found = find_disagreement(Side::host);
+Difference Team::find_disagreement() {
+  Difference found = find_disagreement(Side::host);
   return found.empty() ? find_disagreement(Side::device) : found;
 }
 
-std::string Team::find_disagreement(Side side) {
+Difference Team::find_disagreement(Side side) {
   const Signature own = latest(side);
   if (own.sequence == 0) return {};
   std::uint64_t& told = told_[index_of(side)];
@@ -162,8 +164,9 @@ std::string Team::find_disagreement(Side side) {
     std::uint64_t& agreed = agreed_[index_of(side)][static_cast<std::size_t>(peer)];
     for (std::uint64_t sequence = std::max(agreed, last - std::min(last, kHistory)) + 1; sequence <= last; ++sequence) {
       if (!read_own(sequence, mine) || !signature_of(peer, sequence, theirs, side)) continue;
-      std::string difference = compare(rank(), mine, peer, theirs);
-      if (!difference.empty()) return difference;
+      mine.on_device = own.on_device;
+      const std::string sentence = compare(rank(), mine, peer, theirs);
+      if (!sentence.empty()) return {sentence, peer, mine};
     }
     agreed = std::max(agreed, last);
   }
@@ -180,7 +183,7 @@ void Team::take_leave() {
   if (control_) tell_all_before_leaving();
   if (told) return;
   try {
-    const std::string leftovers = fails ? find_disagreement() : find_leftovers();
+    const std::string leftovers = fails ? find_disagreement().sentence : find_leftovers();
     if (!leftovers.empty()) log::warn("rank {} destroyed its communicator, and {}", rank(), leftovers);
   } catch (const std::exception& error) {
     log::debug("rank {}: what was left over is not known: {}", rank(), error.what());
@@ -190,7 +193,7 @@ void Team::take_leave() {
 void Team::tell_all_before_leaving() {
   if (failure_.raised()) {  // a peer that sees this rank go may not yet have heard why from whoever failed first
     const Error error = failure_.error();
-    control_->announce_failure(error.error_code(), error.culprit(), error.what());
+    control_->announce_failure(error.error_code(), {error.culprit(), error.culprits()}, error.what());
   }
   if (const Signature own = latest(Side::device); own.sequence != 0) announce_waiting(own);
   const bool closed = own_line().device_calls.arrived.load(std::memory_order_relaxed) == CallHistory::kClosed;
@@ -232,7 +235,7 @@ std::string Team::find_leftovers() {
     while (!departed(peer) && !lost(peer) && sleep_until(until)) {
     }
   }
-  std::string found = find_disagreement();
+  std::string found = find_disagreement().sentence;
   if (found.empty()) found = unread_[static_cast<std::size_t>(rank())];
   for (int peer = 0; found.empty() && peer < size(); ++peer) {
     if (peer == rank()) continue;

@@ -104,7 +104,7 @@ void Waiter::inspect(std::span<const Blocked> blocked) {
   }
   if (now >= started_ + timeout_) {
     const Report late = report(blocked);
-    fail(ErrorCode::timeout, late.ranks.empty() ? -1 : late.ranks.front(), late.sentence);
+    fail({ErrorCode::timeout, late.sentence, late.ranks.empty() ? -1 : late.ranks.front(), late.ranks});
   }
   if (!reported_ && now >= started_ + kReportAfter) {
     reported_ = true;
@@ -116,8 +116,8 @@ void Waiter::look_for_mismatch() {
   Signature theirs;
   for (int peer = 0; peer < team_.size(); ++peer) {
     if (peer == team_.rank() || !team_.signature_of(peer, signature_.sequence, theirs)) continue;
-    const std::string difference = compare(team_.rank(), signature_, peer, theirs);
-    if (!difference.empty()) fail(ErrorCode::mismatch, peer, difference);
+    const std::string sentence = compare(team_.rank(), signature_, peer, theirs);
+    if (!sentence.empty()) fail(team_.judge({sentence, peer, signature_}));
   }
 }
 
@@ -130,9 +130,10 @@ void Waiter::look_for_departures(std::span<const Blocked> blocked) {
   });
   if (gone == blocked.end()) return;
   if (suspect_ == gone->peer) {
-    fail(ErrorCode::peer_lost, gone->peer,
-         fmt::format("rank {} left while rank {} was waiting for it in {}", gone->peer, team_.rank(),
-                     describe(signature_)));
+    fail({ErrorCode::peer_lost,
+          fmt::format("rank {} left while rank {} was waiting for it in {}", gone->peer, team_.rank(),
+                      describe(signature_)),
+          gone->peer});
   }
   suspect_ = gone->peer;
   next_inspection_ = Clock::now() + kFirstInspection;
@@ -162,8 +163,8 @@ Waiter::Report Waiter::report(std::span<const Blocked> blocked) const {
   return report;
 }
 
-void Waiter::fail(ErrorCode code, int culprit, const std::string& sentence) {
-  team_.fail(code, culprit, sentence);
+void Waiter::fail(const Error& error) {
+  team_.fail(error);
   throw team_.failure().error();  // the first one, which may be another rank's
 }
 

@@ -57,7 +57,7 @@ class Waiter {
     std::string sentence;
   };
   Report report(std::span<const Blocked> blocked) const;
-  [[noreturn]] void fail(ErrorCode code, int culprit, const std::string& sentence);
+  [[noreturn]] void fail(const Error& error);
 
   Team& team_;
   std::uint64_t spins_, yields_;

@@ -35,7 +35,8 @@ class Reports {
   Control::Events events() {
     const auto nothing = [](int) {};
     return {
-        .failed = [this](int, ErrorCode, int, std::string_view sentence) { note("failed: " + std::string(sentence)); },
+        .failed = [this](int, ErrorCode, const Culprits&,
+                         std::string_view sentence) { note("failed: " + std::string(sentence)); },
         .waiting = [this](int, const Signature& signature) { note("waiting " + std::to_string(signature.sequence)); },
         .departed = [this](int, const Signature&) { note("departed"); },
         .unmapped = nothing,

@@ -85,6 +85,16 @@ inline int culprit_of(const std::exception_ptr& error) {
   return -2;
 }
 
+inline std::vector<int> culprits_of(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return e.culprits();
+  } catch (...) {
+  }
+  return {};
+}
+
 // How the latest call went, as the flight record says.
 inline std::string last_algorithm(const Communicator& comm) {
   const std::string record = comm.flight_record(), key = "\"algorithm\": \"";

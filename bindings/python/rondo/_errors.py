@@ -19,24 +19,30 @@ class ErrorCode(enum.IntEnum):
 
 
 class Error(RuntimeError):
-    """One sentence, a code that says what the caller can do, and the rank it blames (None: none)."""
+    """One sentence, a code that says what the caller can do, and whom it blames.
+
+    culprit: the first of culprits; None: nobody's fault, or that of one of culprits, and nobody knows of which.
+    """
 
     code: ErrorCode
     culprit: "int | None"
+    culprits: "tuple[int, ...]"
 
-    def __init__(self, sentence: str, code: int = ErrorCode.system, culprit: "int | None" = None):
+    def __init__(self, sentence: str, code: int = ErrorCode.system, culprit: "int | None" = None,
+                 culprits: "tuple[int, ...] | None" = None):
         super().__init__(sentence)
         self.code = ErrorCode(code)
         self.culprit = culprit
+        self.culprits = tuple(culprits) if culprits is not None else () if culprit is None else (culprit,)
 
     def __reduce__(self):
-        return type(self), (str(self), int(self.code), self.culprit)
+        return type(self), (str(self), int(self.code), self.culprit, self.culprits)
 
 
 class InvalidArgument(Error, ValueError):
     """An Error with ErrorCode.invalid_argument: this call is wrong, and the communicator goes on."""
 
 
-def make(sentence: str, code: int, culprit: int) -> Error:
+def make(sentence: str, code: int, culprit: int, culprits: "list[int]") -> Error:
     cls = InvalidArgument if code == ErrorCode.invalid_argument else Error
-    return cls(sentence, code, culprit if culprit >= 0 else None)
+    return cls(sentence, code, culprit if culprit >= 0 else None, culprits)

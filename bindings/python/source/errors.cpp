@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rondo.Error: the class is written in Python (rondo/_errors.py), and thrown from here.
+#include <nanobind/stl/vector.h>
+
 #include <rondo/error.hpp>
 
 #include "bindings/python/source/handle.hpp"
@@ -9,7 +11,7 @@ namespace {
 
 nb::object error_object(const Error& error) {
   const nb::module_ home = nb::module_::import_("rondo._errors");
-  return home.attr("make")(error.what(), static_cast<int>(error.error_code()), error.culprit());
+  return home.attr("make")(error.what(), static_cast<int>(error.error_code()), error.culprit(), error.culprits());
 }
 
 }  // namespace

@@ -233,8 +233,8 @@ void DeviceEngine::note(const Signature& signature, const Choice& choice) {
   const bool moves_nothing = signature.count == 0 && row.send != Extent::none;
   const bool alone = choice.kernel != KernelKind::window && (row.rooted || moves_nothing);
   if (!alone && may_be_alone_) {
-    if (const std::string difference = parts_.team->find_device_disagreement(); !difference.empty())
-      throw Error(ErrorCode::mismatch, difference);
+    if (const Difference difference = parts_.team->find_device_disagreement(); !difference.empty())
+      throw parts_.team->judge(difference);
   }
   may_be_alone_ = alone;
 }
@@ -352,7 +352,7 @@ bool DeviceEngine::inspect() {
     fault_seen_ = true;
     if (fault.kind != kernels::device::FaultKind::aborted) {
       const Error error = error_of(fault, *parts_.team, parts_.terms, std::chrono::milliseconds(timeout_ms_));
-      parts_.team->fail(error.error_code(), error.culprit(), error.what());
+      parts_.team->fail(error);
     }
   }
   if (parts_.team->failure().raised()) {
@@ -414,7 +414,7 @@ void DeviceEngine::look_for_departure(const Waiting& waiting) {
   if (suspect_ != waiting.peer) suspected_since_ = Clock::now();
   if (suspect_ == waiting.peer && Clock::now() - suspected_since_ > kSuspicion) {
     const Error error = departure_of(waiting, *parts_.team);
-    parts_.team->fail(error.error_code(), error.culprit(), error.what());
+    parts_.team->fail(error);
   }
   suspect_ = waiting.peer;
 }

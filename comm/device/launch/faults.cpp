@@ -49,7 +49,7 @@ std::string compare_messages(int rank, const Signature& mine, int peer, const Si
   return differ("count", mine.count, theirs.count);
 }
 
-Error mismatch(const Fault& fault, const Signature& mine, const Team& team) {
+Error mismatch(const Fault& fault, const Signature& mine, Team& team) {
   const Signature theirs = unpack(fault.theirs);
   std::string sentence;
   if (mine.sequence != 0 && theirs.sequence != 0) sentence = compare(team.rank(), mine, fault.peer, theirs);
@@ -60,7 +60,10 @@ Error mismatch(const Fault& fault, const Signature& mine, const Team& team) {
     sentence =
         fmt::format("rank {} called {} where rank {} called {}", team.rank(), called(mine), fault.peer, called(theirs));
   }
-  return {ErrorCode::mismatch, sentence, fault.peer};
+  Difference difference{.sentence = sentence, .peer = fault.peer};
+  if (mine.sequence == theirs.sequence) difference.about = mine;
+  difference.about.on_device = 1;
+  return team.judge(difference);
 }
 
 struct Late {

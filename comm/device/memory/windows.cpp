@@ -11,6 +11,7 @@
 
 #include "comm/base/bytes.hpp"
 #include "comm/base/log.hpp"
+#include "comm/base/majority.hpp"
 #include "comm/device/setup/obstacles.hpp"
 
 namespace rondo::comm::device {
@@ -114,15 +115,19 @@ Windows::Allocation Windows::arrive(Arrival mine, std::byte* data) {
   const int reused = allocates ? find_reusable(collected, all[0].bytes) : kNoWindow;
   if (reused != kNoWindow) collected &= ~(Set{1} << reused);
   discard(collected);
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    if (all[r].wish == all[0].wish && (!allocates || all[r].bytes == all[0].bytes)) continue;
+  std::vector<std::pair<Arrival::Wish, std::size_t>> wishes;
+  for (const Arrival& one : all) {
+    wishes.emplace_back(one.wish, one.wish == Arrival::Wish::allocate ? one.bytes : 0);
+  }
+  if (const Majority majority = find_majority_of(wishes); !majority.others.empty()) {
     const auto text = [&](std::size_t rank) {
       return fmt::format("{} of {} bytes", kWishes[static_cast<std::size_t>(all[rank].wish)], all[rank].bytes);
     };
-    throw Error(
-        ErrorCode::mismatch,
-        fmt::format("rank 0 called {}, rank {} called {}: windows are made alike on every rank", text(0), r, text(r)),
-        static_cast<int>(r));
+    const auto usual = static_cast<std::size_t>(majority.most.front()),
+               odd = static_cast<std::size_t>(majority.others.front());
+    throw mismatch_of(majority,
+                      fmt::format("rank {} called {}, rank {} called {}: windows are made alike on every rank", usual,
+                                  text(usual), odd, text(odd)));
   }
   if (mine.wish == Arrival::Wish::collect) return {};
   return reused != kNoWindow ? renew(reused, mine.bytes) : add(mine, data);

@@ -151,7 +151,7 @@ std::unique_ptr<DeviceEngine> attach(rondo::detail::CommunicatorImpl& impl, Flig
   try {
     return std::make_unique<DeviceEngine>(make_parts(impl, recorder, choices, api));
   } catch (const Error& error) {
-    impl.team().fail(error.error_code(), error.culprit(), error.what());  // others may not have come so far
+    impl.team().fail(error);  // others may not have come so far
     throw;
   }
 }

@@ -10,6 +10,7 @@
 #include "comm/base/bytes.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
+#include "comm/base/majority.hpp"
 #include "comm/device/memory/budget.hpp"
 #include "comm/device/memory/cuda_handles.hpp"
 
@@ -125,12 +126,14 @@ DeviceCards DeviceCards::exchange(const HostWorld& world, const cuda::Api& api, 
   for (const Bytes& bytes : world.exchange(make_card(api, kind, device, world, settings).encode())) {
     cards.push_back(DeviceCard::decode(bytes));
   }
-  for (std::size_t r = 1; r < cards.size(); ++r) {
-    if (cards[r].kind == cards[0].kind) continue;
-    throw Error(ErrorCode::mismatch,
-                fmt::format("rank 0 asked for a {} device and rank {} for a {} device: give all ranks the same kind",
-                            name_of(cards[0].kind), r, name_of(cards[r].kind)),
-                static_cast<int>(r));
+  std::vector<rondo::Device::Kind> kinds;
+  for (const DeviceCard& card : cards) kinds.push_back(card.kind);
+  if (const Majority majority = find_majority_of(kinds); !majority.others.empty()) {
+    const auto usual = static_cast<std::size_t>(majority.most.front()),
+               odd = static_cast<std::size_t>(majority.others.front());
+    throw mismatch_of(
+        majority, fmt::format("rank {} asked for a {} device and rank {} for a {} device: give all ranks the same kind",
+                              usual, name_of(kinds[usual]), odd, name_of(kinds[odd])));
   }
   return {world.rank, std::move(cards)};
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include <rondo/export.hpp>
 
@@ -31,14 +32,23 @@ class RONDO_API Error : public std::system_error {
  public:
   // `culprit`: the rank the message blames, -1 when there is none.
   Error(ErrorCode code, const std::string& sentence, int culprit = -1);
+  // `culprits`: all that it blames, in order. `culprit`: the first of them, or -1 when it is one of them, and nobody
+  // knows which.
+  Error(ErrorCode code, const std::string& sentence, int culprit, std::vector<int> culprits);
   ~Error() override;
   ErrorCode error_code() const { return static_cast<ErrorCode>(code().value()); }  // what the caller can do about it
-  int culprit() const { return culprit_; }                                         // a rank; -1: nobody's fault
-  const char* what() const noexcept override;                                      // the sentence alone
+  // A rank, the first of several. -1: nobody's fault; or that of one of culprits(), and nobody knows of which: two
+  // ranks called different things, and there are no others to ask.
+  int culprit() const { return culprit_; }
+  // All ranks that the message blames, in order, at most 16 of them when other ranks may have told of it; empty:
+  // nobody's fault.
+  const std::vector<int>& culprits() const { return culprits_; }
+  const char* what() const noexcept override;  // the sentence alone
 
  private:
   std::string sentence_;
   int culprit_;
+  std::vector<int> culprits_;
 };
 
 }  // namespace rondo

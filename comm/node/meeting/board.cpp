@@ -87,7 +87,7 @@ void Board::look_for(int index) {
 void Board::disagree(int index) {
   const int peer = rank_of(index);
   const std::uint64_t latest = std::min(signature_.sequence, team_.arrived(peer));
-  throw Error(ErrorCode::mismatch, team_.find_earliest_difference(latest, peer), peer);
+  throw team_.judge(team_.find_earliest_difference(latest, peer));
 }
 
 }  // namespace rondo::comm

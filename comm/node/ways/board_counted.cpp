@@ -4,6 +4,7 @@
 // and everybody whether the rest can be taken from where it lies.
 #include <algorithm>
 
+#include "comm/base/majority.hpp"
 #include "comm/node/ways/board_collectives.hpp"
 
 namespace rondo::comm {
@@ -150,7 +151,8 @@ void BoardCollectives::compare_counts(const CallFrame& frame, int peer, std::siz
     Signature own = board_.signature(), other = own;
     own.count = mine;
     other.count = theirs;
-    throw Error(ErrorCode::mismatch, compare(team_.rank(), own, board_.rank_of(peer), other), board_.rank_of(peer));
+    const int rank = board_.rank_of(peer);
+    throw either_of(ErrorCode::mismatch, compare(team_.rank(), own, rank, other), team_.rank(), rank);
   };
   check(frame.call.recv_counts[as_size(peer)], sent);
   check(frame.call.send_counts[as_size(peer)], expected);

@@ -291,9 +291,9 @@ void ZeroCopy::retreat(const std::exception& error) {
   let_go();
   if (!team_.failure().raised()) {
     const auto* const known = dynamic_cast<const Error*>(&error);
-    const int culprit = known != nullptr ? known->culprit() : team_.rank();
-    if (known != nullptr && known->error_code() == ErrorCode::peer_lost && culprit >= 0) team_.await_verdict(culprit);
-    team_.fail(known != nullptr ? known->error_code() : ErrorCode::system, culprit, error.what());
+    if (known != nullptr && known->error_code() == ErrorCode::peer_lost && known->culprit() >= 0)
+      team_.await_verdict(known->culprit());
+    team_.fail(known != nullptr ? *known : Error(ErrorCode::system, error.what(), team_.rank()));
   }
   team_.bells().fence(team_.own_index());
   const auto until = std::chrono::steady_clock::now() + kPatience;

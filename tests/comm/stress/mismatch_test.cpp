@@ -166,6 +166,13 @@ void check_mistake(Kind kind, int world, Collective collective, const Mistake& m
     CHECK(code_of(error) == ErrorCode::mismatch);
     CHECK(sentence_of(error).find(mistake.field) != std::string::npos);
     CHECK(sentence_of(error).find(fmt::format("rank {}", culprit)) != std::string::npos);
+    // Of two, nobody can tell which is wrong; of what each pair has agreed on, nobody else knows.
+    const std::vector<int> blamed = culprits_of(error);
+    const bool of_pair = row_of(collective).has_own_counts() && mistake.field == "count" && blamed.size() == 2;
+    const bool undecided = world == 2 || of_pair;
+    CHECK(culprit_of(error) == (undecided ? -1 : culprit));
+    CHECK(blamed.size() == (undecided ? 2 : 1));
+    CHECK(std::find(blamed.begin(), blamed.end(), culprit) != blamed.end());
   }
 }
 
@@ -174,7 +181,7 @@ void check_mistake(Kind kind, int world, Collective collective, const Mistake& m
 TEST_CASE("mismatch: any field of any collective, on any rank") {
   const Kind kind = GENERATE(Kind::local, Kind::tcp, Kind::pairs, Kind::uneven, Kind::woven, Kind::queue,
                              Kind::queue_pairs, Kind::sim);
-  const int world = GENERATE(2, 5);
+  const int world = GENERATE(2, 3, 5);
   for (const CollectiveRow& row : collective_table()) {
     if (row.collective == Collective::send || row.collective == Collective::recv) continue;
     int culprit = 0;  // takes turns
@@ -224,5 +231,7 @@ TEST_CASE("mismatch: the two ends of a message") {
     INFO(kind << ", sends " << pair.sent << ", receives " << pair.received << ": " << sentence_of(error));
     CHECK(code_of(error) == ErrorCode::mismatch);
     CHECK(sentence_of(error).find(pair.field) != std::string::npos);
+    CHECK(culprit_of(error) == -1);
+    CHECK(culprits_of(error) == std::vector{1, 2});
   }
 }
