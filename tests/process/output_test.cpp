@@ -145,3 +145,36 @@ TEST_CASE("--log-dir keeps each rank's output, and --redirects keeps it there al
   CHECK(file("1/stderr.log") == "e1\n");
   std::filesystem::remove_all(folder);
 }
+
+TEST_CASE("a full disk is an error with its name, and no reason for ranks to end") {
+  const std::string script = "seq 1 100000; echo finished >&2";
+  SECTION("of the launcher's output") {
+    const auto ended = run(
+        {"sh", "-c", "exec \"$@\" >/dev/full", "sh", tool("rondorun"), "--nproc-per-node", "2", "sh", "-c", script});
+    INFO(ended.err);
+    CHECK(ended.code == 1);
+    CHECK(ended.err.find("rondorun: cannot write stdout: No space left on device") != std::string::npos);
+    CHECK(ended.err.find("[0] finished\n") != std::string::npos);
+    CHECK(ended.err.find("[1] finished\n") != std::string::npos);
+  }
+  SECTION("of one rank's log, while the other's is whole") {
+    const auto folder = std::filesystem::temp_directory_path() / ("rondo-test-full-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder / "0");
+    std::filesystem::create_symlink("/dev/full", folder / "0" / "stdout.log");
+    const auto ended = run(rondorun({"--log-dir", folder, "-r", "1", "--nproc-per-node", "2", "sh", "-c", script}));
+    INFO(ended.err);
+    CHECK(ended.code == 1);
+    CHECK(ended.err.find("rondorun: cannot write the log " + (folder / "0" / "stdout.log").string() +
+                         ": No space left on device") != std::string::npos);
+    CHECK(ended.err.find("[0] finished\n") != std::string::npos);
+    std::ifstream other(folder / "1" / "stdout.log");
+    const std::string text(std::istreambuf_iterator<char>(other), {});
+    CHECK(text.ends_with("\n100000\n"));
+    std::filesystem::remove_all(folder);
+  }
+  SECTION("a rank's own failure keeps its exit code") {
+    const auto ended =
+        run({"sh", "-c", "exec \"$@\" >/dev/full", "sh", tool("rondorun"), "sh", "-c", "echo a; exit 7"});
+    CHECK(ended.code == 7);
+  }
+}

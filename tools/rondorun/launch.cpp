@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -94,6 +95,7 @@ class Launch {
   bool may_start_again() const;
   void start_again();
   void end_when_written();
+  void on_left_out(const std::string& what, int reason, Sink* teller);
   int exit_code() const;
   void say(const std::string& sentence) {
     err_->line("rondorun: ", sentence);
@@ -120,6 +122,7 @@ class Launch {
   int end_signal_ = 0;              // that the launcher was told to end with
   int interrupts_ = 0;
   int restarts_ = 0;
+  bool left_out_ = false;  // something that ranks wrote
 };
 
 Launch::Launch(const Options& options, process::Supervision& supervision)
@@ -128,6 +131,8 @@ Launch::Launch(const Options& options, process::Supervision& supervision)
     own_err_ = std::make_unique<Sink>(loop_, STDERR_FILENO);
     err_ = own_err_.get();
   }
+  out_.when_left_out([this](int reason) { on_left_out("stdout", reason, own_err_.get()); });
+  if (own_err_) own_err_->when_left_out([this](int reason) { on_left_out("stderr", reason, &out_); });
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
@@ -184,19 +189,21 @@ void Launch::start_ranks(const Placement& placement) {
   share_out_cores();
   if (secret_) secret_fd_ = secret_->to_memfd();
   at.secret_fd = secret_fd_.get();
-  Ranks::Setup setup{.command = options_.command,
-                     .programs = {},
-                     .prefix = options_.prefix,
-                     .terminals = options_.terminals,
-                     .log_dir = options_.log_dir,
-                     .logged = options_.logged,
-                     .hidden = options_.hidden,
-                     .append_logs = at.restarts > 0,
-                     .keep = at.secret_fd,
-                     .place = at.nodes > 1 ? " on host " + host_name() : "",
-                     .signal_mask = supervision_.original_mask,
-                     .failed = [this](const Failure& failure) { on_failure(failure); },
-                     .ended = [this] { on_ranks_ended(); }};
+  Ranks::Setup setup{
+      .command = options_.command,
+      .programs = {},
+      .prefix = options_.prefix,
+      .terminals = options_.terminals,
+      .log_dir = options_.log_dir,
+      .logged = options_.logged,
+      .hidden = options_.hidden,
+      .append_logs = at.restarts > 0,
+      .keep = at.secret_fd,
+      .place = at.nodes > 1 ? " on host " + host_name() : "",
+      .signal_mask = supervision_.original_mask,
+      .failed = [this](const Failure& failure) { on_failure(failure); },
+      .ended = [this] { on_ranks_ended(); },
+      .log_ends = [this](const std::string& file, int reason) { on_left_out("the log " + file, reason, err_); }};
   for (int i = 0; i < at.local_size; ++i)
     setup.programs.push_back({.rank = at.first_rank + i,
                               .arguments = rank_arguments(options_, i),
@@ -373,9 +380,19 @@ void Launch::end_when_written() {
   unfinished.when_room([this] { end_when_written(); });
 }
 
+// The job goes on, as it does not run for its log; but it does not end as if all had been written.
+void Launch::on_left_out(const std::string& what, int reason, Sink* teller) {
+  left_out_ = true;
+  if (teller == nullptr) return;  // stdout and stderr are the one that is full
+  teller->line("rondorun: ", fmt::format("cannot write {}: {}; what ranks write there is lost from here on, and the "
+                                         "exit code will not be 0",
+                                         what, std::strerror(reason)));
+  teller->flush();
+}
+
 int Launch::exit_code() const {
   if (phase_ == Phase::abandoned) return 128 + SIGKILL;
-  return failure_ ? failure_->exit_code : 0;
+  return failure_ ? failure_->exit_code : left_out_ ? 1 : 0;
 }
 
 }  // namespace

@@ -165,7 +165,14 @@ bool Sink::write_some() {
     return true;
   }
   if (errno == EINTR) return true;
-  if (errno != EAGAIN) closed_ = true;  // EPIPE, or a full disk: the ranks get to feel it
+  if (errno == EAGAIN) return false;
+  if (errno == EPIPE || !left_out_) {
+    closed_ = true;  // the ranks get to feel it
+    return false;
+  }
+  const int reason = errno;
+  written_ = queue_.size();
+  if (const auto tell = std::exchange(told_left_out_, true) ? nullptr : left_out_) tell(reason);
   return false;
 }
 
@@ -240,8 +247,9 @@ void Source::log(std::string_view text) {
     if (count >= 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
-      sink_.line("rondorun: ", fmt::format("a rank's log ends here: {}", std::strerror(errno)));
+      const int reason = errno;
       handling_.log.reset();
+      handling_.log_ends(reason);
     }
   }
 }

@@ -33,6 +33,9 @@ class Sink {
   bool full() const;
   bool empty() const { return all_written() && lines_.empty(); }
   bool closed() const { return closed_; }  // nobody reads any more
+  // Called once, with the error's number, when what is there cannot be written (a full disk): from then on what does
+  // not fit is left out.
+  void when_left_out(std::function<void(int reason)> handler) { left_out_ = std::move(handler); }
   bool is_terminal() const { return screen_.has_value(); }
 
   void line(std::string_view prefix, std::string_view text);  // text without its newline
@@ -57,7 +60,7 @@ class Sink {
   process::EventLoop& loop_;
   Fd own_;  // the terminal opened once more, so that we alone do not wait for it; none: it may not be
   int fd_;
-  bool colored_, regular_, closed_ = false, watched_ = false, flushes_soon_ = false;
+  bool colored_, regular_, closed_ = false, watched_ = false, flushes_soon_ = false, told_left_out_ = false;
   std::optional<Screen> screen_;  // of a terminal
   Clock::duration between_frames_;
   Clock::time_point last_frame_{};
@@ -67,6 +70,7 @@ class Sink {
   std::string queue_;  // whole lines; the first written_ bytes are out
   std::size_t written_ = 0;
   std::vector<std::function<void()>> waiting_;
+  std::function<void(int)> left_out_;
 };
 
 // One stream of one rank.
@@ -74,10 +78,11 @@ class Source {
  public:
   struct Handling {
     std::string prefix;
-    int prefix_width = 0;  // columns of a terminal
-    bool shown = true;     // in `sink`
-    bool kept = false;     // if not shown: its last part, for show_last()
-    Fd log{};              // a file for the bytes as they are, if any
+    int prefix_width = 0;                        // columns of a terminal
+    bool shown = true;                           // in `sink`
+    bool kept = false;                           // if not shown: its last part, for show_last()
+    Fd log{};                                    // a file for the bytes as they are, if any
+    std::function<void(int reason)> log_ends{};  // when it takes no more
   };
   // Reads from `pipe`, a pipe or a terminal, which must not block.
   Source(process::EventLoop& loop, Fd pipe, Handling handling, Sink& sink);

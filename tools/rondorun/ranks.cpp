@@ -117,6 +117,7 @@ Source::Handling Ranks::handling_for(const RankProgram& program, unsigned stream
   result.log.reset(
       ::open(file.c_str(), O_WRONLY | O_CREAT | (setup_.append_logs ? O_APPEND : O_TRUNC) | O_CLOEXEC, 0666));
   if (!result.log) throw_errno("cannot write the log " + file.string());
+  result.log_ends = [this, file](int reason) { setup_.log_ends(file, reason); };
   return result;
 }
 

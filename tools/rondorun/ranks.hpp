@@ -49,7 +49,8 @@ class Ranks {
     std::string place{};     // " on host x", where there are several
     sigset_t signal_mask{};  // theirs
     std::function<void(const Failure&)> failed;
-    std::function<void()> ended;  // once, when all have been reaped
+    std::function<void()> ended;                                        // once, when all have been reaped
+    std::function<void(const std::string& file, int reason)> log_ends;  // it takes no more
   };
 
   Ranks(process::EventLoop& loop, Setup setup, Sink& out, Sink& err);
