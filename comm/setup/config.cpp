@@ -2,8 +2,11 @@
 #include "comm/setup/config.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include <rondo/error.hpp>
@@ -17,11 +20,18 @@
 namespace rondo::comm {
 namespace {
 
-// What is written there is written when something has failed, which would be late to find out.
+// What is written there is written when something has failed, which would be late to find out. A folder that is not
+// there is made, for this user alone; its parents are not, as they may be a mistake in the name.
 void check_folder(const char* variable, const std::string& path) {
-  if (std::filesystem::is_directory(std::filesystem::status(path)) && ::access(path.c_str(), W_OK | X_OK) == 0) return;
+  constexpr mode_t kOfThisUser = 0700;
+  int reason = ::mkdir(path.c_str(), kOfThisUser) == 0 ? 0 : errno;  // another rank may have been first
+  if (std::filesystem::is_directory(std::filesystem::status(path))) {
+    reason = ::access(path.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  }
+  if (reason == 0) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}={} is not a folder that this process may write to", variable, path));
+              fmt::format("{}={} is not a folder that this process may write to, and cannot be made one: {}", variable,
+                          path, std::strerror(reason)));
 }
 
 }  // namespace

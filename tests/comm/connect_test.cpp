@@ -213,7 +213,7 @@ TEST_CASE("settings that are none are refused by name") {
                                                                        {"RONDO_RSEQ", "maybe"},
                                                                        {"RONDO_LOG", "foo"},
                                                                        {"RONDO_LOG", "Debug"},
-                                                                       {"RONDO_FLIGHT_RECORDER", "/nonexistent"},
+                                                                       {"RONDO_FLIGHT_RECORDER", "/nonexistent/folder"},
                                                                        {"RONDO_FLIGHT_RECORDER", "/dev/null"},
                                                                        {"RONDO_FIFO_SLOTS", "1"},
                                                                        {"RONDO_SLICE_BYTES", "many"}}));
@@ -224,9 +224,8 @@ TEST_CASE("settings that are none are refused by name") {
   }
 }
 
-TEST_CASE("a failure leaves every rank's flight record") {
+TEST_CASE("a failure leaves every rank's flight record, in a folder that is made for this user alone") {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("rondo-flight-{}", ::getpid());
-  std::filesystem::create_directory(folder);
   const Setting setting("RONDO_FLIGHT_RECORDER", folder);
   meet(2, {}, [](Communicator& comm) {
     all_reduce_once(comm, 10);
@@ -235,6 +234,8 @@ TEST_CASE("a failure leaves every rank's flight record") {
     comm.broadcast(data, 1);
     comm.barrier();
   });
+  CHECK((std::filesystem::status(folder).permissions() & std::filesystem::perms::mask) ==
+        std::filesystem::perms::owner_all);
   for (const int rank : {0, 1}) {
     std::ifstream file(folder / fmt::format("rank{}.json", rank));
     const auto record = nlohmann::json::parse(file);
