@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/meeting.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -170,9 +171,13 @@ Bootstrap meet_neighbours(const MeetingAddress& place, const JoinRequest& reques
 }
 
 // What stands between a launcher and its ranks often closes what it does not know, and may open something else there.
+// The programs that this one starts are no ranks and do not get the secret; this process may join again, and so may a
+// child that it forks, so the descriptor stays open and its variable set.
 std::optional<Secret> inherited_secret(int fd, bool has_file) {
   try {
-    return Secret::from_fd(fd);
+    Secret secret = Secret::from_fd(fd);
+    if (const int flags = ::fcntl(fd, F_GETFD); flags >= 0) ::fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
+    return secret;
   } catch (const Error& error) {
     const std::string sentence = fmt::format("RONDO_SECRET_FD={}: {}", fd, error.what());
     if (has_file) {

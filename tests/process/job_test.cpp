@@ -168,3 +168,11 @@ TEST_CASE("processes that a scheduler started find each other by its variables a
     CHECK(ended.out.find("sums are right\n") != std::string::npos);
   }
 }
+
+TEST_CASE("a program that a rank starts does not hold the job's secret, and the rank may join again") {
+  const auto ended = run(rondorun({"--nproc-per-node", "2", tool("reducer"), "start"}));
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.out.find("holds pipe:") != std::string::npos);
+  CHECK(ended.out.find("rondo-secret") == std::string::npos);
+}
