@@ -62,13 +62,14 @@ Fd open_pid(int pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid,
 
 class Connecting {
  public:
-  Connecting(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout)
+  Connecting(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout, Obstacles obstacles)
       : bootstrap_(std::move(bootstrap)),
         place_(place),
         options_(options),
         known_(bootstrap_.transports != nullptr ? *bootstrap_.transports : transports()),
         config_(Config::from_environment(known_)),
         given_lookout_(std::move(lookout)),
+        obstacles_(std::move(obstacles)),
         deadline_(std::exchange(bootstrap_.deadline, {}).value_or(deadline_after(options.join_timeout))),
         name_(fmt::format("{}@{}", bootstrap_.name, bootstrap_.generation)),
         mesh_({.rank = bootstrap_.rank,
@@ -208,22 +209,25 @@ class Connecting {
     }
   }
 
-  // A rank that cannot share memory says so in the job's store, to those of its node that wait for it: at the place of
-  // a split ranks only exchange.
+  // A rank that cannot share memory says so to those of its node, who wait for it.
   std::string obstacle_key() const { return fmt::format("{}/obstacle/{}", name_, neighbours_.front()); }
-  // Now and then. Throws when the store is gone, which is mostly rank 0's; a split goes on without.
-  bool store_knows_obstacle() {
+  void tell_obstacle(const std::string& obstacle) {
+    if (obstacles_.tell) return obstacles_.tell();
+    try {
+      bootstrap_.store->set(obstacle_key(), {});
+    } catch (...) {  // whose error would be all that is known of it
+      log::warn("rank {} cannot share memory: {}", bootstrap_.rank, obstacle);
+      throw;
+    }
+  }
+  // Of the store, now and then. Throws when that is gone, which is mostly rank 0's.
+  bool knows_obstacle() {
+    if (obstacles_.has_told) return std::any_of(neighbours_.begin(), neighbours_.end(), obstacles_.has_told);
     constexpr std::chrono::milliseconds kBetween{100};
     const auto now = std::chrono::steady_clock::now();
     if (now - last_look_ < kBetween) return false;
     last_look_ = now;
-    try {
-      return bootstrap_.store->try_get(obstacle_key()).has_value();
-    } catch (const Error& error) {
-      if (&place_ == bootstrap_.store.get()) throw;
-      log::debug("rank {} splits without the job's store: {}", bootstrap_.rank, error.what());
-      return false;
-    }
+    return bootstrap_.store->try_get(obstacle_key()).has_value();
   }
 
   // The node's ranks meet, and everybody learns whether they did: a node where one could not takes a transport without.
@@ -334,7 +338,7 @@ class Connecting {
       descriptors_ = meeting_.meet(ranks, advertisements, Segment::bytes(static_cast<int>(ranks.size()), shape_),
                                    deadline_, [this] {
                                      look_out();
-                                     if (store_knows_obstacle())
+                                     if (knows_obstacle())
                                        throw Error(ErrorCode::peer_lost, "another rank of this node cannot");
                                    });
       memory_ =
@@ -344,7 +348,7 @@ class Connecting {
       if (error.error_code() == ErrorCode::timeout) throw;
       look_out();
       const bool lost = error.error_code() == ErrorCode::peer_lost;
-      if (!lost && ranks.size() > 1) bootstrap_.store->set(obstacle_key(), {});
+      if (!lost && ranks.size() > 1) tell_obstacle(error.what());
       return {error.what(), lost};
     }
   }
@@ -423,7 +427,7 @@ class Connecting {
                         fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, wishes.size()));
     const auto lookout = [this] {
       look_out();
-      store_knows_obstacle();
+      knows_obstacle();
     };
     return mesh_.connect(advertisements, wishes, deadline_, lookout);
   }
@@ -449,6 +453,7 @@ class Connecting {
   const Transports& known_;
   Config config_;
   Lookout given_lookout_;
+  Obstacles obstacles_;
   std::chrono::steady_clock::time_point last_look_ = std::chrono::steady_clock::now();  // into the store
   Store::Deadline deadline_;
   std::string name_;
@@ -472,10 +477,10 @@ class Connecting {
 
 }  // namespace
 
-Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout) {
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout, Obstacles obstacles) {
   constexpr std::size_t kSockets = 4;  // to listen for peers and for the node
   reserve_descriptors(kSockets, fmt::format("rank {} of {}", bootstrap.rank, bootstrap.world_size));
-  return Connecting(std::move(bootstrap), place, options, std::move(lookout)).run();
+  return Connecting(std::move(bootstrap), place, options, std::move(lookout), std::move(obstacles)).run();
 }
 
 }  // namespace rondo::comm

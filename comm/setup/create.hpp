@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ways in which a communicator comes to be; make_communicator (bootstrap.hpp) is one more.
 #pragma once
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,10 +22,17 @@ Communicator split(detail::CommunicatorImpl& parent, int color, int key);
 Communicator split(detail::CommunicatorImpl& parent, int color, int key, const Options& options);
 Communicator shrink(detail::CommunicatorImpl& failed);
 
+// How a rank that cannot share memory tells those of its node, who wait for it. Empty: in the job's store.
+struct Obstacles {
+  std::function<void()> tell{};
+  std::function<bool(int rank)> has_told{};  // that rank of the new communicator; looked at often
+};
+
 // Meets the other ranks at `place`: kExchanges calls of exchange(), whatever happens short of an error.
 inline constexpr int kExchanges = 2;
 // The lookout knows of ranks that go meanwhile, beside what shows in the processes of this node.
-Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout = {});
+Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout = {},
+                     Obstacles obstacles = {});
 
 // Ranks as threads of this process: the shared half of their Teams.
 struct LocalGroup;

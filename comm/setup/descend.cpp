@@ -90,7 +90,13 @@ Communicator split_processes(detail::CommunicatorImpl& parent, int color, const 
   bootstrap.job_ranks.clear();
   for (const int r : group) bootstrap.job_ranks.push_back(job_ranks[static_cast<std::size_t>(r)]);
   ParentStore place(parent, group);
-  return connect(std::move(bootstrap), place, options, [&parent] { parent.team().failure().check(); });
+  // The job's store may be gone by now, and belongs to a rank that has no part in this.
+  comm::Team& team = parent.team();
+  const auto number = static_cast<std::uint32_t>(child) + 1;
+  return connect(
+      std::move(bootstrap), place, options, [&team] { team.failure().check(); },
+      {.tell = [&] { team.keep_apart(number); },
+       .has_told = [&](int rank) { return team.keeps_apart(group[static_cast<std::size_t>(rank)], number); }});
 }
 
 // What survivors of a failed communicator have in common: one try to meet.

@@ -51,6 +51,8 @@ void Control::announce_attendance(std::uint64_t entered, std::uint64_t verdict) 
   send_all({.kind = Kind::attendance, .entered = entered, .verdict = verdict});
 }
 
+void Control::announce_apart(std::uint64_t split) { send_all({.kind = Kind::apart, .entered = split}); }
+
 void Control::ask(std::uint64_t question, const Signature& about) {
   send_all({.kind = Kind::question, .question = question, .signature = about});
 }
@@ -119,6 +121,9 @@ void Control::deliver(Peer& peer) {
       return;
     case Kind::attendance:
       events_.attends(peer.rank, message.entered, message.verdict);
+      return;
+    case Kind::apart:
+      events_.apart(peer.rank, message.entered);
       return;
     case Kind::question:
       events_.asked(peer.rank, message.question, message.signature);

@@ -55,6 +55,7 @@ struct RankLine {
   std::atomic<std::uint32_t> fences_all;               // the rank, once: before it sleeps, every core fences
   std::atomic<std::uint32_t> core;                     // the rank: 1 + the core where it came or waits
   std::atomic<std::uint32_t> sleeping_in_messages;     // as `sleeping`, on the doorbell of its messages
+  std::atomic<std::uint32_t> keeps_apart;              // the rank: see Team::keep_apart
   // What no peer reads until something fails: lines that they read in every call would have to be fetched back.
   alignas(kLine) std::atomic<std::uint32_t> touching;  // the rank: 1 while it reads or writes its peers' own buffers
   CallHistory calls;

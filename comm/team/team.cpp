@@ -36,6 +36,7 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   events.attends = [this](int peer, std::uint64_t entered, std::uint64_t verdict) {
     on_attendance(peer, entered, verdict);
   };
+  events.apart = [this](int peer, std::uint64_t split) { on_apart(peer, split); };
   events.asked = [this](int peer, std::uint64_t question, const Signature& about) {
     on_question(peer, question, about);
   };

@@ -94,6 +94,9 @@ class Team {
   // Monitored barriers: this rank's words change, and all ranks learn of it. 0: no verdict.
   void attend(std::uint64_t entered, std::uint64_t verdict);
   Attendance& attendance(int peer) const;  // as far as it is known here
+  // Splits: in that one, counted from 1, this rank cannot share memory; the others must not wait until it does.
+  void keep_apart(std::uint32_t split);
+  bool keeps_apart(int peer, std::uint32_t split) const;
   // Until then, or something has happened that rings this rank's doorbell; false: it is too late.
   bool sleep_until(std::chrono::steady_clock::time_point until) const;
   // Collectives of the calling threads, and those enqueued for kernels, which count by themselves.
@@ -158,6 +161,7 @@ class Team {
   const std::vector<int>& stopped_neighbours();
   void on_question(int peer, std::uint64_t question, const Signature& about);
   void on_answer(int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags);
+  void on_apart(int peer, std::uint64_t split);
   void on_attendance(int peer, std::uint64_t entered, std::uint64_t verdict);
   void on_device_call(int peer, const Signature& theirs);
   void compare_device_calls(int peer);

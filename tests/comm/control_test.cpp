@@ -41,6 +41,7 @@ class Reports {
         .departed = [this](int, const Signature&) { note("departed"); },
         .unmapped = nothing,
         .attends = [](int, std::uint64_t, std::uint64_t) {},
+        .apart = [](int, std::uint64_t) {},
         .asked = [](int, std::uint64_t, const Signature&) {},
         .answered = [](int, std::uint64_t, int, const Signature&, std::uint64_t) {},
         .lost = [this](int, std::string_view reason) { note("lost: " + std::string(reason)); }};
