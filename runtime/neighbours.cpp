@@ -10,7 +10,9 @@
 #include <csignal>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <thread>
 
@@ -34,6 +36,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAnswerWithin{2};
 constexpr int kNames = 8;  // of one meeting: a forked child may hold a dead rank 0's
 constexpr int kAcceptPauseMs = 20;
+constexpr std::chrono::milliseconds kConnectsWithin{250};  // to a queue that is full
+constexpr std::chrono::milliseconds kListensWithin{100};   // who has taken a name
 
 struct Name {
   sockaddr_un address{};
@@ -73,10 +77,10 @@ ucred peer_of(int fd) {
 
 bool same_user(int fd) { return peer_of(fd).uid == ::getuid(); }
 
-// A socket connected to whoever has the name; empty: nobody.
+// A socket connected to whoever has the name; empty: nobody that listens.
 Fd reach(const Name& name) {
   Fd fd = unix_socket();
-  const timeval limit{.tv_sec = kAnswerWithin.count(), .tv_usec = 0};  // for a backlog that is full
+  const timeval limit{.tv_sec = 0, .tv_usec = std::chrono::microseconds(kConnectsWithin).count()};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (::connect(fd.get(), name.get(), name.bytes) != 0) fd.reset();
   return fd;
@@ -86,6 +90,20 @@ Fd reach(const Name& name) {
 bool is_orphan(int fd) {
   const pid_t pid = peer_of(fd).pid;
   return pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+enum class Holder : std::uint8_t { nobody, ours, orphan, other_user };
+
+struct Reached {
+  Holder who = Holder::nobody;  // nobody: that can be reached
+  Fd fd{};
+};
+
+Reached look_at(const Name& name) {
+  Fd fd = reach(name);
+  if (!fd) return {};
+  const Holder who = !same_user(fd.get()) ? Holder::other_user : is_orphan(fd.get()) ? Holder::orphan : Holder::ours;
+  return {who, std::move(fd)};
 }
 
 std::string read_to_end(int fd, Clock::time_point deadline) {
@@ -105,13 +123,12 @@ std::string read_to_end(int fd, Clock::time_point deadline) {
 // Tells whoever asks where rank 0 serves and the secret, on a thread of its own, until it is destroyed.
 class Host {
  public:
-  Host(Fd named, const rendezvous::Endpoint& endpoint)
+  Host(Fd listening, const rendezvous::Endpoint& endpoint)
       : text_(fmt::format("{}\n{}\n", rendezvous::endpoint_text(endpoint.host, endpoint.port),
                           endpoint.secret->to_hex())),
         stop_(::eventfd(0, EFD_CLOEXEC)),
-        socket_(std::move(named)) {
+        socket_(std::move(listening)) {
     if (!stop_) throw_errno("cannot create an eventfd");
-    if (::listen(socket_.get(), SOMAXCONN) != 0) throw_errno("cannot listen on a Unix socket");
     thread_ = start_thread("rondo-neighbour", [this] { serve(); });
   }
   ~Host() {
@@ -158,27 +175,44 @@ class Host {
   std::thread thread_;
 };
 
-// A living process has one of the meeting's names.
-bool is_taken(const std::string& meeting) {
+// A living rank 0 of this user has one of the meeting's names.
+bool is_taken(const std::string& meeting, int own_turn = -1) {
   for (int turn = 0; turn < kNames; ++turn) {
-    const Fd holder = reach(name_of(meeting, turn));
-    if (holder && !is_orphan(holder.get())) return true;
+    if (turn != own_turn && look_at(name_of(meeting, turn)).who == Holder::ours) return true;
   }
   return false;
 }
 
-// A socket that bears the first of the meeting's names that is free; empty: a living process has one.
+// Binds and listens; false: somebody has the name. Nobody of ours has it longer than that without being reachable.
+bool try_take(const Fd& fd, const Name& name) {
+  if (::bind(fd.get(), name.get(), name.bytes) != 0) {
+    if (errno != EADDRINUSE) throw_errno("cannot name a Unix socket");
+    return false;
+  }
+  if (::listen(fd.get(), SOMAXCONN) != 0) throw_errno("cannot listen on a Unix socket");
+  return true;
+}
+
+// A listening socket with the first of the meeting's names that no other has; empty: a living rank 0 of this user has
+// one. Anybody may take a name, so one that is held by another user, or by who does not listen, is passed over.
 Fd take_name(const std::string& meeting) {
   if (is_taken(meeting)) return {};
   for (int turn = 0; turn < kNames; ++turn) {
     const Name name = name_of(meeting, turn);
-    Fd fd = unix_socket();
-    if (::bind(fd.get(), name.get(), name.bytes) == 0) return is_taken(meeting) ? Fd() : std::move(fd);
-    if (errno != EADDRINUSE) throw_errno("cannot name a Unix socket");
-    const Fd holder = reach(name);  // who does not listen yet is about to
-    if (!holder || !is_orphan(holder.get())) return {};
+    const auto until = Clock::now() + kListensWithin;
+    do {
+      Fd fd = unix_socket();
+      if (try_take(fd, name)) return is_taken(meeting, turn) ? Fd() : std::move(fd);
+      const Holder who = look_at(name).who;
+      if (who == Holder::ours) return {};
+      if (who != Holder::nobody) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(kAcceptPauseMs));
+    } while (Clock::now() < until);
   }
-  return {};
+  throw Error(ErrorCode::unsupported,
+              fmt::format("all {} names of '{}' on this machine are held by processes of other users or by children of "
+                          "ranks that are gone: use another MASTER_PORT or RONDO_JOB, or set RONDO_SECRET_FILE",
+                          kNames, meeting));
 }
 
 }  // namespace
@@ -203,20 +237,17 @@ std::shared_ptr<Hosting> NeighbourPoint::try_host(int world_size) {
 std::optional<rendezvous::Endpoint> NeighbourPoint::find(std::string& reason, Store::Deadline deadline) {
   reason = "it did not appear; see whether it was started, by the same user";
   for (int turn = 0; turn < kNames; ++turn) {
-    const Fd fd = reach(name_of(meeting_, turn));
-    if (!fd) continue;
-    if (is_orphan(fd.get())) continue;
-    const ucred peer = peer_of(fd.get());
-    if (peer.uid != ::getuid()) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("a process of another user serves '{}' on this machine; use another MASTER_PORT, or "
-                              "set RONDO_SECRET_FILE",
-                              meeting_));
+    const Reached reached = look_at(name_of(meeting_, turn));
+    if (reached.who == Holder::other_user) {
+      reason = fmt::format("it did not appear; pid {} of another user has one of the names that it may take",
+                           peer_of(reached.fd.get()).pid);
     }
-    const std::string text = read_to_end(fd.get(), std::min<Store::Deadline>(deadline, Clock::now() + kAnswerWithin));
+    if (reached.who != Holder::ours) continue;
+    const std::string text =
+        read_to_end(reached.fd.get(), std::min<Store::Deadline>(deadline, Clock::now() + kAnswerWithin));
     const auto end = text.find('\n');
     if (end == std::string::npos) {
-      reason = fmt::format("pid {}, which serves there, does not answer", peer.pid);
+      reason = fmt::format("pid {}, which serves there, does not answer", peer_of(reached.fd.get()).pid);
       return std::nullopt;
     }
     rendezvous::Endpoint endpoint{
