@@ -91,6 +91,9 @@ TEST_CASE("a rank that ends well in the middle of the job fails the others by na
   const auto errors = errors_in(ended.out);
   CHECK(errors.size() == 2);
   for (const auto& error : errors) CHECK(error.find("rank 1") != std::string::npos);
+  INFO(ended.err);
+  CHECK(ended.err.find("rondorun: rank 1 (pid ") != std::string::npos);
+  CHECK(ended.err.find(") ended with exit code 0 while other ranks needed it: rank ") != std::string::npos);
 }
 
 TEST_CASE("an exception that nobody catches: its rank is named, not one of those that lost it") {
@@ -107,6 +110,8 @@ TEST_CASE("a rank that ends without joining is missed by name") {
   CHECK(ended.code == 1);
   const auto errors = errors_in(ended.out);
   CHECK(errors.size() == 2);
+  INFO(ended.err);
+  CHECK(ended.err.find("exited with code 1; before it rank 2 had ended with exit code 0\n") != std::string::npos);
   for (const auto& error : errors) {
     INFO(error);
     CHECK(error.find("2") != std::string::npos);

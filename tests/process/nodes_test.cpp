@@ -194,6 +194,20 @@ TEST_CASE("the first failure on any node ends all of them with its name and code
   }
 }
 
+TEST_CASE("a rank that ended well on another node while one here needed it is named on both") {
+  const Job job("2");
+  const std::vector<std::string> command{"sh", "-c", "[ $RANK = 0 ] || exit 0; sleep 0.3; echo rank 1 is lost; exit 4"};
+  const auto first = job.start({"--node-rank", "0"}, command);
+  const auto second = job.start({"--node-rank", "1"}, command);
+  for (const auto& launcher : {&first, &second}) {
+    const auto ended = (*launcher)->wait();
+    INFO(ended.err);
+    CHECK(ended.code == 4);
+    CHECK(ended.err.find("rondorun: rank 1 (pid ") != std::string::npos);
+    CHECK(ended.err.find(" ended with exit code 0 while other ranks needed it: rank 0 (pid ") != std::string::npos);
+  }
+}
+
 TEST_CASE("SIGKILL of one node's launcher ends the others, and leaves no rank") {
   const std::size_t killed = GENERATE(0u, 1u);
   const Job job("2");

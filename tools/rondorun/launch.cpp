@@ -39,7 +39,8 @@ using Clock = process::EventLoop::Clock;
 
 // Ranks notice the loss of one by themselves and say what it cost them: they get this long before they are told to end.
 constexpr milliseconds kSettle{250};
-constexpr milliseconds kHearsay{150};  // a failure that may be the echo of another rank's counts after this long
+constexpr milliseconds kHearsay{150};   // a failure that may be the echo of another rank's counts after this long
+constexpr milliseconds kPatience{300};  // of people who pressed Ctrl-C
 constexpr std::chrono::seconds kKillLimit{2};
 constexpr std::chrono::seconds kVerdictLimit{5};  // for the rendezvous to answer, when all else is over
 
@@ -86,6 +87,11 @@ class Launch {
   void on_signal(int signal);
   void on_failure(const Failure& failure);
   void settle_failure();
+  void name_those_who_left(Failure& failure) const;
+  void say_failure();
+  void say_failure_again();
+  void say_what_is_waited_for();
+  std::size_t lines_said() const { return out_.lines() + (own_err_ ? own_err_->lines() : 0); }
   void on_verdict(const Failure& verdict);
   void on_lost(const std::string& sentence);
   void on_ranks_ended();
@@ -117,10 +123,12 @@ class Launch {
   std::unique_ptr<Ranks> ranks_;                // once all nodes are there
   Phase phase_ = Phase::meeting;
   Verdict verdict_ = Verdict::awaited;
-  std::optional<Failure> failure_;  // the first, as far as is known
-  bool failure_settled_ = false;    // no other may take its place
-  int end_signal_ = 0;              // that the launcher was told to end with
+  std::optional<Failure> failure_;              // the first, as far as is known
+  bool failure_settled_ = false;                // no other may take its place
+  std::optional<std::size_t> lines_when_said_;  // of all output, when the failure was said
+  int end_signal_ = 0;                          // that the launcher was told to end with
   int interrupts_ = 0;
+  bool waits_after_signal_ = false;
   int restarts_ = 0;
   bool left_out_ = false;  // something that ranks wrote
 };
@@ -202,6 +210,10 @@ void Launch::start_ranks(const Placement& placement) {
       .place = at.nodes > 1 ? " on host " + host_name() : "",
       .signal_mask = supervision_.original_mask,
       .failed = [this](const Failure& failure) { on_failure(failure); },
+      .ended_well =
+          [this](int rank) {
+            if (nodes_) nodes_->ended_well(rank, ranks_->who_ended_well(rank));
+          },
       .ended = [this] { on_ranks_ended(); },
       .log_ends = [this](const std::string& file, int reason) { on_left_out("the log " + file, reason, err_); }};
   for (int i = 0; i < at.local_size; ++i)
@@ -251,7 +263,19 @@ void Launch::on_signal(int signal) {
     return;
   }
   ranks_->signal(signal == SIGTSTP ? SIGSTOP : signal);
-  if (ends) loop_.at(Clock::now() + options_.grace_period, [this] { ranks_->signal(SIGKILL); });
+  if (!ends) return;
+  loop_.at(Clock::now() + options_.grace_period, [this] { ranks_->signal(SIGKILL); });
+  if (std::exchange(waits_after_signal_, true)) return;
+  loop_.at(Clock::now() + kPatience, [this] { say_what_is_waited_for(); });
+}
+
+void Launch::say_what_is_waited_for() {
+  const std::string again = end_signal_ == SIGINT ? ", at once after another SIGINT" : "";
+  if (ranks_->running() > 0)
+    return say(fmt::format("waiting for the end of rank{} {} after {}; killed {} s after it{}",
+                           ranks_->running() == 1 ? "" : "s", ranks_->list_running(), process::signal_name(end_signal_),
+                           static_cast<double>(options_.grace_period.count()) / 1000, again));
+  if (phase_ == Phase::ended) say("waiting for the other nodes, as all ranks of this one have ended");
 }
 
 void Launch::on_failure(const Failure& failure) {
@@ -272,21 +296,60 @@ void Launch::settle_failure() {
   if (!failure_ || std::exchange(failure_settled_, true)) return;
   if (end_signal_ != 0)
     failure_ = {.sentence = "stopped by " + process::signal_name(end_signal_), .exit_code = 128 + end_signal_};
+  else
+    name_those_who_left(*failure_);
   if (nodes_) {  // said when the verdict has come, as another node's may be the first
     nodes_->report(*failure_);
     loop_.at(Clock::now() + options_.grace_period + kVerdictLimit, [this] { on_lost(failure_->sentence); });
   } else {
-    say(failure_->sentence);
+    say_failure();
   }
+}
+
+// Who ended with exit code 0 while others needed it has failed no less than those.
+void Launch::name_those_who_left(Failure& failure) const {
+  if (failure.rank < 0) return;
+  for (const int rank : failure.blamed) {
+    const std::string who = ranks_->who_ended_well(rank);
+    if (who.empty()) continue;
+    failure.sentence = left_while_needed(who, failure.sentence);
+    failure.blamed.clear();
+    return;
+  }
+  const auto before = failure.exit_code > 128 ? std::vector<int>{} : ranks_->ended_well_before(failure.at);
+  if (before.empty()) return;
+  failure.sentence +=
+      fmt::format("; before it rank{} {} had ended with exit code 0", before.size() == 1 ? "" : "s", cpu_list(before));
+}
+
+void Launch::say_failure() {
+  say(failure_->sentence);
+  lines_when_said_ = lines_said();
+}
+
+// Below all that the other ranks wrote about it.
+void Launch::say_failure_again() {
+  if (!failure_ || end_signal_ != 0 || !lines_when_said_ || *lines_when_said_ == lines_said()) return;
+  const auto lines = ranks_->last_lines(failure_->rank);
+  const auto ago = std::chrono::duration_cast<milliseconds>(Clock::now() - failure_->at).count();
+  say(fmt::format("{}, {} ago{}", failure_->sentence,
+                  ago < 1000 ? fmt::format("{} ms", ago) : fmt::format("{:.1f} s", static_cast<double>(ago) / 1000),
+                  lines.empty() ? "" : "; its last lines were:"));
+  for (const auto& line : lines) err_->line("rondorun:   ", line);
+  err_->flush();
 }
 
 // The first failure of all nodes, which ends them all; or success.
 void Launch::on_verdict(const Failure& verdict) {
   verdict_ = Verdict::known;
   if (verdict.exit_code != 0) {
-    failure_ = verdict;
+    const bool ours = failure_ && verdict.sentence.find(failure_->sentence) != std::string::npos;
+    if (ours)
+      failure_->sentence = verdict.sentence;
+    else
+      failure_ = verdict;
     failure_settled_ = true;
-    say(verdict.sentence);
+    say_failure();
     enter(Phase::stopping);
   }
   if (phase_ >= Phase::ended) nodes_->leave();
@@ -296,7 +359,7 @@ void Launch::on_lost(const std::string& sentence) {
   if (std::exchange(verdict_, Verdict::lost) == Verdict::awaited) {
     if (!failure_) failure_ = {.sentence = sentence, .exit_code = 1};
     failure_settled_ = true;
-    say(failure_->sentence);
+    say_failure();
     enter(Phase::stopping);
   }
   if (phase_ == Phase::meeting || phase_ >= Phase::ended) enter(Phase::finishing);
@@ -347,6 +410,7 @@ void Launch::start_again() {
   say(fmt::format("starting again: restart {} of {}", ++restarts_, options_.max_restarts));
   failure_.reset();
   failure_settled_ = false;
+  lines_when_said_.reset();
   phase_ = Phase::meeting;
   ranks_.reset();
   server_.reset();
@@ -365,6 +429,7 @@ void Launch::on_ranks_ended() {
     });
     return;
   }
+  say_failure_again();
   enter(Phase::ended);
   if (!nodes_ || verdict_ == Verdict::lost) {
     settle_failure();

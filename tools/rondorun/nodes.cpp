@@ -149,7 +149,20 @@ Placement Nodes::exchange_placements() {
 }
 
 void Nodes::report(const Failure& failure) {
-  say([this, failure] { give_verdict(failure); });
+  say([this, failure] {
+    Failure verdict = failure;
+    for (const int rank : failure.blamed) {
+      const auto who = client_->try_get(fmt::format("launcher/ended well/{}", rank));
+      if (!who) continue;
+      verdict.sentence = left_while_needed(text_of(*who), failure.sentence);
+      break;
+    }
+    give_verdict(verdict);
+  });
+}
+
+void Nodes::ended_well(int rank, const std::string& who) {
+  say([this, rank, who] { client_->set(fmt::format("launcher/ended well/{}", rank), bytes_of(who)); });
 }
 
 void Nodes::finished() {

@@ -33,9 +33,10 @@ class Nodes {
   };
 
   Nodes(process::EventLoop& loop, const Options& options, std::optional<rendezvous::Secret> secret, Handlers handlers);
-  void report(const Failure& failure);  // of this node; the first report of all nodes becomes the verdict
-  void finished();                      // every rank of this node succeeded
-  void leave();                         // all is said and done here; node 0 waits for the others, as it serves them
+  void report(const Failure& failure);                // of this node; the first report of all nodes becomes the verdict
+  void ended_well(int rank, const std::string& who);  // while others of this node run
+  void finished();                                    // every rank of this node succeeded
+  void leave();  // all is said and done here; node 0 waits for the others, as it serves them
 
  private:
   void listen();

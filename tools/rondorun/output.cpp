@@ -23,7 +23,7 @@ namespace rondo::launcher {
 namespace {
 
 constexpr std::size_t kQueueLimit = std::size_t{1} << 20;  // then the ranks have to wait
-constexpr std::size_t kKept = 4096;                        // of a stream that is not shown
+constexpr std::size_t kKept = 4096;                        // of each stream, for the end
 constexpr std::size_t kRoom = 4096;            // what a pipe that polls as writable takes at once (PIPE_BUF)
 constexpr std::size_t kTerminalHolds = 65536;  // more than the kernel keeps for the reader of a terminal
 constexpr std::size_t kFrame = 65536;          // of lines on a screen; then they do not wait for the next frame
@@ -69,6 +69,7 @@ bool Sink::full() const { return queue_.size() - written_ + lines_.size() > kQue
 
 void Sink::line(std::string_view prefix, std::string_view text) {
   if (closed_) return;
+  ++line_count_;
   (screen_ ? lines_ : queue_).append(prefix).append(text).push_back('\n');
 }
 
@@ -237,7 +238,7 @@ std::size_t Source::read_some() {
   const std::string_view text(buffer.data(), static_cast<std::size_t>(count));
   log(text);
   if (handling_.shown) take(text);
-  if (handling_.kept) keep(text);
+  keep(text);
   return static_cast<std::size_t>(count);
 }
 
@@ -290,15 +291,28 @@ void Source::take(std::string_view text) {
 }
 
 void Source::keep(std::string_view text) {
+  if (text.size() > kKept) text.remove_prefix(text.size() - kKept);
   kept_.append(text);
   if (kept_.size() > kKept) kept_.erase(0, kept_.size() - kKept);
 }
 
 // Whole lines, unless one is longer than what is kept.
 void Source::show_last() {
+  if (!handling_.shown_at_end) return;
   if (kept_.size() == kKept) kept_.erase(0, kept_.find('\n') + 1);
   take(std::exchange(kept_, {}));
   sink_.flush();
+}
+
+std::vector<std::string> Source::last_lines() const {
+  constexpr std::size_t kMost = 5;
+  std::vector<std::string> lines;
+  const auto add = [&lines](std::string_view line) { lines.emplace_back(line); };
+  ScreenText text;
+  text.take(kept_.size() == kKept ? std::string_view(kept_).substr(kept_.find('\n') + 1) : kept_, add);
+  text.finish(add);
+  if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
+  return lines;
 }
 
 void Source::drain() {

@@ -32,7 +32,8 @@ class Sink {
   bool colored() const { return colored_; }
   bool full() const;
   bool empty() const { return all_written() && lines_.empty(); }
-  bool closed() const { return closed_; }  // nobody reads any more
+  std::size_t lines() const { return line_count_; }  // so far
+  bool closed() const { return closed_; }            // nobody reads any more
   // Called once, with the error's number, when what is there cannot be written (a full disk): from then on what does
   // not fit is left out.
   void when_left_out(std::function<void(int reason)> handler) { left_out_ = std::move(handler); }
@@ -66,6 +67,7 @@ class Sink {
   Clock::time_point last_frame_{};
   std::optional<Clock::time_point> timer_;
   std::vector<const Source*> sources_;
+  std::size_t line_count_ = 0;
   std::string lines_;  // for the next frame of the screen
   std::string queue_;  // whole lines; the first written_ bytes are out
   std::size_t written_ = 0;
@@ -80,17 +82,19 @@ class Source {
     std::string prefix;
     int prefix_width = 0;                        // columns of a terminal
     bool shown = true;                           // in `sink`
-    bool kept = false;                           // if not shown: its last part, for show_last()
+    bool shown_at_end = false;                   // if not shown: its last part, by show_last()
     Fd log{};                                    // a file for the bytes as they are, if any
     std::function<void(int reason)> log_ends{};  // when it takes no more
   };
   // Reads from `pipe`, a pipe or a terminal, which must not block.
   Source(process::EventLoop& loop, Fd pipe, Handling handling, Sink& sink);
   ~Source();
-  void drain();        // everything that is there; at the end of the rank
-  void finish();       // and its last line, also without a newline
-  void show_last();    // the end of what was kept
-  void follow_size();  // of the sink's terminal, if this is one as well
+  void drain();      // everything that is there; at the end of the rank
+  void finish();     // and its last line, also without a newline
+  void show_last();  // the last words, unless all has been shown
+  const std::string& last_words() const { return kept_; }
+  std::vector<std::string> last_lines() const;  // a few, whole and as they are seen
+  void follow_size();                           // of the sink's terminal, if this is one as well
 
   bool has_more() const;  // there is something to read
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -26,7 +27,23 @@ std::string prefix_for(int rank, bool colored) {
   return fmt::format("\033[{}m[{}]\033[0m ", kColors[static_cast<std::size_t>(rank) % kColors.size()], rank);
 }
 
+// The numbers after "rank" in what a program says of others.
+std::vector<int> ranks_named_in(const std::string& text) {
+  constexpr std::string_view kWord = "rank ";
+  std::vector<int> result;
+  for (auto at = text.find(kWord); at != std::string::npos; at = text.find(kWord, at + 1)) {
+    int rank = 0;
+    const char* const begin = text.data() + at + kWord.size();
+    if (std::from_chars(begin, text.data() + text.size(), rank).ec == std::errc{}) result.push_back(rank);
+  }
+  return result;
+}
+
 }  // namespace
+
+std::string left_while_needed(const std::string& who, const std::string& failure) {
+  return fmt::format("{} ended with exit code 0 while other ranks needed it: {}", who, failure);
+}
 
 // Static, as a job that is started again must not get the raised ones.
 rlimit open_files_of_programs() {
@@ -37,7 +54,8 @@ rlimit open_files_of_programs() {
 struct Ranks::Rank {
   int rank = 0, index = 0;
   process::Child child{};
-  bool running = false;
+  bool running = false, ended_well = false;
+  process::EventLoop::Clock::time_point ended_at{};
   std::unique_ptr<Source> out{}, err{};
 };
 
@@ -109,7 +127,7 @@ Source::Handling Ranks::handling_for(const RankProgram& program, unsigned stream
   Source::Handling result{.prefix = prefix_for(program.rank, sink.colored()),
                           .prefix_width = static_cast<int>(prefix_for(program.rank, false).size()),
                           .shown = shown && program.shown,
-                          .kept = shown && !program.shown};
+                          .shown_at_end = shown && !program.shown};
   if ((setup_.logged & stream) == 0) return result;
   const auto folder = setup_.log_dir / std::to_string(program.rank);
   std::filesystem::create_directories(folder);
@@ -128,7 +146,11 @@ void Ranks::ended(Rank& rank, const ExitStatus& status) {
   if (rank.out) rank.out->drain();
   if (rank.err) rank.err->drain();
   process::reap_adopted([this](pid_t pid) { return is_running(pid); });
-  if (!status.ok()) {
+  rank.ended_at = process::EventLoop::Clock::now();
+  rank.ended_well = status.ok();
+  if (status.ok()) {
+    setup_.ended_well(rank.rank);
+  } else {
     if (rank.err && !std::exchange(last_words_shown_, true)) rank.err->show_last();
     setup_.failed(failure_of(rank, status));
   }
@@ -141,7 +163,39 @@ Failure Ranks::failure_of(const Rank& rank, const ExitStatus& status) {
                                     setup_.command.front(), setup_.place, std::strerror(error->reason)),
             .exit_code = status.shell_code()};
   return {.sentence = fmt::format("rank {} (pid {}) {}{}", rank.rank, rank.child.pid, status.describe(), setup_.place),
-          .exit_code = status.shell_code()};
+          .exit_code = status.shell_code(),
+          .rank = rank.rank,
+          .blamed = rank.err ? ranks_named_in(rank.err->last_words() + rank.out->last_words()) : std::vector<int>{}};
+}
+
+std::string Ranks::who_ended_well(int rank) const {
+  for (const auto& one : ranks_)
+    if (one->rank == rank && one->ended_well)
+      return fmt::format("rank {} (pid {}){}", rank, one->child.pid, setup_.place);
+  return "";
+}
+
+std::vector<int> Ranks::ended_well_before(process::EventLoop::Clock::time_point time) const {
+  std::vector<int> result;
+  for (const auto& one : ranks_)
+    if (one->ended_well && one->ended_at <= time) result.push_back(one->rank);
+  return result;
+}
+
+std::string Ranks::list_running() const {
+  std::vector<int> result;
+  for (const auto& one : ranks_)
+    if (one->running) result.push_back(one->rank);
+  return cpu_list(std::move(result));
+}
+
+std::vector<std::string> Ranks::last_lines(int rank) const {
+  for (const auto& one : ranks_) {
+    if (one->rank != rank || !one->err) continue;
+    const auto lines = one->err->last_lines();
+    return lines.empty() ? one->out->last_lines() : lines;
+  }
+  return {};
 }
 
 void Ranks::signal(int signal) const {

@@ -30,7 +30,13 @@ struct RankProgram {
 struct Failure {
   std::string sentence;  // "rank 2 (pid 4711) was killed by signal 9 (Killed)"
   int exit_code = 1;
+  int rank = -1;              // -1: of another node, or no rank's
+  std::vector<int> blamed{};  // other ranks that its last words name
+  process::EventLoop::Clock::time_point at = process::EventLoop::Clock::now();
 };
+
+// Who ended with exit code 0 is the culprit when another rank failed for lack of it.
+std::string left_while_needed(const std::string& who, const std::string& failure);
 
 // The limit we were started with, which the programs get. The first call raises ours.
 rlimit open_files_of_programs();
@@ -49,6 +55,7 @@ class Ranks {
     std::string place{};     // " on host x", where there are several
     sigset_t signal_mask{};  // theirs
     std::function<void(const Failure&)> failed;
+    std::function<void(int rank)> ended_well;
     std::function<void()> ended;                                        // once, when all have been reaped
     std::function<void(const std::string& file, int reason)> log_ends;  // it takes no more
   };
@@ -59,6 +66,11 @@ class Ranks {
   void signal(int signal) const;  // to each rank and its process group
   int running() const { return running_; }
   bool is_running(pid_t pid) const;  // one of the ranks that are not reaped yet
+  // "rank 2 (pid 4711)", if it has ended with exit code 0; "" else.
+  std::string who_ended_well(int rank) const;
+  std::vector<int> ended_well_before(process::EventLoop::Clock::time_point time) const;
+  std::string list_running() const;                     // "0-2,5"
+  std::vector<std::string> last_lines(int rank) const;  // a few of its stderr, or else of its stdout
   void finish_output();
   void follow_size();  // of our terminal, which has changed
 
