@@ -9,23 +9,15 @@
 
 #include "comm/base/log.hpp"
 #include "comm/base/majority.hpp"
+#include "comm/messages/allowance.hpp"
 #include "comm/transport/process_memory.hpp"
 #include "kernels/reduce.hpp"
 
 namespace rondo::comm {
 namespace {
 
-// Of what a rank sends whole without knowing that it is wanted: with it a peer's memory holds at most so much of it.
-constexpr std::size_t kUnaskedBytes = 1 << 20, kUnaskedCost = 128;
-// Of those that it has handed on a rank tells with its next message, or once its peer may soon have to wait.
-constexpr std::size_t kToldWithMessage = kUnaskedBytes / 4, kToldAlone = kUnaskedBytes / 4 * 3;
-// On a socket it takes a round trip to ask for an announced one; and what is copied to be sent later, if it is short.
-constexpr std::size_t kWholeOnSocket = 256 << 10, kCopied = 8 << 10;
 constexpr std::size_t kReadBytes = 1 << 20;  // of an announced message at once; others get their turn in between
 constexpr std::size_t kLeastRead = 4 << 20;  // while both ranks have a core, both copy a shorter one in less time
-constexpr int kStepsPerTurn = 16;            // of one link, likewise
-
-std::size_t cost_of(std::uint64_t bytes) { return static_cast<std::size_t>(bytes) + kUnaskedCost; }
 
 }  // namespace
 
@@ -66,15 +58,6 @@ void Exchange::post_send(Operation& send) {
   send.id = next_id_++;
   if (send.peer == team_.rank()) return post_to_itself(send);
   to.sends.push_back(&send);
-}
-
-// Most messages have the tag of the one before.
-std::uint64_t Exchange::next_number(Channel& to, int tag) {
-  if (to.latest_number == nullptr || to.latest_tag != tag) {
-    to.latest_number = &to.numbers[tag];  // stays where it is
-    to.latest_tag = tag;
-  }
-  return ++*to.latest_number;
 }
 
 // Nobody but this rank will take it, which may be waiting in this very call: so its bytes are kept, however many.
@@ -403,97 +386,6 @@ bool Exchange::read_on() {
 void Exchange::reply(int peer, Envelope::Kind kind, std::uint64_t id) {
   channel(peer).replies.push_back({.kind = kind, .id = id});
   ++pending_;
-}
-
-// ---- sending ----
-
-bool Exchange::pump(Channel& to) {
-  SendLink& link = *to.links->send;
-  bool moved = false;
-  const auto say = [&](const Envelope& envelope) {
-    link.publish(packed(envelope), 0);
-    moved = true;
-  };
-  for (; !to.replies.empty() && link.ready(); --pending_) {
-    say(to.replies.front());
-    to.replies.pop_front();
-  }
-  if (to.consumed >= (to.sends.empty() ? kToldAlone : kToldWithMessage) && link.ready()) {
-    say({.kind = Envelope::Kind::credit, .id = to.consumed});
-    to.consumed = 0;
-  }
-  for (; !to.sends.empty() && link.ready(); moved = true) {
-    Operation& send = *to.sends.front();
-    to.sends.pop_front();
-    tell(to, send);
-  }
-  for (int step = 0; step < kStepsPerTurn && !to.cleared.empty() && link.ready(); ++step, moved = true) send_part(to);
-  if (moved && !to.unflushed) {
-    to.unflushed = true;
-    ++pending_;
-  }
-  if (to.unflushed) flush(to);
-  return moved;
-}
-
-void Exchange::tell(Channel& to, Operation& send) {
-  Envelope envelope{.sequence = send.sequence,
-                    .count = send.count,
-                    .dtype = send.dtype,
-                    .kind = Envelope::Kind::whole,
-                    .tag = send.tag,
-                    .id = send.id,
-                    .address = reinterpret_cast<std::uintptr_t>(send.from)};
-  if (may_send_whole(to, send.bytes)) {
-    if (send_whole(to, envelope, send.from)) return finish(send);
-    to.leaving.push_back(&send);
-    return;
-  }
-  envelope.kind = Envelope::Kind::announced;
-  to.links->send->publish(packed(envelope), 0);
-  to.told.emplace(send.id, &send);
-}
-
-bool Exchange::may_send_whole(const Channel& to, std::uint64_t bytes) const {
-  return bytes <= to.whole_bytes && to.owed + cost_of(bytes) <= kUnaskedBytes;
-}
-
-// False: from where it lies, until the link is flushed.
-bool Exchange::send_whole(Channel& to, const Envelope& envelope, const std::byte* from) {
-  const std::uint64_t bytes = envelope.bytes();
-  SendLink& link = *to.links->send;
-  to.owed += cost_of(bytes);
-  if (!to.in_segment && bytes > kCopied) {
-    link.send(packed(envelope), from, bytes);
-    return false;
-  }
-  if (bytes != 0) kernels::copy(link.slot(), from, bytes, kernels::Stores::plain);
-  link.publish(packed(envelope), bytes);
-  return true;
-}
-
-void Exchange::send_part(Channel& to) {
-  Operation& send = *to.cleared.front();
-  const std::size_t bytes = std::min<std::size_t>(to.links->longest_step, send.bytes - send.done);
-  to.links->send->send(packed({.dtype = send.dtype, .kind = Envelope::Kind::data, .tag = send.tag, .id = send.id}),
-                       send.from + send.done, bytes);
-  send.done += bytes;
-  if (send.done != send.bytes) return;
-  to.cleared.pop_front();
-  to.leaving.push_back(&send);
-}
-
-void Exchange::flush(Channel& to) {
-  SendLink& link = *to.links->send;
-  if (link.flushed()) {
-    to.unflushed = false;
-    --pending_;
-  }
-  std::erase_if(to.leaving, [&](Operation* send) {
-    if (to.unflushed && link.refers_to(send->from, send->bytes)) return false;
-    finish(*send);
-    return true;
-  });
 }
 
 }  // namespace rondo::comm
