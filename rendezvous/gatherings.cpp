@@ -109,15 +109,16 @@ void Gatherings::gone(ConnectionId connection, const std::string& description) {
   for (Entry place = gatherings_.begin(); place != gatherings_.end();) {
     const Entry here = place++;
     const Gathering& gathering = here->second;
-    const bool contributed = std::any_of(gathering.arrived.begin(), gathering.arrived.end(), [&](const auto& entry) {
+    const auto contributor = std::find_if(gathering.arrived.begin(), gathering.arrived.end(), [&](const auto& entry) {
       return entry.second.caller.connection == connection;
     });
     if (const Member* absent = absent_from(gathering, here->first)) {
       answer(here, Replies::body_of(absent_error(*absent, here->first)));
-    } else if (contributed) {
-      answer(here, Replies::body_of(Error(ErrorCode::peer_lost, fmt::format("{} was lost before everybody had come to "
-                                                                            "'{}'",
-                                                                            description, here->first))));
+    } else if (contributor != gathering.arrived.end()) {
+      answer(here, Replies::body_of(
+                       Error(ErrorCode::peer_lost,
+                             fmt::format("{} was lost before everybody had come to '{}'", description, here->first),
+                             static_cast<int>(contributor->first))));
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -139,16 +140,18 @@ Fd Secret::to_memfd() const {
 }
 
 void Secret::to_file(const std::filesystem::path& path) const {
-  std::string temporary = path.string() + ".XXXXXX";
-  const Fd file(::mkostemp(temporary.data(), O_CLOEXEC));  // mode 0600
-  if (!file) throw_errno(fmt::format("cannot create a secret file beside {}", path.string()));
+  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file && errno == EEXIST) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the file {} is there already, and a job may use it as its secret: remove it, or choose "
+                            "another name",
+                            path.string()));
+  }
+  if (!file) throw_errno(fmt::format("cannot create the secret file {}", path.string()));
   try {
     write_all(file.get(), to_hex() + "\n");
-    if (::rename(temporary.c_str(), path.c_str()) != 0) {
-      throw_errno(fmt::format("cannot write the secret file {}", path.string()));
-    }
   } catch (...) {
-    ::unlink(temporary.c_str());
+    ::unlink(path.c_str());
     throw;
   }
 }

@@ -31,7 +31,7 @@ class RONDO_API Secret {
   ~Secret();  // wipes it
 
   Fd to_memfd() const;  // sealed against changes, inherited by child processes
-  // Atomically, mode 0600.
+  // Mode 0600. invalid_argument where there is a file of this name.
   void to_file(const std::filesystem::path& path) const;
   std::string to_hex() const;  // for such files alone
 

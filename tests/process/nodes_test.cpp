@@ -220,7 +220,27 @@ TEST_CASE("SIGKILL of one node's launcher ends the others, and leaves no rank") 
   CHECK(second.all_gone_within(1s));
   const auto ended = launchers[1 - killed]->wait();
   CHECK(ended.code != 0);
-  CHECK(ended.err.find("gone") != std::string::npos);
+  INFO(ended.err);
+  char host[256] = "";
+  REQUIRE(::gethostname(host, sizeof host - 1) == 0);
+  CHECK(ended.err.find("rondorun: the launcher of node " + std::to_string(killed) + " on host " + host + " (pid ") !=
+        std::string::npos);
+  CHECK(ended.err.find(") is gone: ") != std::string::npos);
+}
+
+TEST_CASE("whom a launcher waits for is said every few seconds") {
+  const Job job("3");
+  const auto first = job.start({"--node-rank", "0", "--join-timeout", "6"}, {"true"});
+  const auto third = job.start({"--node-rank", "2", "--join-timeout", "6"}, {"true"});
+  for (const auto& launcher : {&first, &third}) {
+    const auto ended = (*launcher)->wait();
+    INFO(ended.err);
+    CHECK(ended.code == 1);
+    CHECK(ended.err.find("rondorun: waiting for 1 of 3 nodes: 1\n") != std::string::npos);
+  }
+  const auto alone = job.start({"--node-rank", "1", "--join-timeout", "6"}, {"true"})->wait();
+  CHECK(alone.err.find("rondorun: waiting for the launcher of node 0 at 127.0.0.1:" + job.port() + "\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("a signal to one launcher ends all nodes") {

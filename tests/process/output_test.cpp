@@ -137,6 +137,8 @@ TEST_CASE("--log-dir keeps each rank's output, and --redirects keeps it there al
   CHECK(both.err.find("[1] e1\n") != std::string::npos);
   CHECK(file("1/stdout.log") == "o1\n");
   CHECK(file("0/stderr.log") == "e0\n");
+  script({});  // another run leaves the first one's
+  CHECK(file("1/stdout.log") == "o1\no1\n");
   std::filesystem::remove_all(folder);
   const auto redirected = script({"-r", "1", "-t", "2"});
   CHECK(redirected.out.empty());

@@ -27,10 +27,11 @@ TEST_CASE("a secret travels by inherited descriptor, read as often as there are 
 }
 
 TEST_CASE("a secret file that others may read is refused") {
-  std::string name = (std::filesystem::temp_directory_path() / "rondo-secret-XXXXXX").string();
-  const Fd file(::mkstemp(name.data()));
+  const auto name = (std::filesystem::temp_directory_path() / ("rondo-secret-" + std::to_string(::getpid()))).string();
   const Secret secret = Secret::generate();
   secret.to_file(name);
+  CHECK(Secret::from_file(name).bytes() == secret.bytes());
+  CHECK(contains(error_of([&] { Secret::generate().to_file(name); }), "is there already"));
   CHECK(Secret::from_file(name).bytes() == secret.bytes());
   ::chmod(name.c_str(), 0640);
   const std::string error = error_of([&] { Secret::from_file(name); });

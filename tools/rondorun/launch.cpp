@@ -165,7 +165,8 @@ void Launch::start() {
   if (options_.nodes == 1) return start_alone();
   if (!options_.secret_file.empty()) secret_ = rendezvous::Secret::from_file(options_.secret_file);
   nodes_ = std::make_unique<Nodes>(loop_, options_, secret_,
-                                   Nodes::Handlers{.joined = [this](const Placement& at) { start_ranks(at); },
+                                   Nodes::Handlers{.waiting = [this](const std::string& sentence) { say(sentence); },
+                                                   .joined = [this](const Placement& at) { start_ranks(at); },
                                                    .verdict = [this](const Failure& verdict) { on_verdict(verdict); },
                                                    .lost = [this](const std::string& why) { on_lost(why); },
                                                    .left = [this] { enter(Phase::finishing); }});
@@ -205,7 +206,6 @@ void Launch::start_ranks(const Placement& placement) {
       .log_dir = options_.log_dir,
       .logged = options_.logged,
       .hidden = options_.hidden,
-      .append_logs = at.restarts > 0,
       .keep = at.secret_fd,
       .place = at.nodes > 1 ? " on host " + host_name() : "",
       .signal_mask = supervision_.original_mask,

@@ -23,6 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kJobLimit = 24h * 365 * 10;  // as long as the job takes
 constexpr auto kReportLimit = 30s;
+constexpr auto kBetweenReminders = 5s;  // of who is waited for
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
@@ -55,19 +56,63 @@ Nodes::Nodes(process::EventLoop& loop, const Options& options, std::optional<ren
 Store::Deadline Nodes::join_deadline() const { return Clock::now() + options_.join_timeout; }
 
 void Nodes::listen() {
-  std::string doing;  // what an error interrupts
+  bool meeting = true;
   try {
     meet();
-    doing = fmt::format("not all {} nodes came: ", options_.nodes);
-    loop_.post([this, placement = exchange_placements()] { handlers_.joined(placement); });
-    doing = "another node's launcher is gone: ";
+    const Placement placement = exchange_placements();
+    meeting = false;
+    {
+      const std::lock_guard lock(mutex_);
+      met_ = true;
+      something_to_say_.notify_one();
+    }
+    loop_.post([this, placement] { handlers_.joined(placement); });
     // One participant more than there are nodes: its value is the verdict. All nodes wait here while the job runs, so
     // each of them is told at once when another's launcher is gone.
     const auto values = client_->exchange("launcher/verdict", node_, options_.nodes + 1, {}, Clock::now() + kJobLimit);
     loop_.post([this, verdict = verdict_from(text_of(values.back()))] { handlers_.verdict(verdict); });
   } catch (const std::exception& error) {
-    loop_.post([this, sentence = doing + error.what()] { handlers_.lost(sentence); });
+    loop_.post([this, sentence = what_failed(error, meeting)] { handlers_.lost(sentence); });
   }
+}
+
+std::string Nodes::launcher_of(int node) const {
+  const auto index = static_cast<std::size_t>(node);
+  return fmt::format("the launcher of node {}{}", node,
+                     index < launchers_.size() ? fmt::format(" on host {}", launchers_[index]) : "");
+}
+
+std::string Nodes::what_failed(const std::exception& error, bool meeting) const {
+  if (meeting) return (connected_ ? fmt::format("not all {} nodes came: ", options_.nodes) : "") + error.what();
+  const auto* known = dynamic_cast<const Error*>(&error);
+  int node = known == nullptr ? -1 : known->culprit();
+  if (node < 0 && !server_ && known != nullptr && known->error_code() == ErrorCode::peer_lost) node = 0;  // it serves
+  if (node >= 0 && node < options_.nodes) return fmt::format("{} is gone: {}", launcher_of(node), error.what());
+  return fmt::format("another node's launcher is gone: {}", error.what());
+}
+
+// The first thing that the speaker does.
+void Nodes::say_who_is_missing(const std::stop_token& stop) {
+  for (std::unique_lock lock(mutex_);;) {
+    if (something_to_say_.wait_for(lock, stop, kBetweenReminders, [this] { return met_; }) || stop.stop_requested())
+      return;
+    const bool connected = connected_;
+    lock.unlock();
+    const std::string sentence = connected ? missing_sentence()
+                                           : fmt::format("waiting for the launcher of node 0 at {}",
+                                                         endpoint_text(options_.master_address, options_.master_port));
+    if (!sentence.empty()) loop_.post([this, sentence] { handlers_.waiting(sentence); });
+    lock.lock();
+  }
+}
+
+std::string Nodes::missing_sentence() {
+  std::vector<int> missing;
+  for (int node = 0; node < options_.nodes; ++node)
+    if (!client_->try_get(fmt::format("launcher/node/{}", node))) missing.push_back(node);
+  return missing.empty()
+             ? ""
+             : fmt::format("waiting for {} of {} nodes: {}", missing.size(), options_.nodes, cpu_list(missing));
 }
 
 // Node 0 serves. Without --node-rank, whoever can bind the master's address is node 0.
@@ -84,6 +129,10 @@ void Nodes::meet() {
   client_ = rendezvous::Client::connect(
       {.host = options_.master_address, .port = options_.master_port, .secret = secret_, .job = options_.job},
       join_deadline());
+  {
+    const std::lock_guard lock(mutex_);
+    connected_ = true;
+  }
   compare_jobs();
   take_place();
 }
@@ -126,7 +175,8 @@ void Nodes::take_place() {
 }
 
 Placement Nodes::exchange_placements() {
-  const auto mine = fmt::format("{} {} {}", options_.nodes, options_.local_size, free_port());
+  const auto mine =
+      fmt::format("{} {} {} {} (pid {})", options_.nodes, options_.local_size, free_port(), host_name(), ::getpid());
   const auto values = client_->exchange("launcher/nodes", node_, options_.nodes, bytes_of(mine), join_deadline());
   Placement result;
   result.node = node_;
@@ -137,7 +187,8 @@ Placement Nodes::exchange_placements() {
     std::istringstream words(text_of(values[static_cast<std::size_t>(node)]));
     int nodes = 0, local_size = 0;
     std::uint16_t port = 0;
-    words >> nodes >> local_size >> port;
+    words >> nodes >> local_size >> port >> std::ws;
+    std::getline(words, launchers_.emplace_back());
     if (node < node_) result.first_rank += local_size;
     if (node == 0) result.master_port = port;
     result.world_size += local_size;
@@ -198,6 +249,10 @@ void Nodes::say(std::function<void()> words) {
 }
 
 void Nodes::speak(const std::stop_token& stop) {
+  try {
+    say_who_is_missing(stop);
+  } catch (const std::exception&) {  // the listener has the same, and says so
+  }
   for (;;) {
     std::unique_lock lock(mutex_);
     if (!something_to_say_.wait(lock, stop, [this] { return !to_say_.empty(); })) return;

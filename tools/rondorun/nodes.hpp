@@ -26,10 +26,11 @@ namespace rondo::launcher {
 class Nodes {
  public:
   struct Handlers {
-    std::function<void(Placement)> joined;         // all nodes are there
-    std::function<void(const Failure&)> verdict;   // exit code 0: every rank of every node succeeded
-    std::function<void(const std::string&)> lost;  // another launcher or the rendezvous is gone, or never came
-    std::function<void()> left;                    // after leave()
+    std::function<void(const std::string&)> waiting;  // now and then, for whom, until all nodes are there
+    std::function<void(Placement)> joined;            // all nodes are there
+    std::function<void(const Failure&)> verdict;      // exit code 0: every rank of every node succeeded
+    std::function<void(const std::string&)> lost;     // another launcher or the rendezvous is gone, or never came
+    std::function<void()> left;                       // after leave()
   };
 
   Nodes(process::EventLoop& loop, const Options& options, std::optional<rendezvous::Secret> secret, Handlers handlers);
@@ -46,6 +47,10 @@ class Nodes {
   void compare_jobs();
   void take_place();
   Placement exchange_placements();
+  void say_who_is_missing(const std::stop_token& stop);
+  std::string missing_sentence();
+  std::string launcher_of(int node) const;
+  std::string what_failed(const std::exception& error, bool meeting) const;
   void give_verdict(const Failure& verdict);
   Store::Deadline join_deadline() const;
 
@@ -56,10 +61,12 @@ class Nodes {
   int node_;
   std::unique_ptr<rendezvous::Server> server_;  // at node 0
   std::shared_ptr<rendezvous::Client> client_;  // set before anything is said
+  std::vector<std::string> launchers_;          // of the nodes, once they are there; the listener's
 
   std::mutex mutex_;
   std::condition_variable_any something_to_say_;
-  std::deque<std::function<void()>> to_say_;  // guarded by mutex_
+  std::deque<std::function<void()>> to_say_;  // guarded by mutex_, like
+  bool connected_ = false, met_ = false;      // client_ is set; all nodes are there
   std::jthread listener_, speaker_;
 };
 

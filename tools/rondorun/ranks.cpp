@@ -133,7 +133,7 @@ Source::Handling Ranks::handling_for(const RankProgram& program, unsigned stream
   std::filesystem::create_directories(folder);
   const auto file = folder / (stream == 1 ? "stdout.log" : "stderr.log");
   result.log.reset(
-      ::open(file.c_str(), O_WRONLY | O_CREAT | (setup_.append_logs ? O_APPEND : O_TRUNC) | O_CLOEXEC, 0666));
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));  // after those of an earlier run
   if (!result.log) throw_errno("cannot write the log " + file.string());
   result.log_ends = [this, file](int reason) { setup_.log_ends(file, reason); };
   return result;

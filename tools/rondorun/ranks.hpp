@@ -50,7 +50,6 @@ class Ranks {
     Terminals terminals = Terminals::where_shown;
     std::filesystem::path log_dir{};  // as in Options
     unsigned logged = 0, hidden = 0;
-    bool append_logs = false;
     int keep = -1;           // a descriptor the programs inherit
     std::string place{};     // " on host x", where there are several
     sigset_t signal_mask{};  // theirs
