@@ -201,6 +201,7 @@ std::exception_ptr CommunicatorImpl::failure() {
 
 void CommunicatorImpl::throw_failure() {
   const Error error = team_->failure().error();  // the first one, which may be another rank's
+  team_->pass_on_failure();
   if (!config_.flight_recorder.empty() && !recorded_.exchange(true)) {
     const std::string path = fmt::format("{}/rank{}.json", config_.flight_recorder, rank());
     std::ofstream file(path);
@@ -531,7 +532,7 @@ void CommunicatorImpl::check() {
   check_process();
   const std::lock_guard lock(checking_);
   if (device_) device_->inspect();
-  team_->failure().check();
+  if (team_->failure().raised()) throw_failure();
   if (const comm::Difference difference = team_->find_disagreement(); !difference.empty())
     fail(team_->judge(difference));
   if (const auto error = engine_.error()) std::rethrow_exception(error);

@@ -92,7 +92,14 @@ void Team::on_exit(int peer) {
 }
 
 void Team::fail(ErrorCode code, const Culprits& culprits, std::string_view sentence) {
-  if (failure_.raise(code, culprits, sentence) && control_) control_->announce_failure(code, culprits, sentence);
+  if (!failure_.raise(code, culprits, sentence) || !control_ || passed_on_.exchange(true)) return;
+  control_->announce_failure(code, culprits, sentence);
+}
+
+void Team::pass_on_failure() {
+  if (!control_ || passed_on_.exchange(true)) return;
+  const Error error = failure_.error();
+  control_->announce_failure(error.error_code(), {error.culprit(), error.culprits()}, error.what());
 }
 
 void Team::fail(const Error& error) { fail(error.error_code(), {error.culprit(), error.culprits()}, error.what()); }

@@ -82,6 +82,9 @@ class Team {
   // First failure of all ranks wins; every rank gets it.
   void fail(ErrorCode code, const Culprits& culprits, std::string_view sentence);
   void fail(const Error& error);
+  // To the ranks of other nodes, before a caller hears of it: it may end the process, which they would take for the
+  // failure, and whoever failed first may not have told them.
+  void pass_on_failure();
   // A link to the peer broke. Why, its control connection knows: waits a moment for a failure it announced before it
   // went, or its goodbye, or its end.
   void await_verdict(int peer) const;
@@ -168,6 +171,7 @@ class Team {
 
   Parts parts_;
   Failure failure_;
+  std::atomic<bool> passed_on_{false};
   std::vector<Links> links_, message_links_;  // by peer
   std::vector<std::string> unread_;           // by peer: a message of its that nobody received
   std::vector<std::unique_ptr<Remote>> remotes_;

@@ -191,10 +191,7 @@ void Team::take_leave() {
 }
 
 void Team::tell_all_before_leaving() {
-  if (failure_.raised()) {  // a peer that sees this rank go may not yet have heard why from whoever failed first
-    const Error error = failure_.error();
-    control_->announce_failure(error.error_code(), {error.culprit(), error.culprits()}, error.what());
-  }
+  if (failure_.raised()) pass_on_failure();  // a peer that sees this rank go may not yet have heard why
   if (const Signature own = latest(Side::device); own.sequence != 0) announce_waiting(own);
   const bool closed = own_line().device_calls.arrived.load(std::memory_order_relaxed) == CallHistory::kClosed;
   for (int peer = 0; !closed && peer < size(); ++peer) {

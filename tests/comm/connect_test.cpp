@@ -18,6 +18,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/call/communicator_impl.hpp"
 #include "comm/call/flight_recorder.hpp"
 #include "comm/setup/bootstrap.hpp"
 #include "comm/setup/local_store.hpp"
@@ -31,6 +32,7 @@ using namespace std::chrono_literals;
 using test::code_of;
 using test::sentence_of;
 using test::Setting;
+using test::thrown_by;
 
 namespace {
 
@@ -223,6 +225,30 @@ TEST_CASE("settings that are none are refused by name") {
   for (const auto& error : meet(1, {}, [](Communicator&) {})) {
     CHECK(code_of(error) == ErrorCode::invalid_argument);
     CHECK(sentence_of(error).find(std::string(name) + "=" + value) != std::string::npos);
+  }
+}
+
+TEST_CASE("who has heard of an abort has told the other nodes, though the rank that called it could not") {
+  Options options;
+  options.node = "pairs";
+  options.timeout = 10s;
+  std::atomic<int> through{0};
+  const auto errors = meet(4, options, [&](Communicator& comm) {
+    std::exception_ptr error;
+    if (comm.rank() == 0) {  // killed in the middle of abort(): its own node knows
+      const comm::Failure& failure = detail::impl_of(comm).team().failure();
+      failure.raise(ErrorCode::aborted, 0, "rank 0 called abort()");
+    } else {
+      error = thrown_by([&] { comm.barrier(); });
+    }
+    ++through;  // nobody leaves before all have heard, as that would tell them as well
+    const auto until = std::chrono::steady_clock::now() + 30s;
+    while (through < 4 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+    if (error) std::rethrow_exception(error);
+  });
+  for (const int rank : {1, 2, 3}) {
+    CAPTURE(rank, sentence_of(errors[static_cast<std::size_t>(rank)]));
+    CHECK(code_of(errors[static_cast<std::size_t>(rank)]) == ErrorCode::aborted);
   }
 }
 
