@@ -8,7 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include <rondo/error.hpp>
 
@@ -60,6 +62,19 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
+bool is_own_group(gid_t group) {
+  if (group == ::getegid()) return true;
+  std::vector<gid_t> groups(static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
+  if (::getgroups(static_cast<int>(groups.size()), groups.data()) < 0) return false;
+  return std::find(groups.begin(), groups.end(), group) != groups.end();
+}
+
+// Mode 0440 is somebody's choice, as Kubernetes' for a pod's fsGroup; 0640 and 0644 are what a umask leaves.
+bool is_kept_from_others(const struct stat& status) {
+  const auto mode = status.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
+  return (mode & (S_IRWXG | S_IRWXO)) == 0 || (mode == (S_IRUSR | S_IRGRP) && is_own_group(status.st_gid));
+}
+
 class DerivedAuthenticator final : public Authenticator {
  public:
   explicit DerivedAuthenticator(const Digest& key) : hmac_(key) {}
@@ -103,7 +118,7 @@ Secret Secret::from_file(const std::filesystem::path& path) {
   if (!file) throw_errno(fmt::format("cannot open the secret file {}", path.string()));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_errno(fmt::format("cannot examine {}", path.string()));
-  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  if (!is_kept_from_others(status)) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("others may open the secret file {} (mode {:o}); run chmod 600 on it and use a new secret",
                             path.string(), status.st_mode & 0777U));

@@ -21,7 +21,8 @@ class RONDO_API Secret {
   static constexpr std::size_t kBytes = 32;
 
   static Secret generate();
-  // 64 hexadecimal digits. Error(invalid_argument) when group or others may read the file, or it holds anything else.
+  // 64 hexadecimal digits. Error(invalid_argument) when group or others may read the file, other than by mode 0440 for
+  // a group of ours, or it holds anything else.
   static Secret from_file(const std::filesystem::path& path);
   static Secret from_fd(int fd);  // the same digits, from a memfd or a pipe; the descriptor stays the caller's
   static Secret from_hex(std::string_view digits);

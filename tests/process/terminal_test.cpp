@@ -25,6 +25,23 @@ TEST_CASE("the prefix is coloured on a terminal") {
   CHECK(job.wait() == 0);
 }
 
+TEST_CASE("the prefix's colour is a choice, and NO_COLOR is one") {
+  const std::string colored = "\033[36m[0]\033[0m hello", plain = "[0] hello";
+  const auto shown = [](const std::vector<std::string>& flags, const std::string& no_color) {
+    auto command = rondorun(flags);
+    command.insert(command.end(), {"echo", "hello"});
+    AtTerminal job(command, {.environment = {"TERM=xterm", "NO_COLOR=" + no_color}});
+    return job.read_until("");
+  };
+  CHECK(shown({}, "") == colored + "\r\n");
+  CHECK(shown({}, "1") == plain + "\r\n");
+  CHECK(shown({"--color", "never"}, "") == plain + "\r\n");
+  CHECK(shown({"--color", "always"}, "1") == colored + "\r\n");
+  CHECK(run(rondorun({"--color", "always", "echo", "hello"})).out == colored + "\n");
+  CHECK(run(rondorun({"--color", "auto", "echo", "hello"})).out == plain + "\n");
+  CHECK(run(rondorun({"--color", "red", "echo"})).err == "rondorun: --color must be auto, always or never\n");
+}
+
 TEST_CASE("Ctrl-C reaches each rank once, and twice Ctrl-C kills") {
   AtTerminal job(rondorun({"--nproc-per-node", "2", "--", "sh", "-c",
                            "trap 'echo got INT' INT; echo ready; while :; do sleep 0.05; done"}));

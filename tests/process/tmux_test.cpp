@@ -16,7 +16,8 @@ using namespace rondo::test;
 // A tmux server of our own, with one pane of 60 columns and 10 rows.
 class Pane {
  public:
-  explicit Pane(const std::string& command) : socket_("rondo-test-" + std::to_string(::getpid())) {
+  explicit Pane(const std::string& command)
+      : socket_("rondo-test-" + std::to_string(::getpid()) + "-" + std::to_string(++count)) {
     const auto started =
         run(tmux({"-f", "/dev/null", "new-session", "-d", "-x", "60", "-y", "10", command + "; " + "sleep 60"}));
     INFO(started.err);
@@ -39,6 +40,7 @@ class Pane {
     arguments.insert(arguments.begin(), {"tmux", "-L", socket_});
     return arguments;
   }
+  static inline int count = 0;  // a server that ends still has its socket
   std::string socket_;
 };
 

@@ -37,6 +37,15 @@ TEST_CASE("a secret file that others may read is refused") {
   const std::string error = error_of([&] { Secret::from_file(name); });
   CHECK(contains(error, "chmod 600"));
   CHECK_FALSE(contains(error, secret.to_hex()));
+  ::chmod(name.c_str(), 0440);  // a choice, unlike what a umask leaves
+  CHECK(Secret::from_file(name).bytes() == secret.bytes());
+  for (const mode_t mode : {0444, 0460, 0441}) {
+    ::chmod(name.c_str(), mode);
+    CHECK(contains(error_of([&] { Secret::from_file(name); }), "others may open the secret file"));
+  }
+  ::chmod(name.c_str(), 0440);
+  if (::chown(name.c_str(), static_cast<uid_t>(-1), 54321) == 0)  // root alone can
+    CHECK(contains(error_of([&] { Secret::from_file(name); }), "others may open the secret file"));
   ::chmod(name.c_str(), 0600);
   std::ofstream(name) << secret.to_hex().substr(1) << "\n";
   const std::string short_error = error_of([&] { Secret::from_file(name); });

@@ -77,6 +77,7 @@ constexpr std::array kFlags{
     Flag{"prefix", 0, "HOW", kOwn, "rank: [rank] before every line; none: ranks write for themselves", ""},
     Flag{"pty", 0, "WHEN", kOwn, "auto: ranks write to terminals of their own where we do; always; never: to pipes",
          ""},
+    Flag{"color", 0, "WHEN", kOwn, "of prefixes: auto: at a terminal, unless NO_COLOR is set; always; never", ""},
     Flag{"print-page", 0, "NAME", kOwn, "prints what is made of the table of flags, man or torchrun, and ends", ""},
     Flag{"version", 0, "", kOwn, "says which one this is", ""},
 };

@@ -134,9 +134,9 @@ class Launch {
 };
 
 Launch::Launch(const Options& options, process::Supervision& supervision)
-    : options_(options), supervision_(supervision), out_(loop_, STDOUT_FILENO), err_(&out_) {
+    : options_(options), supervision_(supervision), out_(loop_, STDOUT_FILENO, options.color), err_(&out_) {
   if (!same_file(STDOUT_FILENO, STDERR_FILENO)) {
-    own_err_ = std::make_unique<Sink>(loop_, STDERR_FILENO);
+    own_err_ = std::make_unique<Sink>(loop_, STDERR_FILENO, options_.color);
     err_ = own_err_.get();
   }
   out_.when_left_out([this](int reason) { on_left_out("stdout", reason, own_err_.get()); });

@@ -31,7 +31,7 @@ struct Words {
   std::string nodes_of;  // who says that there are several, where the command line does not
   std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local,
                                                                bind, numa_binding;
-  std::string pty = "auto";
+  std::string pty = "auto", color = "auto";
   std::string rdzv_conf, signals, completion, page;
   std::optional<double> grace_period_s, shutdown_timeout_s;
   double join_timeout_s = 300;
@@ -280,6 +280,7 @@ void add_flags(Flags& add, Words& words, Options& options) {
   add.option("pass-local-rank", options.local_rank_flag)->check(CLI::Validator(is_flag_name, ""));
   add.option("prefix", words.prefix);
   add.option("pty", words.pty);
+  add.option("color", words.color);
   add.option("print-page", words.page);
   add.option_switch("version", words.version);
 }
@@ -352,6 +353,13 @@ void set_restarts(const Words& words, Options& options) {
     refuse("--max-restarts is for one node: with several, let what starts rondorun on them start all of it again");
 }
 
+void set_color(const Words& words, Options& options) {
+  if (words.color != "auto" && words.color != "always" && words.color != "never")
+    refuse("--color must be auto, always or never");
+  if (words.color == "always") options.color = Color::always;
+  if (words.color == "never" || (words.color == "auto" && env("NO_COLOR"))) options.color = Color::never;
+}
+
 void set_terminals(const Words& words, Options& options) {
   if (words.pty != "auto" && words.pty != "always" && words.pty != "never")
     refuse("--pty must be auto, always or never");
@@ -418,6 +426,7 @@ Options finish(const CLI::App& app, Words words, Options options) {
   check_signals(words.signals);
   if (words.prefix != "rank" && words.prefix != "none") refuse("--prefix must be rank or none");
   options.prefix = words.prefix == "rank";
+  set_color(words, options);
   set_terminals(words, options);
   set_logs(words, options);
   options.shown = ranks(words.shown, "--ranks-filter", options);

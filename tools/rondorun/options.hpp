@@ -12,6 +12,7 @@
 
 namespace rondo::launcher {
 
+enum class Color { at_terminals, always, never };
 enum class Terminals { where_shown, always, never };
 
 struct Options {
@@ -38,6 +39,7 @@ struct Options {
   std::vector<int> shown;        // ranks whose output is seen; empty: all
   std::vector<int> shown_local;  // the same, by local rank
   bool prefix = true;
+  Color color = Color::at_terminals;             // of the prefix
   Terminals terminals = Terminals::where_shown;  // for what ranks write, instead of pipes
   std::filesystem::path log_dir;                 // <rank>/stdout.log and stderr.log; empty: none
   unsigned logged = 0;                           // streams that go to these files, and

@@ -52,9 +52,10 @@ bool can_draw() {
 
 }  // namespace
 
-Sink::Sink(process::EventLoop& loop, int fd)
-    : loop_(loop), fd_(fd), colored_(::isatty(fd) == 1), regular_(is_regular(fd)) {
-  if (!colored_) return;
+Sink::Sink(process::EventLoop& loop, int fd, Color color)
+    : loop_(loop), fd_(fd), colored_(color == Color::always), regular_(is_regular(fd)) {
+  if (::isatty(fd) != 1) return;
+  colored_ = color != Color::never;
   screen_.emplace(can_draw());
   between_frames_ = can_draw() ? kBetweenFrames : kBetweenFramesNotDrawn;
   own_ = reopened(fd);

@@ -10,6 +10,7 @@
 
 #include "comm/base/fd.hpp"
 #include "runtime/process/event_loop.hpp"
+#include "tools/rondorun/options.hpp"
 #include "tools/rondorun/screen.hpp"
 #include "tools/rondorun/screen_text.hpp"
 #include "tools/rondorun/terminal.hpp"
@@ -23,7 +24,7 @@ class Source;
 class Sink {
  public:
   using Clock = process::EventLoop::Clock;
-  Sink(process::EventLoop& loop, int fd);
+  Sink(process::EventLoop& loop, int fd, Color color);
   ~Sink();
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
