@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that the ranks of one node share: a failure record, a line per rank, the board where all of them meet,
-// and two FIFOs per ordered pair, one for collectives and a smaller one for messages.
+// and two FIFOs per ordered pair, one for collectives and one of shorter slots for messages.
 // Processes map a sealed memfd; ranks as threads use one anonymous mapping. Everything starts as zeroes, and every
 // word has one writer, named here, but those of claims. The segment owns nothing; its creator keeps the mapping.
 #pragma once
@@ -127,7 +127,7 @@ struct FifoShape {
 enum class Lane : std::uint8_t { collectives, messages };
 inline constexpr std::size_t kLanes = 2;
 
-// Of the FIFOs of messages, whose long ones do not lie in slots.
+// Of the FIFOs of messages: those that travel whole fit a slot.
 FifoShape shape_of_messages(FifoShape of_collectives);
 
 class Segment {

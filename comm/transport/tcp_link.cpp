@@ -14,6 +14,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -108,8 +109,8 @@ class TcpSendLink final : public SendLink {
     return has_room();
   }
   std::byte* slot() override {
-    if (slots_.empty()) slots_.resize(shape_.slots * shape_.slice_bytes);
-    return slots_.data() + (slot_ % shape_.slots) * shape_.slice_bytes;
+    if (!slots_) slots_ = std::make_unique_for_overwrite<std::byte[]>(shape_.slots * shape_.slice_bytes);
+    return slots_.get() + (slot_ % shape_.slots) * shape_.slice_bytes;
   }
   void publish(const Signature& signature, std::size_t bytes) override {
     post(signature, slot(), bytes, true);
@@ -214,9 +215,9 @@ class TcpSendLink final : public SendLink {
   int peer_;
   FifoShape shape_;
   Packed packed_;
-  std::size_t most_;          // steps queued at once
-  std::vector<Entry> queue_;  // as many or more, a power of two
-  std::vector<std::byte> slots_;
+  std::size_t most_;                    // steps queued at once
+  std::vector<Entry> queue_;            // as many or more, a power of two
+  std::unique_ptr<std::byte[]> slots_;  // only as much memory as steps have lain in
   std::uint64_t posted_ = 0, written_ = 0;
   std::uint64_t slot_ = 0, built_ = 0;  // the next slot's number; queued steps that lie in slots
   std::size_t offset_ = 0;              // bytes of step written_ that the kernel has taken
