@@ -36,8 +36,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAnswerWithin{2};
 constexpr int kNames = 8;  // of one meeting: a forked child may hold a dead rank 0's
 constexpr int kAcceptPauseMs = 20;
-constexpr std::chrono::milliseconds kConnectsWithin{250};  // to a queue that is full
-constexpr std::chrono::milliseconds kListensWithin{100};   // who has taken a name
+constexpr std::chrono::milliseconds kConnectsWithin{50};  // to a queue that is full: nobody of ours leaves it so
+constexpr std::chrono::milliseconds kListensWithin{100};  // who has taken a name
 
 struct Name {
   sockaddr_un address{};
