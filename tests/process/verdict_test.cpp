@@ -61,6 +61,23 @@ TEST_CASE("the sentence comes when a rank fails, and last, with its last lines, 
                                });
 }
 
+TEST_CASE("what many ranks report of one is said once for all of them") {
+  const auto ended = run(shell("16",
+                               "exec 3>&2 2>/dev/null; trap 'echo rank $RANK: rank 5 is lost >&3; exit 1' TERM; "
+                               "if [ $RANK = 5 ]; then sleep 0.3; kill -9 $$; fi; while :; do sleep 0.02; done"),
+                         quiet());
+  CHECK(ended.code == 128 + SIGKILL);
+  int lines = 0, reports = 0;
+  for (const auto& line : lines_of(ended.err)) {
+    if (!line.ends_with(": rank 5 is lost")) continue;
+    ++lines;
+    reports += line.find(" ranks report: rank N") == line.npos ? 1 : std::stoi(line.substr(line.find("] ") + 2));
+  }
+  INFO(ended.err);
+  CHECK(reports == 15);
+  CHECK(lines < 8);  // one, but for those that a busy machine makes late
+}
+
 TEST_CASE("where nobody wrote after it, the sentence comes once") {
   const auto ended = run(shell("3", "echo words >&2; [ $RANK != 1 ] || exit 3; exec sleep 60"), quiet());
   const auto lines = lines_of(ended.err);

@@ -282,6 +282,7 @@ void Launch::on_failure(const Failure& failure) {
   const bool killed = failure.exit_code > 128;
   if (!failure_) {
     failure_ = failure;
+    err_->fold(true);
     enter(Phase::stopping);
     // A rank that ends by itself may do so because another one, here or on another node, was killed: its peers can
     // notice that sooner than its launcher.
@@ -386,6 +387,7 @@ void Launch::enter(Phase next) {
 void Launch::stop_within_grace() {
   const auto end_with = [this](int signal) {
     settle_failure();  // what ends from now on was told to
+    err_->hold();
     ranks_->signal(signal);
   };
   if (options_.grace_period > kSettle) later(kSettle, [end_with] { end_with(SIGTERM); });
@@ -411,6 +413,7 @@ void Launch::start_again() {
   failure_.reset();
   failure_settled_ = false;
   lines_when_said_.reset();
+  err_->fold(false);
   phase_ = Phase::meeting;
   ranks_.reset();
   server_.reset();

@@ -29,6 +29,7 @@ constexpr std::size_t kTerminalHolds = 65536;  // more than the kernel keeps for
 constexpr std::size_t kFrame = 65536;          // of lines on a screen; then they do not wait for the next frame
 constexpr std::chrono::milliseconds kBetweenFrames{50}, kBetweenFramesNotDrawn{1000};
 constexpr std::chrono::milliseconds kPromptDelay{50};  // a line that takes longer is seen before it is finished
+constexpr std::chrono::milliseconds kHold{100};        // in which ranks that lost another say so
 constexpr int kHeight = 24;                            // of a terminal that does not say
 
 bool is_regular(int fd) {
@@ -67,6 +68,25 @@ Sink::~Sink() {
 }
 
 bool Sink::full() const { return queue_.size() - written_ + lines_.size() > kQueueLimit; }
+
+void Sink::hold() {
+  if (std::exchange(holds_, true)) return;
+  loop_.at(Clock::now() + kHold, [this] {
+    release();
+    flush();
+  });
+}
+
+void Sink::release() {
+  holds_ = false;
+  held_.release(folds_, [this](std::string_view prefix, std::string_view text) { line(prefix, text); });
+}
+
+void Sink::line_of_rank(int rank, bool folds, std::string_view prefix, std::string_view text) {
+  if (!holds_) return line(prefix, text);
+  held_.add(folds ? rank : -1, prefix, text);
+  if (held_.bytes() > kQueueLimit) release();
+}
 
 void Sink::line(std::string_view prefix, std::string_view text) {
   if (closed_) return;
@@ -259,8 +279,8 @@ void Source::log(std::string_view text) {
 // What ranks draw over, and lines that take their time, are due as rows.
 void Source::take_on_screen(std::string_view text) {
   bool is_new = !row_due_;
-  on_screen_.take(text, [&](std::string_view line) {
-    sink_.line(handling_.prefix, line);
+  on_screen_.take(text, [&](std::string_view whole) {
+    line(whole);
     is_new = true;
   });
   if (!on_screen_.has_row()) {
@@ -276,17 +296,17 @@ void Source::take(std::string_view text) {
   if (sink_.is_terminal()) return take_on_screen(text);
   for (auto end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     if (partial_.empty()) {
-      sink_.line(handling_.prefix, text.substr(0, end));
+      line(text.substr(0, end));
     } else {
       partial_.append(text.substr(0, end));
-      sink_.line(handling_.prefix, partial_);
+      line(partial_);
       partial_.clear();
     }
     text.remove_prefix(end + 1);
   }
   partial_.append(text);
   if (partial_.size() > kLongestLine) {
-    sink_.line(handling_.prefix, partial_);
+    line(partial_);
     partial_.clear();
   }
 }
@@ -331,9 +351,9 @@ void Source::drain() {
 void Source::finish() {
   drain();
   close();
-  on_screen_.finish([this](std::string_view line) { sink_.line(handling_.prefix, line); });
+  on_screen_.finish([this](std::string_view whole) { line(whole); });
   row_due_.reset();
-  if (!partial_.empty()) sink_.line(handling_.prefix, std::exchange(partial_, {}));
+  if (!partial_.empty()) line(std::exchange(partial_, {}));
   sink_.flush();
 }
 

@@ -10,6 +10,7 @@
 
 #include "comm/base/fd.hpp"
 #include "runtime/process/event_loop.hpp"
+#include "tools/rondorun/fold.hpp"
 #include "tools/rondorun/options.hpp"
 #include "tools/rondorun/screen.hpp"
 #include "tools/rondorun/screen_text.hpp"
@@ -32,7 +33,7 @@ class Sink {
   int fd() const { return fd_; }
   bool colored() const { return colored_; }
   bool full() const;
-  bool empty() const { return all_written() && lines_.empty(); }
+  bool empty() const { return all_written() && lines_.empty() && held_.empty(); }
   std::size_t lines() const { return line_count_; }  // so far
   bool closed() const { return closed_; }            // nobody reads any more
   // Called once, with the error's number, when what is there cannot be written (a full disk): from then on what does
@@ -41,8 +42,14 @@ class Sink {
   bool is_terminal() const { return screen_.has_value(); }
 
   void line(std::string_view prefix, std::string_view text);  // text without its newline
-  void flush();                                               // as much as there is room for
-  void flush_soon();                                          // when all that has come by now is in
+  // What ranks write is held back for a moment; in a job that fails what several of them say is said once. line() is
+  // not.
+  void hold();
+  void release();
+  void fold(bool folds) { folds_ = folds; }
+  void line_of_rank(int rank, bool folds, std::string_view prefix, std::string_view text);
+  void flush();       // as much as there is room for
+  void flush_soon();  // when all that has come by now is in
   // `wake` is called when there is room again, or nobody reads any more.
   void when_room(std::function<void()> wake) { waiting_.push_back(std::move(wake)); }
   // Whose unfinished lines are shown on a terminal, from above to below.
@@ -69,6 +76,8 @@ class Sink {
   std::optional<Clock::time_point> timer_;
   std::vector<const Source*> sources_;
   std::size_t line_count_ = 0;
+  Fold held_;
+  bool holds_ = false, folds_ = false;
   std::string lines_;  // for the next frame of the screen
   std::string queue_;  // whole lines; the first written_ bytes are out
   std::size_t written_ = 0;
@@ -81,6 +90,8 @@ class Source {
  public:
   struct Handling {
     std::string prefix;
+    int rank = 0;
+    bool folds = false;                          // its lines, with the same ones of other ranks
     int prefix_width = 0;                        // columns of a terminal
     bool shown = true;                           // in `sink`
     bool shown_at_end = false;                   // if not shown: its last part, by show_last()
@@ -107,6 +118,7 @@ class Source {
  private:
   void readable();
   std::size_t read_some();  // bytes; 0: nothing there, or the end
+  void line(std::string_view text) { sink_.line_of_rank(handling_.rank, handling_.folds, handling_.prefix, text); }
   void take(std::string_view text);
   void take_on_screen(std::string_view text);
   void keep(std::string_view text);

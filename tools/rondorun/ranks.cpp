@@ -125,6 +125,8 @@ Channel Ranks::channel_for(const RankProgram& program, unsigned stream, const Si
 Source::Handling Ranks::handling_for(const RankProgram& program, unsigned stream, const Sink& sink) const {
   const bool shown = (setup_.hidden & stream) == 0;
   Source::Handling result{.prefix = prefix_for(program.rank, sink.colored()),
+                          .rank = program.rank,
+                          .folds = stream == 2,
                           .prefix_width = static_cast<int>(prefix_for(program.rank, false).size()),
                           .shown = shown && program.shown,
                           .shown_at_end = shown && !program.shown};
@@ -154,7 +156,8 @@ void Ranks::ended(Rank& rank, const ExitStatus& status) {
     if (rank.err && !std::exchange(last_words_shown_, true)) rank.err->show_last();
     setup_.failed(failure_of(rank, status));
   }
-  if (running_ == 0) setup_.ended();
+  if (running_ == 0) return setup_.ended();
+  err_.hold();  // others may lack it, and say so all at once
 }
 
 Failure Ranks::failure_of(const Rank& rank, const ExitStatus& status) {
@@ -220,6 +223,10 @@ void Ranks::finish_output() {
   for (const auto& rank : ranks_) {
     if (rank->out) rank->out->finish();
     if (rank->err) rank->err->finish();
+  }
+  for (Sink* sink : {&out_, &err_}) {
+    sink->release();
+    sink->flush();
   }
 }
 
