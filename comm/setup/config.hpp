@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/pulse.hpp"
 #include "comm/setup/tuning.hpp"
 
 namespace rondo::comm {
@@ -25,6 +26,9 @@ struct Config {
   bool leaves_rseq = true;      // RONDO_RSEQ=keep: not even where ranks outnumber cores, see node/meeting/rseq.hpp
   std::string flight_recorder;  // RONDO_FLIGHT_RECORDER: directory for rank<r>.json on failure
   Tuning tuning;                // RONDO_TUNING: a file that rondo-tune wrote
+
+  // RONDO_LINK_PATIENCE_MS: how long another host may leave probes unanswered, 1500 to 600000.
+  std::uint32_t link_patience_ms = static_cast<std::uint32_t>(kLinkPatience.count());
 
   static Config from_environment(const std::vector<Transport>& known);
 };

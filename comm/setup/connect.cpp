@@ -129,6 +129,7 @@ class Connecting {
              .segment_bytes = config_.segment_bytes,
              .probe = reinterpret_cast<std::uintptr_t>(&probe_),
              .probe_word = probe_.word,
+             .link_patience_ms = config_.link_patience_ms,
              .cores = usable_core_mask(),
              .mesh = mesh_.advertisement(),
              .meeting = meeting_.advertisement()};
@@ -162,6 +163,7 @@ class Connecting {
     config_.slice_bytes = first.slice_bytes;
     config_.slots = first.slots;
     config_.segment_bytes = first.segment_bytes;
+    config_.link_patience_ms = first.link_patience_ms;
   }
 
   void place() {
@@ -373,6 +375,7 @@ class Connecting {
     parts.copies_memory = copies_memory_;
     parts.copied_page_us = copied_page_us_;
     parts.monitor = Monitor::of_process();
+    parts.link_patience = std::chrono::milliseconds(config_.link_patience_ms);
     return parts;
   }
 
@@ -385,13 +388,17 @@ class Connecting {
       const Transport* row = rows.emplace_back(r == bootstrap_.rank ? nullptr : choice_.find(bootstrap_.rank, r));
       const bool socket = row != nullptr && row->needs == Transport::Needs::socket;
       if (socket || !team.shares_memory(r))
-        wishes.push_back({.rank = r, .data = socket, .messages = socket && on_host});
+        wishes.push_back({.rank = r,
+                          .data = socket,
+                          .messages = socket && on_host,
+                          .pulses = placement(r).node != placement(bootstrap_.rank).node});
     }
     std::vector<Fd> sockets(rows.size()), message_sockets(rows.size());
     for (MeshPeer& peer : meet_over_sockets(wishes)) {
       sockets[static_cast<std::size_t>(peer.rank)] = std::move(peer.data);
       message_sockets[static_cast<std::size_t>(peer.rank)] = std::move(peer.messages);
       if (!team.shares_memory(peer.rank)) team.add_control(peer.rank, std::move(peer.control));
+      if (peer.pulses[0]) team.add_pulses(peer.rank, std::move(peer.pulses));
     }
     const int own = team.own_index();
     team.add_links(bootstrap_.rank, make_shm_links(team.segment(), team.bells(), own, own));  // to itself: no transport
@@ -423,7 +430,7 @@ class Connecting {
     if (wishes.empty()) return {};
     std::vector<Bytes> advertisements;
     for (const Card& c : cards_) advertisements.push_back(c.mesh);
-    reserve_descriptors(3 * wishes.size() + 3,
+    reserve_descriptors(5 * wishes.size() + 4,
                         fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, wishes.size()));
     const auto lookout = [this] {
       look_out();

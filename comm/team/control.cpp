@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "comm/transport/sockets.hpp"
 
@@ -25,6 +26,11 @@ void Control::stop() {
 
 void Control::add(int peer, Fd socket) {
   peers_.push_back(std::make_unique<Peer>(Peer{.rank = peer, .socket = std::move(socket)}));
+}
+
+int Control::socket(int peer) const {
+  const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const auto& known) { return known->rank == peer; });
+  return found == peers_.end() ? -1 : (*found)->socket.get();
 }
 
 void Control::start() {
@@ -46,6 +52,16 @@ void Control::tell(int peer, const Signature& signature) {
   send_to(peer, {.kind = Kind::waiting, .signature = signature});
 }
 void Control::announce_departure(const Signature& latest) { send_all({.kind = Kind::departure, .signature = latest}); }
+void Control::await_delivery(std::chrono::steady_clock::time_point until,
+                             const std::function<bool(int peer)>& excepted) {
+  constexpr std::chrono::microseconds kFirstNap{20}, kLongestNap{2000};
+  auto nap = kFirstNap;  // nothing wakes whoever waits for an acknowledgement
+  const auto waits = [&](const auto& peer) { return has_undelivered(peer->socket) && !excepted(peer->rank); };
+  while (std::any_of(peers_.begin(), peers_.end(), waits) && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(nap);
+    nap = std::min(2 * nap, kLongestNap);
+  }
+}
 void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
 void Control::announce_attendance(std::uint64_t entered, std::uint64_t verdict) {
   send_all({.kind = Kind::attendance, .entered = entered, .verdict = verdict});
@@ -102,6 +118,7 @@ bool Control::readable(Peer& peer) {
 
 void Control::deliver(Peer& peer) {
   const Message& message = peer.incoming;
+  if (message.kind == Kind::failure || message.kind == Kind::departure) acknowledge_now(peer.socket);
   switch (message.kind) {
     case Kind::failure: {
       const std::size_t length = std::min<std::size_t>(message.length, message.sentence.size());

@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,13 +43,17 @@ class Control {
   Control& operator=(const Control&) = delete;
 
   void add(int peer, Fd socket);
-  void start();  // after the last add()
-  void stop();   // after this no event comes
+  int socket(int peer) const;  // open as long as this lives
+  void start();                // after the last add()
+  void stop();                 // after this no event comes
 
   void announce_failure(ErrorCode code, const Culprits& culprits, std::string_view sentence);
   void announce_waiting(const Signature& signature);
   void tell(int peer, const Signature& signature);  // the same to one of them
   void announce_departure(const Signature& latest);
+  // Until the kernels of all peers, but those that are `excepted`, have what was sent, or it is too late. To close a
+  // connection before may reset it, and what is under way is lost with it.
+  void await_delivery(std::chrono::steady_clock::time_point until, const std::function<bool(int peer)>& excepted);
   void announce_unmapped();
   void announce_attendance(std::uint64_t entered, std::uint64_t verdict);
   void announce_apart(std::uint64_t split);

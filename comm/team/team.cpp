@@ -47,17 +47,23 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
     remote(peer).unmapped = true;
     parts_.bells.ring(own_index());
   };
-  events.lost = [this, remote](int peer, std::string_view reason) {
-    remote(peer).lost = true;
-    fail(ErrorCode::peer_lost, peer,
-         fmt::format("rank {} (host {}, pid {}) is lost: {}", peer, placement(peer).host, placement(peer).pid, reason));
-  };
+  events.lost = [this](int peer, std::string_view reason) { on_loss(peer, reason); };
   control_ = std::make_unique<Control>(parts_.monitor, std::move(events));
+  pulses_ = std::make_unique<Pulses>(
+      parts_.monitor, parts_.link_patience,
+      Pulses::Events{
+          .silent = [this](int peer, std::string_view reason, bool alone) { on_silence(peer, reason, alone); },
+          .ended =
+              [this](int peer) {
+                if (!departed(peer) && !lost(peer)) on_loss(peer, "its connections ended");
+              },
+      });
 }
 
 Team::~Team() {
   take_leave();
   for (const int id : watch_ids_) parts_.monitor->unwatch(id);
+  if (pulses_) pulses_->stop();
   if (control_) control_->stop();  // before control_ goes, which its events use
   if (judge_.joinable()) judge_.join();
 }
@@ -70,10 +76,15 @@ void Team::add_control(int peer, Fd control) {
   control_->add(peer, std::move(control));
 }
 
+void Team::add_pulses(int peer, std::array<Fd, 2> pulses) {
+  pulses_->add(peer, placement(peer).node, std::move(pulses), control_->socket(peer));
+}
+
 void Team::add_watch(int peer, Fd fd) { watches_.emplace_back(std::move(fd), peer); }
 
 void Team::start() {
   control_->start();
+  pulses_->start();
   for (const auto& [fd, peer] : watches_) {
     watch_ids_.push_back(parts_.monitor->watch(fd.get(), [this, who = peer] {
       on_exit(who);
@@ -82,13 +93,33 @@ void Team::start() {
   }
 }
 
+std::string Team::whole_name(int peer) const {
+  return fmt::format("rank {} (host {}, pid {})", peer, placement(peer).host, placement(peer).pid);
+}
+
+void Team::on_loss(int peer, std::string_view reason) {
+  remotes_[static_cast<std::size_t>(peer)]->lost = true;
+  fail(ErrorCode::peer_lost, peer, fmt::format("{} is lost: {}", whole_name(peer), reason));
+}
+
+// Who hears nobody is more likely to have been cut off than all others at once; all others say the same of it.
+void Team::on_silence(int peer, std::string_view reason, bool alone) {
+  if (departed(peer) || lost(peer)) return;
+  if (!alone) return on_loss(peer, reason);
+  for (const auto& remote : remotes_) {
+    if (remote) remote->lost = true;
+  }
+  fail(ErrorCode::peer_lost, rank(),
+       fmt::format("{} is cut off from all other hosts: of {} {}, and no other host has answered since; see to this "
+                   "host's network",
+                   whole_name(rank()), whole_name(peer), reason));
+}
+
 void Team::on_exit(int peer) {
   RankLine& line = parts_.segment.line(placement(peer).segment_index);
   if (line.departed.load(std::memory_order_acquire) != 0) return;
   line.lost.store(1, std::memory_order_release);
-  fail(ErrorCode::peer_lost, peer,
-       fmt::format("rank {} (host {}, pid {}) is lost: its process ended", peer, placement(peer).host,
-                   placement(peer).pid));
+  fail(ErrorCode::peer_lost, peer, fmt::format("{} is lost: its process ended", whole_name(peer)));
 }
 
 void Team::fail(ErrorCode code, const Culprits& culprits, std::string_view sentence) {
@@ -151,8 +182,7 @@ bool Team::lost(int peer) const {
 
 void Team::check_presence(int peer) const {
   if (peer == rank() || !lost(peer)) return;
-  throw Error(ErrorCode::peer_lost,
-              fmt::format("rank {} (host {}, pid {}) is lost", peer, placement(peer).host, placement(peer).pid), peer);
+  throw Error(ErrorCode::peer_lost, fmt::format("{} is lost", whole_name(peer)), peer);
 }
 
 void Team::announce_waiting(const Signature& signature) {

@@ -18,6 +18,7 @@
 #include "comm/team/doorbell.hpp"
 #include "comm/team/failure.hpp"
 #include "comm/team/link.hpp"
+#include "comm/team/pulses.hpp"
 #include "comm/team/standing.hpp"
 
 namespace rondo::comm {
@@ -46,15 +47,17 @@ class Team {
     bool copies_memory = false;
     double copied_page_us = 0;
     std::shared_ptr<Monitor> monitor;  // null for ranks as threads
+    std::chrono::milliseconds link_patience = kLinkPatience;
   };
   explicit Team(Parts parts);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  void add_links(int peer, Links links);          // with everybody, this rank included, before anything is sent
-  void add_message_links(int peer, Links links);  // with everybody else, where messages go over links
-  void add_control(int peer, Fd control);         // of every rank that is not in the segment
+  void add_links(int peer, Links links);                // with everybody, this rank included, before anything is sent
+  void add_message_links(int peer, Links links);        // with everybody else, where messages go over links
+  void add_control(int peer, Fd control);               // of every rank that is not in the segment
+  void add_pulses(int peer, std::array<Fd, 2> pulses);  // of every rank of another node, after its control
   void add_watch(int peer, Fd fd);  // a pidfd or socket that becomes readable when the peer's process ends
   void start();                     // after the last add_…(): from here on the monitor reports
 
@@ -153,6 +156,9 @@ class Team {
   Messages device_messages(int peer) const;
   bool may_leave_something(int peer) const;
   void on_exit(int peer);
+  void on_loss(int peer, std::string_view reason);
+  void on_silence(int peer, std::string_view reason, bool alone);
+  std::string whole_name(int peer) const;
   bool unmapped(int peer) const;
   void on_waiting(int peer, const Signature& theirs);
   std::vector<Standing> hear_all(const Signature& about);
@@ -190,6 +196,7 @@ class Team {
   std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
   std::vector<int> watch_ids_;
   std::unique_ptr<Control> control_;
+  std::unique_ptr<Pulses> pulses_;
   std::once_flag accused_;
   std::thread judge_;  // asks what the monitor's thread, which hears the answers, cannot wait for
 };

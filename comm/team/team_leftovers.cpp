@@ -201,6 +201,12 @@ void Team::tell_all_before_leaving() {
         peer, {.sequence = messages.sent, .count = messages.received, .collective = Collective::send, .on_device = 1});
   }
   control_->announce_departure(latest(Side::host));
+  // Once it has failed others may be gone, or reached by nobody; whom others lost this rank may yet lose itself.
+  const auto patience = failure_.raised() ? std::chrono::milliseconds(500) : 4 * parts_.link_patience;
+  const int reported =
+      failure_.raised() && failure_.error().error_code() == ErrorCode::peer_lost ? failure_.error().culprit() : -1;
+  control_->await_delivery(std::chrono::steady_clock::now() + patience,
+                           [this, reported](int peer) { return peer == reported || departed(peer) || lost(peer); });
 }
 
 // By this rank, towards others and back.

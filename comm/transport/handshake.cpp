@@ -104,7 +104,7 @@ std::optional<Encounter> Examination::read(const Hello& hello) {
   encounter.channel = static_cast<MeetingChannel>(channel);
   encounter.from_id = reader.raw<sizeof(MeetingId)>();
   encounter.to_id = reader.raw<sizeof(MeetingId)>();
-  if (!reader.ok() || channel > static_cast<std::uint8_t>(MeetingChannel::messages)) return std::nullopt;
+  if (!reader.ok() || channel > static_cast<std::uint8_t>(MeetingChannel::other_pulse)) return std::nullopt;
   return encounter;
 }
 

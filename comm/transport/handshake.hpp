@@ -32,7 +32,7 @@ struct Membership {
   std::shared_ptr<const Authenticator> authenticator;  // null: MACs are zero and not looked at
 };
 
-enum class MeetingChannel : std::uint8_t { data, control, node, messages };
+enum class MeetingChannel : std::uint8_t { data, control, node, messages, pulse, other_pulse };
 
 struct Encounter {
   std::uint32_t from = 0;  // the rank that connected

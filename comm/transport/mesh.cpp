@@ -19,7 +19,7 @@ void check(const MeshOptions& options, std::size_t advertisements, std::span<con
                 fmt::format("rank {} got {} advertisements for {} ranks", options.rank, advertisements, world));
   }
   std::set<int> seen;
-  for (const auto& [peer, data, messages] : peers) {
+  for (const auto& [peer, data, messages, pulses] : peers) {
     if (peer < 0 || peer >= options.world_size || peer == options.rank || !seen.insert(peer).second) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("rank {} cannot meet rank {} in a world of {}", options.rank, peer, world));
@@ -40,9 +40,9 @@ std::vector<MeshPeer> Mesh::connect(std::span<const Store::Bytes> advertisements
                                     Store::Deadline deadline, const Lookout& lookout) {
   check(options_, advertisements.size(), peers);
   std::vector<MeshParty> parties;
-  for (const auto& [peer, data, messages] : peers) {
+  for (const auto& [peer, data, messages, pulses] : peers) {
     parties.push_back(
-        {peer, data, messages, decode_advertisement(advertisements[static_cast<std::size_t>(peer)], peer)});
+        {peer, data, messages, pulses, decode_advertisement(advertisements[static_cast<std::size_t>(peer)], peer)});
   }
   const Membership membership{options_.name, options_.generation, static_cast<std::uint32_t>(options_.world_size),
                               options_.authenticator};

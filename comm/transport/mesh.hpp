@@ -3,6 +3,7 @@
 // messages where they are wanted, both ends proven to be of the same job. Runs in the caller's thread; once connected,
 // peers speak non-blocking I/O on the native descriptors.
 #pragma once
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,20 +21,22 @@
 
 namespace rondo {
 
-// All sockets are non-blocking, CLOEXEC, TCP_NODELAY. When the peer is on another host and that vanishes, `control`
-// fails within about 3 s, `data` only while nothing is in flight. What a peer of another host has not read for 2 s, its
-// buffers full, makes it count as dead: ask peer_takes() before sending what can wait.
+// All sockets are non-blocking, CLOEXEC, TCP_NODELAY. When the peer is on another host and that vanishes, none of them
+// fails for half an hour: `pulses` are for finding out, see comm/base/pulse.hpp. What a peer of another host has not
+// read for so long, its buffers full, makes `control` fail: ask peer_takes() before sending what can wait.
 struct MeshPeer {
   int rank = -1;
   Fd data;      // buffers of 4 MiB; none where none was wanted
   Fd messages;  // another like it, likewise
   Fd control;
+  std::array<Fd, 2> pulses;  // nothing is sent on them; none where none were wanted
 };
 
 struct MeshWish {  // the same at both ends
   int rank = -1;
   bool data = true;       // a second connection
-  bool messages = false;  // and a third
+  bool messages = false;  // another
+  bool pulses = false;    // and two
 };
 
 struct MeshOptions {

@@ -15,6 +15,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/log.hpp"
+#include "comm/base/pulse.hpp"
 #include "comm/transport/sockets.hpp"
 
 namespace rondo {
@@ -41,10 +42,26 @@ bool send_now(const Fd& socket, std::span<const std::byte> bytes) {
 }
 
 bool wants(const MeshParty& party, MeetingChannel channel) {
-  return channel == MeetingChannel::control || (channel == MeetingChannel::data && party.wants_data) ||
-         (channel == MeetingChannel::messages && party.wants_messages);
+  switch (channel) {
+    case MeetingChannel::control:
+      return true;
+    case MeetingChannel::data:
+      return party.wants_data;
+    case MeetingChannel::messages:
+      return party.wants_messages;
+    case MeetingChannel::pulse:
+    case MeetingChannel::other_pulse:
+      return party.wants_pulses;
+    case MeetingChannel::node:
+      return false;
+  }
+  return false;
 }
-constexpr std::array kChannels{MeetingChannel::data, MeetingChannel::messages, MeetingChannel::control};
+bool carries_data(MeetingChannel channel) {
+  return channel == MeetingChannel::data || channel == MeetingChannel::messages;
+}
+constexpr std::array kChannels{MeetingChannel::data, MeetingChannel::messages, MeetingChannel::control,
+                               MeetingChannel::pulse, MeetingChannel::other_pulse};
 
 std::size_t wanted_sockets(const std::vector<MeshParty>& parties) {
   std::size_t wanted = 0;
@@ -112,9 +129,12 @@ std::vector<MeshPeer> MeshMeeting::run(Listeners listeners, Store::Deadline dead
   if (missing_ > 0) throw_missing();
   std::vector<MeshPeer> peers;
   for (MeshParty& party : parties_) {
-    peers.push_back({party.rank, std::move(slot(party, MeetingChannel::data)),
-                     std::move(slot(party, MeetingChannel::messages)),
-                     std::move(slot(party, MeetingChannel::control))});
+    peers.push_back(
+        {party.rank,
+         std::move(slot(party, MeetingChannel::data)),
+         std::move(slot(party, MeetingChannel::messages)),
+         std::move(slot(party, MeetingChannel::control)),
+         {std::move(slot(party, MeetingChannel::pulse)), std::move(slot(party, MeetingChannel::other_pulse))}});
   }
   return peers;
 }
@@ -128,11 +148,12 @@ void MeshMeeting::start(Awaitable<void> task) {
 }
 
 void MeshMeeting::enter(MeshParty& party, MeetingChannel channel, Fd socket) {
-  if (channel == MeetingChannel::control) {
-    set_control_options(socket);
-  } else {
+  if (carries_data(channel)) {
     set_data_options(socket);
+  } else {
+    set_control_options(socket);
   }
+  if (channel == MeetingChannel::pulse) Pulse::prepare(socket.get());
   Fd& place = slot(party, channel);
   if (!place) --missing_;
   place = std::move(socket);
@@ -196,8 +217,8 @@ Awaitable<std::string> MeshMeeting::reach(std::shared_ptr<Race> race, MeshParty&
                                           std::size_t index) {
   const SocketAddress& address = party.advertisement.addresses[index];
   Fd fd = make_socket(address.family());
-  if (channel != MeetingChannel::control) prepare_for_data(fd);
-  set_control_options(fd);  // while shaking hands; a data socket loses the short timeout again
+  if (carries_data(channel)) prepare_for_data(fd);
+  set_control_options(fd);  // while shaking hands
   SharedSocket socket = adopt(io_, std::move(fd), address.family());
   race->sockets.push_back(socket);
   const asio::generic::stream_protocol::endpoint endpoint(address.get(), address.bytes);

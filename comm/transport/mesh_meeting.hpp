@@ -14,9 +14,9 @@ namespace rondo {
 
 struct MeshParty {
   int rank = -1;
-  bool wants_data = true, wants_messages = false;
+  bool wants_data = true, wants_messages = false, wants_pulses = false;
   Advertisement advertisement;
-  std::array<Fd, 4> sockets{};          // by MeetingChannel
+  std::array<Fd, 6> sockets{};          // by MeetingChannel
   std::vector<std::string> outcomes{};  // per advertised address, what the last attempt came to
 };
 

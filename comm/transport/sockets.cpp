@@ -21,16 +21,13 @@
 #include <utility>
 
 #include "comm/base/fork_pause.hpp"
+#include "comm/base/pulse.hpp"
 #include "comm/base/system_error.hpp"
 
 namespace rondo {
 namespace {
 
 constexpr int kBufferBytes = 4 << 20;
-constexpr int kUserTimeoutMs = 2000;
-constexpr int kKeepaliveIdleS = 1;
-constexpr int kKeepaliveIntervalS = 1;
-constexpr int kKeepaliveProbes = 2;
 
 void set_option(const Fd& socket, int level, int option, int value, std::string_view what) {
   if (::setsockopt(socket.get(), level, option, &value, sizeof(value)) != 0) throw_errno(what);
@@ -52,15 +49,19 @@ int receive_buffer_bytes() {
   return std::min(kBufferBytes, most / 4);
 }
 
-// When the kernel gives up a peer that is silent. Within a host never: a process that ends closes its sockets, and one
-// that has lost its core inside a call, the socket locked, is as silent as a host that vanished.
-void set_liveness(const Fd& socket, int user_timeout_ms) {
-  const bool watched = !stays_on_host(socket);
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, watched ? 1 : 0, "cannot set SO_KEEPALIVE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdleS, "cannot set TCP_KEEPIDLE");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveIntervalS, "cannot set TCP_KEEPINTVL");
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes, "cannot set TCP_KEEPCNT");
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, watched ? user_timeout_ms : 0, "cannot set TCP_USER_TIMEOUT");
+// When the kernel gives up a peer that is silent: later than we do, who know more. Within a host never: a process that
+// ends closes its sockets, and one that has lost its core inside a call, the socket locked, is as silent as a host that
+// vanished.
+void set_user_timeout(const Fd& socket, std::chrono::milliseconds limit) {
+  const auto given = stays_on_host(socket) ? std::chrono::milliseconds(0) : limit;
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(given.count()), "cannot set TCP_USER_TIMEOUT");
+}
+
+// Of its own the kernel gives up after a quarter of an hour, unless the host was told otherwise.
+bool kernel_is_impatient() {
+  constexpr int kUsualRetries = 15;
+  int retries = 0;
+  return (std::ifstream("/proc/sys/net/ipv4/tcp_retries2") >> retries) && retries < kUsualRetries;
 }
 
 // Empty where the kernel does not tell.
@@ -134,13 +135,23 @@ void prepare_for_data(const Fd& socket) {
 
 void set_data_options(const Fd& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
-  set_liveness(socket, 0);
+  set_user_timeout(socket, kernel_is_impatient() ? kKernelPatience : std::chrono::milliseconds(0));
   if (!stays_on_host(socket)) set_congestion_control(socket, preferred_congestion_control(socket));
 }
 
 void set_control_options(const Fd& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
-  set_liveness(socket, kUserTimeoutMs);
+  set_user_timeout(socket, kKernelPatience);
+}
+
+bool has_undelivered(const Fd& socket) {
+  int unacknowledged = 0;
+  return ::ioctl(socket.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged > 0;
+}
+
+void acknowledge_now(const Fd& socket) {
+  const int now = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_QUICKACK, &now, sizeof now);
 }
 
 bool peer_takes(const Fd& socket, std::size_t bytes) {

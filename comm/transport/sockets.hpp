@@ -22,12 +22,15 @@ void let_receive_buffer_grow(const Fd& socket);
 // both ends are on this host: they share no wire. BBR, the default of many hosts, holds segments back by timers, and a
 // connection that began with it keeps the timers whatever it is given later.
 void prepare_for_data(const Fd& socket);
-// Between hosts, one that vanished is noticed in about 3 s while nothing is in flight, and congestion control is the
-// host's choice; within a host there is no limit.
+// Congestion control is the host's choice between hosts. The kernel does not give up a peer before a quarter of an
+// hour, and one that is alive never: a rank that is busy elsewhere, its buffers full, is no failure.
 void set_data_options(const Fd& socket);
-// The same, also with bytes in flight. Not for data: to the kernel a peer that is alive but does not read for 2 s
-// looks just as dead (measured), and on a data socket a rank busy elsewhere is no failure.
+// The kernel gives up after kKernelPatience, within a host never. Not for data: to the kernel a peer that is alive but
+// does not read, its buffers full, looks just as dead (measured).
 void set_control_options(const Fd& socket);
+// Whether the peer's kernel has not acknowledged all that was sent.
+bool has_undelivered(const Fd& socket);
+void acknowledge_now(const Fd& socket);  // what has been received, which the kernel may put off for 40 ms
 // Whether the peer's kernel takes that many bytes more, even if the peer reads nothing.
 bool peer_takes(const Fd& socket, std::size_t bytes);
 

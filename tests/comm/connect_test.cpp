@@ -220,6 +220,11 @@ TEST_CASE("settings that are none are refused by name") {
                                                                        {"RONDO_FLIGHT_RECORDER", "/nonexistent/folder"},
                                                                        {"RONDO_FLIGHT_RECORDER", "/dev/null"},
                                                                        {"RONDO_FIFO_SLOTS", "1"},
+                                                                       {"RONDO_LINK_PATIENCE_MS", "0"},
+                                                                       {"RONDO_LINK_PATIENCE_MS", "-1"},
+                                                                       {"RONDO_LINK_PATIENCE_MS", "1499"},
+                                                                       {"RONDO_LINK_PATIENCE_MS", "600001"},
+                                                                       {"RONDO_LINK_PATIENCE_MS", "soon"},
                                                                        {"RONDO_SLICE_BYTES", "many"}}));
   const Setting setting(name, value);
   for (const auto& error : meet(1, {}, [](Communicator&) {})) {

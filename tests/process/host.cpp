@@ -37,10 +37,12 @@ void Host::set_hosts(const std::string& lines) const {
   do_here({"sh", "-c", "file=$(mktemp) && printf '%s' \"$1\" > $file && mount --bind $file /etc/hosts && rm $file",
            "sh", lines});
 }
+void Host::set_sysctl(const std::string& path, const std::string& value) const {
+  do_here({"sh", "-c", "echo \"$2\" > /proc/sys/\"$1\"", "sh", path, value});
+}
 void Host::disable_ipv6() const {
-  do_here({"sh", "-c",
-           "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 && echo 1 > "
-           "/proc/sys/net/ipv6/conf/lo/disable_ipv6"});
+  set_sysctl("net/ipv6/conf/all/disable_ipv6", "1");
+  set_sysctl("net/ipv6/conf/lo/disable_ipv6", "1");
 }
 void Host::add_decoy(const std::string& address) const {
   ip({"link", "add", "decoy", "type", "bridge"});

@@ -22,6 +22,7 @@ class Host {
   void ip(const Words& arguments) const;           // these throw with what the command said
   void set_hosts(const std::string& lines) const;  // its /etc/hosts
   void disable_ipv6() const;
+  void set_sysctl(const std::string& path, const std::string& value) const;  // below /proc/sys
   // An interface that reaches nobody, made before the real one so that it comes first in every list.
   void add_decoy(const std::string& address) const;
   void add_address(const std::string& address) const;

@@ -5,9 +5,15 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <sstream>
+#include <thread>
 
+#include "comm/base/pulse.hpp"
 #include "tests/process/network.hpp"
 #include "tests/process/secret_file.hpp"
 #include "tests/support/catch.hpp"
@@ -67,6 +73,32 @@ void check_success(const std::vector<Ended>& all) {
   }
 }
 
+// Cuts every host in turn, for half of the time.
+void flap(Network& network, std::chrono::milliseconds cut, Clock::time_point until) {
+  for (std::size_t host = 0; Clock::now() < until; host = (host + 1) % network.size()) {
+    network.cut(host, true);
+    std::this_thread::sleep_for(cut);
+    network.cut(host, false);
+    std::this_thread::sleep_for(cut);
+  }
+}
+
+struct Verdict {
+  double after_s = 0;
+  int culprit = -1;
+  std::string sentence;
+};
+Verdict verdict_of(Running& rank, Clock::time_point cut_at) {
+  Verdict verdict;
+  long long at_us = 0;
+  std::istringstream words(rank.lines("error ", 1).front());
+  words >> at_us >> verdict.culprit;
+  std::getline(words, verdict.sentence);
+  const auto cut_us = std::chrono::duration_cast<std::chrono::microseconds>(cut_at.time_since_epoch()).count();
+  verdict.after_s = static_cast<double>(at_us - cut_us) / 1e6;
+  return verdict;
+}
+
 }  // namespace
 
 TEST_CASE("the network loses what it is told to lose, both ways") {
@@ -120,4 +152,122 @@ TEST_CASE("a job outlives delay that lets packets overtake each other") {
   job.await_start();
   network.set({.delay = 50ms, .jitter = 20ms});
   check_success(job.wait());
+}
+
+TEST_CASE("a job outlives packets lost") {
+  if (!networks_possible()) return;
+  // Of 30 %, an idle job with fewer connections to probe by would not live so long.
+  const auto [mode, loss] = GENERATE(table<std::string, double>({{"idle", 0.3}, {"busy", 0.1}, {"wait", 0.3}}));
+  CAPTURE(mode, loss);
+  Network network(3, 11);
+  Job job(network, mode, 15s);
+  job.await_start();
+  network.set({.loss = loss});
+  check_success(job.wait());
+  CHECK(network.lost() > 0);
+}
+
+TEST_CASE("a job outlives cuts that are shorter than its patience, and what was under way arrives") {
+  if (!networks_possible()) return;
+  const std::string mode = GENERATE("idle", "busy");
+  CAPTURE(mode);
+  Network network(3, 12);
+  Job job(network, mode, 8s);
+  job.await_start();
+  flap(network, rondo::kLinkPatience * 9 / 10, Clock::now() + 8s);
+  check_success(job.wait());
+  CHECK(network.lost() > 0);
+}
+
+TEST_CASE("a host that is cut off is named within 3 s by every rank, itself included") {
+  if (!networks_possible()) return;
+  const std::string mode = GENERATE("idle", "busy", "wait");
+  const std::size_t cut = GENERATE(1u, 2u);
+  CAPTURE(mode, cut);
+  Network network(3, 13);
+  Job job(network, mode, 60s);
+  job.await_start();
+  const auto cut_at = Clock::now();
+  network.cut(cut, true);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const Verdict verdict = verdict_of(job.rank(rank), cut_at);
+    CAPTURE(rank, verdict.sentence);
+    CHECK(verdict.culprit == static_cast<int>(cut));
+    CHECK(verdict.after_s > 1.7);
+    CHECK(verdict.after_s < 3);
+    const char* says = rank == cut ? "is cut off from all other hosts" : "is lost: its host has not answered for";
+    CHECK(verdict.sentence.find(says) != std::string::npos);
+  }
+}
+
+TEST_CASE("a killed rank of another host is named at once, on a network that loses packets, too") {
+  if (!networks_possible()) return;
+  const bool lossy = GENERATE(false, true);
+  CAPTURE(lossy);
+  Network network(3, 14);
+  Job job(network, "wait", 60s);
+  job.await_start();
+  if (lossy) network.set({.loss = 0.1});
+  const auto killed_at = Clock::now();
+  ::kill(std::stoi(job.rank(2).lines("joined ", 1).front()), SIGKILL);
+  for (const std::size_t rank : {0u, 1u, 3u}) {
+    const Verdict verdict = verdict_of(job.rank(rank), killed_at);
+    CAPTURE(rank, verdict.sentence);
+    CHECK(verdict.culprit == 2);
+    CHECK(verdict.after_s < (lossy ? 1.0 : 0.1));
+  }
+}
+
+TEST_CASE("a stopped rank of another host is not lost, on a network that loses packets, too") {
+  if (!networks_possible()) return;
+  Network network(3, 15);
+  Job job(network, "busy", 8s);
+  job.await_start();
+  network.set({.loss = 0.05});
+  const int pid = std::stoi(job.rank(1).lines("joined ", 1).front());
+  ::kill(pid, SIGSTOP);
+  std::this_thread::sleep_for(2 * rondo::longest_silence(rondo::kLinkPatience));
+  ::kill(pid, SIGCONT);
+  check_success(job.wait());
+}
+
+TEST_CASE("a kernel that gives connections up early ends no job that is more patient") {
+  if (!networks_possible()) return;
+  Network network(2, 16);
+  for (std::size_t i = 0; i < network.size(); ++i) network.host(i).set_sysctl("net/ipv4/tcp_retries2", "1");
+  Job job(network, "busy", 5s, {"RONDO_LINK_PATIENCE_MS=6000"});
+  job.await_start();
+  network.cut(1, true);
+  std::this_thread::sleep_for(4s);
+  network.cut(1, false);
+  check_success(job.wait());
+}
+
+// The figure: network_test "[.long]" prints it. RONDO_TEST_SECONDS: of each row, 60 where it is not set.
+TEST_CASE("false alarms, by weather", "[.long]") {
+  if (!networks_possible()) return;
+  struct Row {
+    const char* name;
+    Weather weather;
+    std::chrono::milliseconds cut{};
+  };
+  const Row row = GENERATE(Row{"1 % lost", {.loss = 0.01}}, Row{"5 % lost", {.loss = 0.05}},
+                           Row{"10 % lost", {.loss = 0.1}}, Row{"50 +- 20 ms", {.delay = 50ms, .jitter = 20ms}},
+                           Row{"cuts of half the patience", {}, rondo::kLinkPatience / 2});
+  const std::string mode = GENERATE("idle", "busy");
+  const char* given = std::getenv("RONDO_TEST_SECONDS");
+  const std::chrono::seconds duration(given != nullptr ? std::atoi(given) : 60);
+  Network network(3, 17);
+  Job job(network, mode, duration);
+  job.await_start();
+  network.set(row.weather);
+  if (row.cut.count() > 0) flap(network, row.cut, Clock::now() + duration);
+  const auto all = job.wait();
+  check_success(all);
+  const auto alarms = std::count_if(all.begin(), all.end(), [](const Ended& ended) { return ended.code != 0; });
+  const std::string& out = all[0].out;
+  const auto calls = out.find("done ") == std::string::npos ? 0 : std::stol(out.substr(out.find("done ") + 5));
+  std::cout << fmt::format("{:26} {} {:4} s {:8} calls {:9} packets lost {:6} false alarms {}\n", row.name, mode,
+                           duration.count(), 2 * calls, network.carried(), network.lost(), alarms)
+            << std::flush;
 }
