@@ -49,6 +49,23 @@ TEST_CASE("the first failure is named once, stops the others and gives the exit 
   CHECK(ended.seconds < 3);
 }
 
+TEST_CASE("why a rank fails is what it wrote into the error file, if that can be read") {
+  const auto failed_with = [](const std::string& json) {
+    return run(
+        shell("2", "test $RANK = 1 || exec sleep 60; printf '%s' '" + json + "' > $TORCHELASTIC_ERROR_FILE; exit 3"));
+  };
+  const auto ends = [](const Ended& ended, const std::string& end) {
+    CAPTURE(ended.err);
+    CHECK(ended.code == 3);
+    CHECK(std::regex_match(ended.err, std::regex("rondorun: rank 1 \\(pid [0-9]+\\) exited with code 3" + end + "\n")));
+  };
+  ends(failed_with(R"({"message": {"message": "ValueError: no data\nmore", "extraInfo": {"timestamp": "7"}}})"),
+       ": ValueError: no data");
+  ends(failed_with(R"({"message": "plain"})"), ": plain");
+  for (const char* odd : {"", "{", "[1]", R"({"message": 5})", R"({"message": {"message": {}}})", R"({"other": 1})"})
+    ends(failed_with(odd), "");
+}
+
 TEST_CASE("a rank killed by a signal is named with it") {
   const auto ended = run(shell("2", "test $RANK = 1 && kill -9 $$; exec sleep 60"));
   CHECK(ended.code == 128 + 9);

@@ -31,7 +31,8 @@ Variables torchrun_variables(const Options& options, const Placement& at, int lo
           {"MASTER_PORT", std::to_string(at.master_port)},
           {"TORCHELASTIC_RUN_ID", at.job},
           {"TORCHELASTIC_RESTART_COUNT", std::to_string(at.restarts)},
-          {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options.max_restarts)}};
+          {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options.max_restarts)},
+          {"TORCHELASTIC_ERROR_FILE", at.error_file}};
 }
 
 // An empty value only hides what the launcher itself inherited under that name from a job around it.

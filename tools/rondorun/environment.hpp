@@ -17,7 +17,8 @@ struct Placement {
   std::string rendezvous;  // host:port of our server; empty: none
   std::string job;
   int secret_fd = -1;
-  int restarts = 0;  // of this job so far
+  int restarts = 0;        // of this job so far
+  std::string error_file;  // of the rank in question; empty: none
 };
 
 std::vector<std::string> rank_environment(const Options& options, const Placement& placement, int local_rank);

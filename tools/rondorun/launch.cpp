@@ -175,8 +175,9 @@ void Launch::start() {
 void Launch::start_alone() {
   secret_ = options_.secret_file.empty() ? rendezvous::Secret::generate()
                                          : rendezvous::Secret::from_file(options_.secret_file);
-  // A rank's output, its process, and its connection to our server; and what we need for ourselves, at least.
-  reserve_descriptors(4 * static_cast<std::size_t>(options_.local_size) + 4,
+  // A rank's output, its process, its error file, and its connection to our server; and what we need for ourselves, at
+  // least.
+  reserve_descriptors(5 * static_cast<std::size_t>(options_.local_size) + 4,
                       fmt::format("rondorun with {} ranks", options_.local_size));
   Placement placement;
   placement.local_size = placement.world_size = options_.local_size;
@@ -216,12 +217,16 @@ void Launch::start_ranks(const Placement& placement) {
           },
       .ended = [this] { on_ranks_ended(); },
       .log_ends = [this](const std::string& file, int reason) { on_left_out("the log " + file, reason, err_); }};
-  for (int i = 0; i < at.local_size; ++i)
+  for (int i = 0; i < at.local_size; ++i) {
+    ErrorFile error_file;
+    at.error_file = error_file.path();
     setup.programs.push_back({.rank = at.first_rank + i,
                               .arguments = rank_arguments(options_, i),
                               .environment = rank_environment(options_, at, i),
                               .shown = is_shown(options_, at.first_rank + i, i),
-                              .cpus = options_.shares[static_cast<std::size_t>(i)].cpus});
+                              .cpus = options_.shares[static_cast<std::size_t>(i)].cpus,
+                              .error_file = std::move(error_file)});
+  }
   ranks_ = std::make_unique<Ranks>(loop_, std::move(setup), out_, *err_);
   enter(Phase::running);
   ranks_->start();

@@ -165,7 +165,9 @@ Failure Ranks::failure_of(const Rank& rank, const ExitStatus& status) {
     return {.sentence = fmt::format("cannot {} '{}'{}: {}", error->binding ? "bind to its cores" : "start",
                                     setup_.command.front(), setup_.place, std::strerror(error->reason)),
             .exit_code = status.shell_code()};
-  return {.sentence = fmt::format("rank {} (pid {}) {}{}", rank.rank, rank.child.pid, status.describe(), setup_.place),
+  const std::string why = setup_.programs[static_cast<std::size_t>(rank.index)].error_file.message();
+  return {.sentence = fmt::format("rank {} (pid {}) {}{}{}{}", rank.rank, rank.child.pid, status.describe(),
+                                  setup_.place, why.empty() ? "" : ": ", why),
           .exit_code = status.shell_code(),
           .rank = rank.rank,
           .blamed = rank.err ? ranks_named_in(rank.err->last_words() + rank.out->last_words()) : std::vector<int>{}};

@@ -13,6 +13,7 @@
 #include "runtime/process/child.hpp"
 #include "runtime/process/event_loop.hpp"
 #include "runtime/process/exit_status.hpp"
+#include "tools/rondorun/error_file.hpp"
 #include "tools/rondorun/options.hpp"
 #include "tools/rondorun/output.hpp"
 #include "tools/rondorun/terminal.hpp"
@@ -25,6 +26,7 @@ struct RankProgram {
   std::vector<std::string> environment;
   bool shown = true;        // its output
   std::vector<int> cpus{};  // that it is bound to; empty: none
+  ErrorFile error_file{};
 };
 
 struct Failure {
