@@ -31,7 +31,7 @@ RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, int ran
 RondoBackend::~RondoBackend() {
   without_python([this] {
     communicator_ = {};
-    completer_->close();
+    works_->completer.close();
   });
 }
 
@@ -69,6 +69,9 @@ c10d::ErrorType RondoBackend::getError() {
   }
   return c10d::ErrorType::SUCCESS;
 }
+void RondoBackend::waitForPendingWorks() {
+  without_python([this] { works_->hooks.wait_for_all(); });
+}
 void RondoBackend::abort() {
   if (communicator_) communicator_.abort();
 }
@@ -81,7 +84,7 @@ void RondoBackend::shutdown() {
   }
   without_python([&] {
     last = {};
-    completer_->close();
+    works_->completer.close();
   });
 }
 

@@ -16,7 +16,6 @@
 
 #include <rondo/communicator.hpp>
 
-#include "bindings/torch/completer.hpp"
 #include "bindings/torch/task.hpp"
 
 namespace rondo::torch_backend {
@@ -78,6 +77,19 @@ class RondoBackend final : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
+  // What is told of calls that have ended well: PyTorch's flight recorder, and a hook of the user's.
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(std::int64_t id, c10d::CompletionHook hook) override {
+    works_->hooks.add(id, std::move(hook));
+  }
+  void unregisterCompletionHook(std::int64_t id) override { works_->hooks.remove(id); }
+  void registerOnCompletionHook(Hooks::OnCompletion&& hook) override {
+    onCompletionHook_ = hook;  // so that hasHooks() says it
+    works_->hooks.set(std::move(hook));
+  }
+  void waitForPendingWorks() override;
+  void enableCollectivesTiming() override {}  // they are timed always
+
   bool supportsSplitting() const override { return true; }
   // A group of `ranks` of this one that meets in `store`; null for who is none of them.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
@@ -97,7 +109,7 @@ class RondoBackend final : public c10d::Backend {
   WorkPtr message(std::string_view name, c10d::OpType type, Tensors& tensors, Collective collective, int peer, int tag);
 
   c10::intrusive_ptr<Options> options_;
-  std::shared_ptr<Completer> completer_ = std::make_shared<Completer>();
+  std::shared_ptr<RondoWork::Group> works_ = std::make_shared<RondoWork::Group>();
   std::mutex mutex_;  // of all below, held for moments
   Communicator communicator_;
   std::uint64_t sequence_ = 0;

@@ -22,7 +22,7 @@ RondoBackend::WorkPtr RondoBackend::run(Task given) {
                                .sequence = ++sequence_,
                                .timeout = task->timeout,
                                .outputs = task->outputs};
-  auto work = c10::make_intrusive<RondoWork>(about, task->inputs, completer_);
+  auto work = c10::make_intrusive<RondoWork>(about, task->inputs, works_);
   if (task->takes_source) task->calls.front().source = work->source();
   if (coalescing_) {
     coalescing_->push_back({task, work});
@@ -141,7 +141,7 @@ RondoBackend::WorkPtr RondoBackend::endCoalescing() {
                                .sequence = ++sequence_,
                                .timeout = timeout,
                                .outputs = whole->outputs};
-  auto work = c10::make_intrusive<RondoWork>(about, whole->inputs, completer_);
+  auto work = c10::make_intrusive<RondoWork>(about, whole->inputs, works_);
   tasks.push_back({whole, work});
   Steps then;
   start_in_turn(std::move(tasks), timeout, then);

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/torch/work.hpp"
 
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <string>
 
 namespace rondo::torch_backend {
+
+namespace {
+
+std::uint64_t next_key() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace
 
 const char* title_of(std::string_view backend, std::string_view name) {
   static std::mutex mutex;
@@ -14,8 +24,14 @@ const char* title_of(std::string_view backend, std::string_view name) {
   return titles.insert(std::string(backend) + ':' + std::string(name)).first->c_str();
 }
 
-RondoWork::RondoWork(const About& about, const std::vector<at::Tensor>& inputs, std::shared_ptr<Completer> completer)
-    : Work(about.rank, about.type, about.title, inputs), about_(about), completer_(std::move(completer)) {}
+RondoWork::RondoWork(const About& about, const std::vector<at::Tensor>& inputs, std::shared_ptr<Group> group)
+    : Work(about.rank, about.type, about.title, inputs), about_(about), group_(std::move(group)), key_(next_key()) {
+  if (has_on_completion_) group_->hooks.begun();
+}
+
+RondoWork::~RondoWork() {
+  if (has_on_completion_ && !has_ended_) group_->hooks.ended();  // it was never started
+}
 
 c10::intrusive_ptr<c10::ivalue::Future> RondoWork::getFuture() {
   const std::lock_guard lock(future_mutex_);
@@ -42,8 +58,13 @@ void RondoWork::complete(std::exception_ptr error) {
     error_ = error;
     is_awaited = future_ != nullptr;
   }
-  if (!is_awaited) return finish(error);
-  completer_->post(depth_, [self = c10::intrusive_ptr<RondoWork>::reclaim_copy(this)] { self->mark(); });
+  if (!error) group_->hooks.completed({.completionKey = key_, .duration_ms = getDuration()});
+  const auto post = [&](void (RondoWork::*what)()) {
+    group_->completer.post(depth_,
+                           [self = c10::intrusive_ptr<RondoWork>::reclaim_copy(this), what] { (*self.*what)(); });
+  };
+  is_awaited ? post(&RondoWork::mark) : finish(error);
+  if (has_on_completion_) post(&RondoWork::tell);
 }
 
 void RondoWork::mark() {
@@ -52,6 +73,15 @@ void RondoWork::mark() {
   } else {
     future_->markCompleted(c10::IValue(about_.outputs));
   }
+}
+
+// The user's hook of the group.
+void RondoWork::tell() {
+  if (!error_) {
+    const std::chrono::duration<float> duration = finished_ - started_;
+    group_->hooks.completed(c10d::WorkInfo(about_.type, about_.sequence, started_, finished_, duration));
+  }
+  group_->hooks.ended();
 }
 
 float RondoWork::getDuration() const {

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "bindings/torch/completer.hpp"
+#include "bindings/torch/hooks.hpp"
 
 namespace rondo::torch_backend {
 
@@ -27,7 +28,13 @@ class RondoWork final : public c10d::Work {
     std::chrono::milliseconds timeout{};
     std::vector<at::Tensor> outputs{};
   };
-  RondoWork(const About& about, const std::vector<at::Tensor>& inputs, std::shared_ptr<Completer> completer);
+  // What the works of a group share; it may outlive the group.
+  struct Group {
+    Completer completer;
+    Hooks hooks;
+  };
+  RondoWork(const About& about, const std::vector<at::Tensor>& inputs, std::shared_ptr<Group> group);
+  ~RondoWork() override;
 
   // Once, from any thread, which runs no callback: wakes who waits, or, where somebody has asked for the future, lets
   // the completer complete it and then wake who waits, so that both find it done.
@@ -46,13 +53,17 @@ class RondoWork final : public c10d::Work {
   float getDuration() const override;  // milliseconds, of a call that is done
   std::uint64_t getSequencenumber() const override { return about_.sequence; }
   std::chrono::milliseconds getTimeout() const override { return about_.timeout; }
+  std::uint64_t getCompletionKey() const override { return key_; }
   void abort() override;
 
  private:
   void mark();
+  void tell();
 
   About about_;
-  const std::shared_ptr<Completer> completer_;
+  const std::shared_ptr<Group> group_;
+  const std::uint64_t key_;  // no other call's of this process
+  const bool has_on_completion_ = group_->hooks.has_on_completion();
   const int depth_ = Completer::depth();
   std::mutex future_mutex_;                         // of the three below
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // null until somebody asks for it
