@@ -56,7 +56,10 @@ void Control::await_delivery(std::chrono::steady_clock::time_point until,
                              const std::function<bool(int peer)>& excepted) {
   constexpr std::chrono::microseconds kFirstNap{20}, kLongestNap{2000};
   auto nap = kFirstNap;  // nothing wakes whoever waits for an acknowledgement
-  const auto waits = [&](const auto& peer) { return has_undelivered(peer->socket) && !excepted(peer->rank); };
+  // Within a host nothing is under way: what was sent lies with the peer.
+  const auto waits = [&](const auto& peer) {
+    return !stays_on_host(peer->socket) && has_undelivered(peer->socket) && !excepted(peer->rank);
+  };
   while (std::any_of(peers_.begin(), peers_.end(), waits) && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(nap);
     nap = std::min(2 * nap, kLongestNap);

@@ -145,6 +145,11 @@ void set_control_options(const Fd& socket) {
 }
 
 bool has_undelivered(const Fd& socket) {
+  constexpr int kClosed = 7;  // TCP_CLOSE of <netinet/tcp.h>, which <linux/tcp.h> excludes
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  const bool open = ::getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && info.tcpi_state != kClosed;
+  if (!open) return false;  // it was reset, and keeps the count
   int unacknowledged = 0;
   return ::ioctl(socket.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged > 0;
 }
