@@ -78,7 +78,7 @@ bool Exchange::send_whole(Channel& to, const Envelope& envelope, const std::byte
   const std::uint64_t bytes = envelope.bytes();
   SendLink& link = *to.links->send;
   to.owed += cost_of(bytes);
-  if (!to.in_segment && bytes > kCopied) {
+  if (!to.in_segment && bytes > std::min(kCopied, whole_bytes_)) {  // that lies in a slot
     link.send(packed(envelope), from, bytes);
     return false;
   }
