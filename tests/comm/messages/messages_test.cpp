@@ -17,6 +17,7 @@
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/setting.hpp"
 
 using namespace rondo;
 using namespace rondo::test;
@@ -54,6 +55,28 @@ TEST_CASE("messages: both send first, and then receive, whatever their length") 
     sent.wait();
     expect(theirs == numbers(count, peer), "the bytes are others");
     expect(received.source() == peer && sent.source() == -1, "the source is another");
+  });
+}
+
+TEST_CASE("messages: of any length, where a slot of the link is short") {
+  const Setting slices("RONDO_SLICE_BYTES", "256"), slots("RONDO_FIFO_SLOTS", "3");
+  const Kind kind = GENERATE(Kind::shm, Kind::tcp, Kind::queue);
+  INFO(kind);
+  on_world(kind, 2, [&](Communicator& comm) {
+    for (const std::size_t count : {0, 1, 63, 64, 65, 512, 1023, 1024, 1025, 2047, 2048, 2049, 100'000}) {
+      const auto mine = numbers(count, 1);
+      std::vector<int> theirs(count, -1);
+      if (comm.rank() == 0) {
+        std::vector<Work> works;
+        for (int i = 0; i < 5; ++i) works.push_back(comm.async().send(mine, 1));
+        for (Work& work : works) work.wait();
+      } else {
+        for (int i = 0; i < 5; ++i) {
+          comm.recv(theirs, 0);
+          expect(theirs == mine, fmt::format("{} numbers are others", count));
+        }
+      }
+    }
   });
 }
 
