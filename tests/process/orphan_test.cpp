@@ -5,7 +5,7 @@
 
 #include <array>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "runtime/process/descent.hpp"
 #include "tests/process/running.hpp"
@@ -41,16 +41,40 @@ std::array<pid_t, 3> own_processes(pid_t launcher) {
 bool is_called_rondorun(pid_t pid) {
   const auto holds = [&](const char* file) {
     std::ifstream in("/proc/" + std::to_string(pid) + "/" + file);
-    const std::string text((std::istreambuf_iterator<char>(in)), {});
-    return text.find("rondorun") != std::string::npos;
+    std::ostringstream text;
+    text << in.rdbuf();  // nothing, where it ends meanwhile
+    return text.str().find("rondorun") != std::string::npos;
   };
   return holds("comm") || holds("cmdline");
 }
 
-bool hears_the_end(const rondo::Fd& reader, std::chrono::milliseconds limit) {
-  pollfd waiting{reader.get(), POLLIN, 0};
-  char byte = 0;
-  return ::poll(&waiting, 1, static_cast<int>(limit.count())) == 1 && ::read(reader.get(), &byte, 1) == 0;
+// A job of which every process inherits the writing end of a pipe: its reader hears the last of them end.
+struct HeardJob {
+  template <class Command>
+  explicit HeardJob(const Command& command) : HeardJob(make_pipe(), command) {}
+  bool ends_within(std::chrono::milliseconds limit) const {
+    pollfd waiting{reader.get(), POLLIN, 0};
+    char byte = 0;
+    return ::poll(&waiting, 1, static_cast<int>(limit.count())) == 1 && ::read(reader.get(), &byte, 1) == 0;
+  }
+  rondo::Fd reader;
+  Running job;
+
+ private:
+  static std::array<rondo::Fd, 2> make_pipe() {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    ::fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    return {rondo::Fd(ends[0]), rondo::Fd(ends[1])};
+  }
+  template <class Command>
+  HeardJob(std::array<rondo::Fd, 2> ends, const Command& command) : reader(std::move(ends[0])), job(command) {}
+};
+
+// How far the job has come by then is what the test varies.
+void let_run(int microseconds) {
+  const timespec delay{.tv_sec = 0, .tv_nsec = microseconds * 1000L};
+  ::nanosleep(&delay, nullptr);
 }
 
 }  // namespace
@@ -101,19 +125,14 @@ TEST_CASE("SIGKILL of any two of launcher, witness and supervisor leaves nothing
 
 TEST_CASE("SIGKILL of all that are called as the launcher leaves nothing, whenever it comes") {
   for (int delay_us = 0; delay_us < 60'000; delay_us += 2'000) {
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);  // every process of the job inherits the writer: the reader sees the last one end
-    rondo::Fd reader(ends[0]), writer(ends[1]);
-    ::fcntl(reader.get(), F_SETFD, FD_CLOEXEC);
-    Running job(nasty("2"));
-    writer.reset();
-    const timespec delay{.tv_sec = 0, .tv_nsec = delay_us * 1000L};
-    ::nanosleep(&delay, nullptr);
+    HeardJob heard(nasty("2"));
+    Running& job = heard.job;
+    let_run(delay_us);
     job.signal(SIGSTOP);  // it is below us, and so is what it started
     for (const pid_t pid : rondo::process::descendants()) {
       if (pid == job.pid() || is_called_rondorun(pid)) ::kill(pid, SIGKILL);
     }
-    CHECK(hears_the_end(reader, 3s));
+    CHECK(heard.ends_within(3s));
   }
 }
 
@@ -128,19 +147,10 @@ TEST_CASE("SIGKILL of launcher, witness and supervisor at once leaves no rank") 
 
 TEST_CASE("SIGKILL of the launcher before the ranks have started leaves nothing") {
   for (int delay_us = 0; delay_us < 20'000; delay_us += 1'000) {
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);  // every process of the job inherits the writer: the reader sees the last one end
-    rondo::Fd reader(ends[0]), writer(ends[1]);
-    ::fcntl(reader.get(), F_SETFD, FD_CLOEXEC);
-    Running job(nasty("4"));
-    writer.reset();
-    const timespec delay{.tv_sec = 0, .tv_nsec = delay_us * 1000L};
-    ::nanosleep(&delay, nullptr);
-    job.signal(SIGKILL);
-    const auto deadline = std::chrono::steady_clock::now() + 1s;
-    char byte = 0;
-    CHECK(::read(reader.get(), &byte, 1) == 0);
-    CHECK(std::chrono::steady_clock::now() < deadline);
+    HeardJob heard(nasty("4"));
+    let_run(delay_us);
+    heard.job.signal(SIGKILL);
+    CHECK(heard.ends_within(1s));
   }
 }
 
