@@ -89,7 +89,10 @@ TEST_CASE("what torchrun takes on one node") {
            {{"--signals-to-handle", "SIGTERM,SIGALRM", "true"}, "--signals-to-handle SIGALRM is not supported"},
            {{"--shutdown-timeout", "3", "--grace-period", "3", "true"}, "are one"},
            {{"--nnodes", "2", "--rdzv-endpoint", "h:0", "--no-secret", "true"}, "--master-port 0: several nodes"},
-           {{"--print-completion", "zsh"}, "--print-completion must be bash"}}) {
+           {{"--prefix", "host", "true"}, "--prefix must be rank or none, not 'host'"},
+           {{"--bind", "cor", "true"}, "--bind must be none, core or numa, not 'cor'"},
+           {{"--grace-period", "-1", "true"}, "--grace-period must be seconds from 0 to 1e7, not -1"},
+           {{"--print-completion", "zsh"}, "--print-completion must be bash, not 'zsh'"}}) {
     const auto ended = run(rondorun(words));
     CAPTURE(ended.err);
     CHECK(ended.code == 2);

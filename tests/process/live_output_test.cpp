@@ -192,7 +192,7 @@ TEST_CASE("only a stream that is shown at a terminal is one for the ranks") {
   CHECK(AtTerminal(quoted("--pty never", "")).screen_at_end() == Lines{"[0] 1 pipe", "[0] 2 pipe"});
   CHECK(AtTerminal(quoted("--prefix none", "")).screen_at_end() == Lines{"1 terminal", "2 terminal"});
   CHECK(run(quoted("--pty always", "")).out == "[0] 1 terminal\n[0] 2 terminal\n");
-  CHECK(run(quoted("--pty sometimes", "")).err == "rondorun: --pty must be auto, always or never\n");
+  CHECK(run(quoted("--pty sometimes", "")).err == "rondorun: --pty must be auto, always or never, not 'sometimes'\n");
 }
 
 TEST_CASE("a terminal that cannot be drawn on gets lines: a prompt, and bars once a second") {

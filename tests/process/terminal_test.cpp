@@ -39,7 +39,8 @@ TEST_CASE("the prefix's colour is a choice, and NO_COLOR is one") {
   CHECK(shown({"--color", "always"}, "1") == colored + "\r\n");
   CHECK(run(rondorun({"--color", "always", "echo", "hello"})).out == colored + "\n");
   CHECK(run(rondorun({"--color", "auto", "echo", "hello"})).out == plain + "\n");
-  CHECK(run(rondorun({"--color", "red", "echo"})).err == "rondorun: --color must be auto, always or never\n");
+  CHECK(run(rondorun({"--color", "red", "echo"})).err ==
+        "rondorun: --color must be auto, always or never, not 'red'\n");
 }
 
 TEST_CASE("Ctrl-C reaches each rank once, and twice Ctrl-C kills") {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <initializer_list>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -39,6 +40,18 @@ struct Words {
 };
 
 [[noreturn]] void refuse(const std::string& sentence) { throw CLI::ValidationError(sentence, kUsageError); }
+
+// One of a few words.
+void check_choice(const std::string& value, const char* flag, std::initializer_list<std::string_view> choices) {
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return;
+  std::string all;
+  for (auto choice = choices.begin(); choice != choices.end(); ++choice) {
+    const bool is_first = choice == choices.begin(), is_last = choice + 1 == choices.end();
+    all += is_first ? "" : is_last ? " or " : ", ";
+    all += *choice;
+  }
+  refuse(fmt::format("{} must be {}, not '{}'", flag, all, value));
+}
 
 int number(const std::string& text, const char* flag, int low, int high) {
   int value = 0;
@@ -80,11 +93,13 @@ std::vector<int> gpu_nodes(const Options& options) {
 
 Binding binding(const Words& words) {
   if (!words.bind.empty() && !words.numa_binding.empty()) refuse("--bind and --numa-binding exclude each other");
-  const auto found = words.numa_binding.empty() ? binding_of(words.bind.empty() ? "none" : words.bind)
-                                                : numa_binding_of(words.numa_binding);
-  if (found) return *found;
-  if (words.numa_binding.empty()) refuse("--bind must be none, core or numa, not '" + words.bind + "'");
-  refuse("--numa-binding must be node, socket, exclusive or core-complex, not '" + words.numa_binding + "'");
+  if (!words.numa_binding.empty()) {
+    check_choice(words.numa_binding, "--numa-binding", {"node", "socket", "exclusive", "core-complex"});
+    return *numa_binding_of(words.numa_binding);
+  }
+  const std::string how = words.bind.empty() ? "none" : words.bind;
+  check_choice(how, "--bind", {"none", "core", "numa"});
+  return *binding_of(how);
 }
 
 // OpenMP takes every core that it may run on: right for one rank, unless a quota leaves less.
@@ -197,7 +212,7 @@ void check_backend(const std::string& backend) {
 }
 
 std::chrono::milliseconds seconds(double value, const char* flag) {
-  if (!(value >= 0 && value <= 1e7)) refuse(fmt::format("{} must be seconds from 0 to 1e7", flag));
+  if (!(value >= 0 && value <= 1e7)) refuse(fmt::format("{} must be seconds from 0 to 1e7, not {}", flag, value));
   return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
 }
 
@@ -354,15 +369,13 @@ void set_restarts(const Words& words, Options& options) {
 }
 
 void set_color(const Words& words, Options& options) {
-  if (words.color != "auto" && words.color != "always" && words.color != "never")
-    refuse("--color must be auto, always or never");
+  check_choice(words.color, "--color", {"auto", "always", "never"});
   if (words.color == "always") options.color = Color::always;
   if (words.color == "never" || (words.color == "auto" && env("NO_COLOR"))) options.color = Color::never;
 }
 
 void set_terminals(const Words& words, Options& options) {
-  if (words.pty != "auto" && words.pty != "always" && words.pty != "never")
-    refuse("--pty must be auto, always or never");
+  check_choice(words.pty, "--pty", {"auto", "always", "never"});
   if (words.pty == "auto") return;
   options.terminals = words.pty == "always" ? Terminals::always : Terminals::never;
   if (words.pty == "always" && !options.prefix) refuse("--pty always cannot be had with --prefix none");
@@ -424,7 +437,7 @@ Options finish(const CLI::App& app, Words words, Options options) {
   set_restarts(words, options);
   set_waits(words, options);
   check_signals(words.signals);
-  if (words.prefix != "rank" && words.prefix != "none") refuse("--prefix must be rank or none");
+  check_choice(words.prefix, "--prefix", {"rank", "none"});
   options.prefix = words.prefix == "rank";
   set_color(words, options);
   set_terminals(words, options);
@@ -436,9 +449,8 @@ Options finish(const CLI::App& app, Words words, Options options) {
 }
 
 bool print_what_is_asked(const Words& words) {
-  if (!words.completion.empty() && words.completion != "bash") refuse("--print-completion must be bash");
-  if (!words.page.empty() && words.page != "man" && words.page != "torchrun")
-    refuse("--print-page must be man or torchrun");
+  if (!words.completion.empty()) check_choice(words.completion, "--print-completion", {"bash"});
+  if (!words.page.empty()) check_choice(words.page, "--print-page", {"man", "torchrun"});
   if (words.version)
     fmt::print("rondorun {}\n", RONDO_VERSION);
   else if (!words.completion.empty())
