@@ -23,6 +23,7 @@
 #include "comm/setup/bootstrap.hpp"
 #include "comm/setup/local_store.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/mortal_store.hpp"
 #include "tests/support/queue_transport.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/setting.hpp"
@@ -139,35 +140,12 @@ thread_local bool comes_late = false;
 thread_local int own_rank = 0;
 std::atomic<unsigned> came{0};  // a bit per rank
 
-// Whose server ends.
-class MortalStore final : public Store {
- public:
-  void set(std::string_view key, std::span<const std::byte> value) override { alive().set(key, value); }
-  Bytes get(std::string_view key, Deadline deadline) override { return alive().get(key, deadline); }
-  std::optional<Bytes> try_get(std::string_view key) override { return alive().try_get(key); }
-  std::int64_t add(std::string_view key, std::int64_t amount) override { return alive().add(key, amount); }
-  bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
-                       std::span<const std::byte> desired) override {
-    return alive().compare_and_set(key, std::move(expected), desired);
-  }
-  bool erase(std::string_view key) override { return alive().erase(key); }
-  void end() { ended_ = true; }
-
- private:
-  Store& alive() {
-    if (ended_) throw Error(ErrorCode::peer_lost, "the server has ended");
-    return store_;
-  }
-  LocalStore store_;
-  std::atomic<bool> ended_{false};
-};
-
 }  // namespace
 
 // The job's store, which may be gone, has no part in it.
 TEST_CASE("ranks that split wait for one that comes late") {
   const bool ends = GENERATE(false, true);
-  const auto store = std::make_shared<MortalStore>();
+  const auto store = std::make_shared<test::MortalStore>(std::make_shared<LocalStore>());
   Options options;
   options.node = "each";
   comm::Transports rows{comm::transports()[1]};

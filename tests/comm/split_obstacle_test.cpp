@@ -13,6 +13,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/forked_ranks.hpp"
+#include "tests/support/mortal_store.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/setting.hpp"
 
@@ -21,29 +22,6 @@ using namespace rondo::test;
 using namespace std::chrono_literals;
 
 namespace {
-
-// Until its server ends.
-class MortalStore final : public Store {
- public:
-  explicit MortalStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
-  void end() { store_.reset(); }
-  void set(std::string_view key, std::span<const std::byte> value) override { alive().set(key, value); }
-  Bytes get(std::string_view key, Deadline deadline) override { return alive().get(key, deadline); }
-  std::optional<Bytes> try_get(std::string_view key) override { return alive().try_get(key); }
-  std::int64_t add(std::string_view key, std::int64_t amount) override { return alive().add(key, amount); }
-  bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
-                       std::span<const std::byte> desired) override {
-    return alive().compare_and_set(key, std::move(expected), desired);
-  }
-  bool erase(std::string_view key) override { return alive().erase(key); }
-
- private:
-  Store& alive() {
-    if (!store_) throw Error(ErrorCode::peer_lost, "the server has ended");
-    return *store_;
-  }
-  std::shared_ptr<Store> store_;
-};
 
 // As many files more as ranks that meet need at first, and too few for what they then hand each other.
 void leave_few_descriptors() {

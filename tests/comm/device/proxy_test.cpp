@@ -18,6 +18,7 @@
 #include "tests/comm/device/reachability.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/setting.hpp"
 
 using namespace rondo;
 using namespace rondo::comm::device;
@@ -191,15 +192,6 @@ void await(Condition condition, const char* what) {
   }
 }
 
-class Setting {  // of the environment, for one test
- public:
-  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Setting() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
-
 }  // namespace
 
 TEST_CASE("steps of all channels arrive whole and in order, over sockets") {
@@ -212,7 +204,7 @@ TEST_CASE("steps of all channels arrive whole and in order, over sockets") {
 }
 
 TEST_CASE("steps longer than a step of the host links go in pieces") {
-  const Setting setting("RONDO_SLICE_BYTES", "64");
+  const test::Setting setting("RONDO_SLICE_BYTES", "64");
   on_nodes(2, [](Communicator& comm) {
     Node node(comm);
     exchange_steps(node, comm.rank(), 40);

@@ -3,7 +3,6 @@
 #pragma once
 #include <unistd.h>
 
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +18,7 @@
 #include "comm/setup/local_store.hpp"
 #include "tests/support/queue_transport.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/setting.hpp"
 
 namespace rondo::test {
 
@@ -31,19 +31,6 @@ inline const char* name_of(Kind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 inline std::ostream& operator<<(std::ostream& out, Kind kind) { return out << name_of(kind); }
-
-// An environment variable for the life of this object; set while no other thread runs.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : name_(name) {
-    if (!value.empty()) ::setenv(name, value.c_str(), 1);
-  }
-  Setting(const Setting&) = delete;
-  ~Setting() { ::unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 // A tuning file for the life of this object, which other users' processes may read.
 class TuningFile {
