@@ -9,9 +9,9 @@
 #include <array>
 #include <fstream>
 #include <random>
-#include <sstream>
 
 #include "comm/base/log.hpp"
+#include "comm/base/process_state.hpp"
 
 namespace rondo {
 
@@ -39,41 +39,31 @@ std::string pid_namespace() {
 
 namespace {
 
-struct Process {
-  pid_t pid = 0, parent = 0;
-  std::string program, start;  // both empty: not to be seen
-  std::string identity() const { return fmt::format("{}.{}.{}", node_identity(), pid, start); }
-};
-
-Process process(pid_t pid) {
-  Process result{.pid = pid, .parent = 0, .program = {}, .start = {}};
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line, word;
-  std::getline(file, line);
-  const auto open = line.find('('), close = line.rfind(')');
-  if (open == std::string::npos || close == std::string::npos) return result;
-  result.program = line.substr(open + 1, close - open - 1);
-  // The name in parentheses may hold spaces; the start time is the 20th word after it.
-  std::istringstream words(line.substr(close + 1));
-  words >> word >> result.parent;
-  for (int i = 2; i < 20; ++i) words >> word;
-  result.start = word;
-  return result;
+std::string identity_of(int pid, const std::string& start) {
+  return fmt::format("{}.{}.{}", node_identity(), pid, start);
 }
 
 }  // namespace
 
-std::string process_identity() { return process(::getpid()).identity(); }
+std::string process_identity() {
+  const auto self = read_process(::getpid());
+  return identity_of(::getpid(), self ? self->start : "");
+}
 
 std::string parent_identity() {
-  const Process parent = process(::getppid());
-  return parent.pid > 1 && !parent.start.empty() ? parent.identity() : "";
+  const int pid = ::getppid();
+  const auto parent = pid > 1 ? read_process(pid) : std::nullopt;
+  return parent ? identity_of(pid, parent->start) : "";
 }
 
 std::string ancestor_identity(const std::string& program) {
-  Process above = process(::getppid());
-  while (above.pid > 1 && above.program != program) above = process(above.parent);
-  return above.pid > 1 ? above.identity() : "";
+  for (int pid = ::getppid(); pid > 1;) {
+    const auto above = read_process(pid);
+    if (!above) break;
+    if (above->program == program) return identity_of(pid, above->start);
+    pid = above->parent;
+  }
+  return "";
 }
 
 }  // namespace rondo

@@ -4,25 +4,30 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <string>
+#include <sstream>
 
 namespace rondo {
-namespace {
 
-// Of /proc/PID/stat, what follows the name, which may hold anything; empty: it cannot be read.
-std::string after_name(int pid) {
+// The name stands in parentheses and may hold anything; the start time is the 20th word after it.
+std::optional<ProcessState> read_process(int pid) {
+  constexpr int kWordsBetween = 17;
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
+  std::string line, word;
   std::getline(file, line);
-  const std::size_t end = line.rfind(") ");
-  return end == std::string::npos ? "" : line.substr(end + 2);
+  const auto open = line.find('('), close = line.rfind(')');
+  if (open == std::string::npos || close == std::string::npos) return std::nullopt;
+  ProcessState found;
+  found.program = line.substr(open + 1, close - open - 1);
+  std::istringstream words(line.substr(close + 1));
+  words >> found.state >> found.parent;
+  for (int i = 0; i < kWordsBetween; ++i) words >> word;
+  if (!(words >> found.start)) return std::nullopt;
+  return found;
 }
 
-}  // namespace
-
 bool is_stopped(int pid) {
-  const std::string state = after_name(pid);
-  return !state.empty() && (state.front() == 'T' || state.front() == 't');
+  const auto process = read_process(pid);
+  return process && (process->state == 'T' || process->state == 't');
 }
 
 }  // namespace rondo

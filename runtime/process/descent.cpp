@@ -14,6 +14,7 @@
 #include <fstream>
 #include <string>
 
+#include "comm/base/process_state.hpp"
 #include "comm/base/system_error.hpp"
 
 namespace rondo::process {
@@ -38,15 +39,6 @@ void append_children(pid_t pid, std::vector<pid_t>& result) {
     std::ifstream children(fmt::format("{}/{}/children", tasks, task));
     for (pid_t child = 0; children >> child;) result.push_back(child);
   }
-}
-
-pid_t parent_of(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  std::getline(file, line);
-  const auto name_end = line.rfind(')');  // the name may hold anything
-  if (name_end == std::string::npos || line.size() < name_end + 5) return -1;
-  return static_cast<pid_t>(std::strtol(line.c_str() + name_end + 4, nullptr, 10));
 }
 
 bool reap_all() {  // true: no child is left
@@ -76,7 +68,9 @@ std::vector<pid_t> descendants_by_scan() {
     pid_t pid, parent;
   };
   std::vector<Process> processes;
-  for (const pid_t pid : numbered_entries("/proc")) processes.push_back({pid, parent_of(pid)});
+  for (const pid_t pid : numbered_entries("/proc")) {
+    if (const auto process = read_process(pid)) processes.push_back({pid, process->parent});
+  }
   std::vector<pid_t> result{::getpid()};
   for (std::size_t i = 0; i < result.size(); ++i) {
     const pid_t parent = result[i];
