@@ -22,9 +22,9 @@
 #include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
-#include "comm/base/majority.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/hierarchy/nodes.hpp"
+#include "comm/setup/agreement.hpp"
 #include "comm/setup/card.hpp"
 #include "comm/setup/create.hpp"
 #include "comm/setup/placement.hpp"
@@ -39,11 +39,6 @@ namespace rondo::comm {
 namespace {
 
 using Bytes = Store::Bytes;
-
-std::string_view name_of(Device::Kind kind) {
-  constexpr std::string_view kNames[] = {"cpu", "cuda", "sim"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
 
 // What neighbours read and write to find out whether the kernel copies between them and this process.
 struct Probe {
@@ -86,7 +81,7 @@ class Connecting {
 
   Communicator run() {
     exchange_cards();
-    agree();
+    agree(cards_, bootstrap_.rank, known_, config_, options_);
     place();
     share_memory();
     choice_.check();
@@ -135,35 +130,6 @@ class Connecting {
              .meeting = meeting_.advertisement()};
     for (const auto& connector : connectors_) own.advertised.push_back(connector->advertise());
     for (const Bytes& bytes : exchange("cards", own.encode())) cards_.push_back(Card::decode(bytes, known_.size()));
-  }
-
-  void agree() {
-    const Card& first = card(0);
-    std::vector<Device::Kind> devices;
-    for (int r = 0; r < size(); ++r) devices.push_back(card(r).device);
-    if (const Majority majority = find_majority_of(devices); !majority.others.empty()) {
-      const int usual = majority.most.front(), odd = majority.others.front();
-      throw mismatch_of(
-          majority,
-          fmt::format("rank {} asked for a {} device and rank {} for a {} device: all ranks take the same kind", usual,
-                      name_of(card(usual).device), odd, name_of(card(odd).device)));
-    }
-    if (first.transport != config_.transport || first.algorithm != config_.algorithm ||
-        first.protocol != config_.protocol || first.tuning != to_text(config_.tuning) ||
-        first.determinism != options_.determinism) {
-      log::warn("rank {}: transport, algorithm, protocol, tuning and determinism are rank 0's, not this rank's",
-                bootstrap_.rank);
-    }
-    check_transport_name(first.transport, known_);
-    config_.transport = first.transport;
-    config_.algorithm = first.algorithm;
-    config_.protocol = first.protocol;
-    if (bootstrap_.rank != 0) config_.tuning = parse_tuning(first.tuning, "rank 0's tuning");
-    options_.determinism = first.determinism;
-    config_.slice_bytes = first.slice_bytes;
-    config_.slots = first.slots;
-    config_.segment_bytes = first.segment_bytes;
-    config_.link_patience_ms = first.link_patience_ms;
   }
 
   void place() {
@@ -430,8 +396,10 @@ class Connecting {
     if (wishes.empty()) return {};
     std::vector<Bytes> advertisements;
     for (const Card& c : cards_) advertisements.push_back(c.mesh);
-    reserve_descriptors(5 * wishes.size() + 4,
-                        fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, wishes.size()));
+    constexpr std::size_t kListening = 3, kOfPeer = 3, kPulses = 2;
+    std::size_t sockets = kListening + kOfPeer * wishes.size();
+    for (const MeshWish& wish : wishes) sockets += wish.pulses ? kPulses : 0;
+    reserve_descriptors(sockets, fmt::format("rank {} with {} peers over tcp", bootstrap_.rank, wishes.size()));
     const auto lookout = [this] {
       look_out();
       knows_obstacle();

@@ -56,6 +56,18 @@ TEST_CASE("ranks reduce together, any number of them") {
   }
 }
 
+TEST_CASE("a rank with another setting than rank 0's says which, and that rank 0's holds") {
+  const std::string variable = GENERATE("RONDO_SLICE_BYTES=4096", "RONDO_FIFO_SLOTS=4", "RONDO_SEGMENT_BYTES=1048576",
+                                        "RONDO_LINK_PATIENCE_MS=9000");
+  CAPTURE(variable);
+  const std::string of_one = "test $RANK = 0 || export " + variable + "; exec " + tool("reducer") + " reduce";
+  const auto ended = run(rondorun({"--nproc-per-node", "2", "--", "sh", "-c", of_one}));
+  CHECK(ended.code == 0);
+  const std::string name = variable.substr(0, variable.find('='));
+  CHECK(ended.err.find("rank 1: rank 0 was told otherwise, and what it was told holds: " + name + "\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("kill -9 of a rank in the middle of all_reduce: the others name it at once, and nothing is left") {
   const int bad_rank = GENERATE(0, 1, 3);
   const auto before = shared_memory_files();
