@@ -16,6 +16,8 @@ struct Placement;
 
 // How long ranks may take to answer: longer than any are away from each other.
 inline constexpr std::chrono::milliseconds kInquiry{300};
+// How long a mismatch may take until it is clear who is to blame: others may be on their way to the call in question.
+inline constexpr std::chrono::milliseconds kJudging{100};
 
 // Of one rank, towards a collective that was asked about.
 struct Standing {

@@ -137,7 +137,7 @@ void Team::fail(const Error& error) { fail(error.error_code(), {error.culprit(),
 
 void Team::await_verdict(int peer) const {
   constexpr auto kPatience = std::chrono::milliseconds(250);
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kPatience + kJudging;
   while (!failure_.raised() && !departed(peer) && !lost(peer) && sleep_until(until)) {
   }
 }

@@ -10,8 +10,7 @@
 namespace rondo::comm {
 namespace {
 
-// Others may be on their way to the call in question, and there must be more than two to tell who is alone.
-constexpr std::chrono::milliseconds kJudging{100}, kAskAgainAfter{5};
+constexpr std::chrono::milliseconds kAskAgainAfter{5};
 
 bool contains(const std::vector<int>& ranks, int rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();

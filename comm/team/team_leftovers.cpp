@@ -191,7 +191,14 @@ void Team::take_leave() {
 }
 
 void Team::tell_all_before_leaving() {
-  if (failure_.raised()) pass_on_failure();  // a peer that sees this rank go may not yet have heard why
+  auto patience = 4 * parts_.link_patience;
+  int reported = -1;  // whom others lost, this rank may yet lose itself
+  if (failure_.raised()) {
+    pass_on_failure();  // a peer that sees this rank go may not yet have heard why
+    const Error error = failure_.error();
+    if (error.error_code() == ErrorCode::peer_lost) reported = error.culprit();
+    patience = std::chrono::milliseconds(500);  // others may be gone, or reached by nobody
+  }
   if (const Signature own = latest(Side::device); own.sequence != 0) announce_waiting(own);
   const bool closed = own_line().device_calls.arrived.load(std::memory_order_relaxed) == CallHistory::kClosed;
   for (int peer = 0; !closed && peer < size(); ++peer) {
@@ -201,10 +208,6 @@ void Team::tell_all_before_leaving() {
         peer, {.sequence = messages.sent, .count = messages.received, .collective = Collective::send, .on_device = 1});
   }
   control_->announce_departure(latest(Side::host));
-  // Once it has failed others may be gone, or reached by nobody; whom others lost this rank may yet lose itself.
-  const auto patience = failure_.raised() ? std::chrono::milliseconds(500) : 4 * parts_.link_patience;
-  const int reported =
-      failure_.raised() && failure_.error().error_code() == ErrorCode::peer_lost ? failure_.error().culprit() : -1;
   control_->await_delivery(std::chrono::steady_clock::now() + patience,
                            [this, reported](int peer) { return peer == reported || departed(peer) || lost(peer); });
 }
