@@ -168,6 +168,12 @@ std::optional<NodeLaunch> read_node_launch(const Variables& variables) {
   return std::nullopt;
 }
 
+std::vector<std::string> known_launchers() {
+  std::vector<std::string> names;
+  for (const Row& row : table()) names.emplace_back(row.launcher);
+  return names;
+}
+
 void parse_endpoint(const std::string& text, const std::string& before, std::string& host, std::uint16_t& port) {
   const auto colon = text.rfind(':');
   const bool bracketed = text.starts_with('[');

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/setup/bootstrap.hpp"
 #include "runtime/launchers/variables.hpp"
@@ -33,18 +34,21 @@ std::optional<Launch> read_launch(const Variables& variables);
 
 // What a scheduler says of a launcher that it has started once on each node.
 struct NodeLaunch {
-  std::string launcher{}, sign{};  // the row's name; the variable that says so, with its value
-  int nodes = 1, node = -1;        // nodes 0: not said; node -1: by arrival
-  std::string local_size{};        // of ranks, as --nproc-per-node has it; empty: not said
-  std::string master_address{};    // empty: not said
-  std::uint16_t master_port = 0;   // 0: not said
-  std::string job{};               // empty: not said
+  std::string launcher{}, sign{};      // the row's name; the variable that says so, with its value
+  Said<int> nodes{1}, node{-1};        // nodes 0: not said; node -1: by arrival
+  Said<std::string> local_size{};      // of ranks, as --nproc-per-node has it; empty: not said
+  Said<std::string> master_address{};  // empty: not said
+  Said<std::uint16_t> master_port{};   // 0: not said
+  Said<std::string> job{};             // empty: not said
 };
 
 // Nothing: no scheduler's variable is set. nodes is 1 where the scheduler started one process in all. Error(unsupported
 // or invalid_argument) naming the variable when it started several and their number, or which of them this is, is not
 // said, or when several are on one node.
 std::optional<NodeLaunch> read_node_launch(const Variables& variables);
+
+// The rows' names, as they are tried; one may have several rows.
+std::vector<std::string> known_launchers();
 
 // "host:port", "[::1]:port"; errors show the text with what stands before it where it is written ("tcp://").
 void parse_endpoint(const std::string& text, const std::string& before, std::string& host, std::uint16_t& port);

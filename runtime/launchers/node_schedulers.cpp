@@ -29,8 +29,8 @@ constexpr std::string_view kOncePerNode =
 }
 
 NodeLaunch at_master(const Variables& variables, NodeLaunch launch) {
-  launch.master_address = text_or(variables, "MASTER_ADDR", launch.master_address);
-  launch.master_port = static_cast<std::uint16_t>(number_or(variables, "MASTER_PORT", 1, 65535, launch.master_port));
+  launch.master_address.prefer(said_text(variables, "MASTER_ADDR"));
+  launch.master_port.prefer(said_port(variables, "MASTER_PORT"));
   return launch;
 }
 
@@ -44,9 +44,10 @@ NodeLaunch of_tasks(const Variables& variables, std::string_view sign, const Tas
     if (!has(variables, name))
       refuse(variables, sign, fmt::format("{} is not set: give --nnodes, --node-rank and --master-addr", name));
   }
-  NodeLaunch launch{.nodes = static_cast<int>(number(variables, names.size, 1, kMostNodes))};
-  launch.node = static_cast<int>(number(variables, names.rank, 0, launch.nodes - 1));
-  if (launch.nodes > 1 && !names.local_size.empty() && number_or(variables, names.local_size, 1, launch.nodes, 1) > 1) {
+  NodeLaunch launch{.nodes = said_number(variables, names.size, 1, kMostNodes)};
+  const int nodes = launch.nodes.value;
+  launch.node = said_number(variables, names.rank, 0, nodes - 1);
+  if (nodes > 1 && !names.local_size.empty() && number_or(variables, names.local_size, 1, nodes, 1) > 1) {
     refuse(variables, names.local_size, kOncePerNode);
   }
   return at_master(variables, launch);
@@ -107,13 +108,13 @@ NodeLaunch read_plain_node(const Variables& variables, std::string_view sign) {
 NodeLaunch read_open_mpi_node(const Variables& variables, std::string_view sign) {
   NodeLaunch launch =
       of_tasks(variables, sign, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"});
-  launch.job = text_or(variables, "PMIX_NAMESPACE", "");
+  launch.job = said_text(variables, "PMIX_NAMESPACE");
   return launch;
 }
 
 NodeLaunch read_hydra_node(const Variables& variables, std::string_view sign) {
   NodeLaunch launch = of_tasks(variables, sign, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"});
-  launch.job = text_or(variables, "PMI_JOBID", "");
+  launch.job = said_text(variables, "PMI_JOBID");
   return launch;
 }
 
@@ -125,12 +126,13 @@ NodeLaunch read_slurm_node(const Variables& variables, std::string_view sign) {
                           "start it on each of them by `srun --ntasks-per-node=1 rondorun …`");
   }
   NodeLaunch launch = of_tasks(variables, sign, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""});
-  if (launch.nodes == 1) return launch;
-  if (number_or(variables, "SLURM_STEP_NUM_NODES", 1, kMostNodes, 0) != launch.nodes)
+  if (launch.nodes.value == 1) return launch;
+  if (number_or(variables, "SLURM_STEP_NUM_NODES", 1, kMostNodes, 0) != launch.nodes.value)
     refuse(variables, "SLURM_STEP_NUM_TASKS", fmt::format("{} (srun --ntasks-per-node=1)", kOncePerNode));
-  if (launch.master_address.empty()) launch.master_address = first_slurm_host(variables);
-  launch.job =
-      fmt::format("slurm.{}.{}", text_or(variables, "SLURM_JOB_ID", ""), text_or(variables, "SLURM_STEP_ID", ""));
+  if (launch.master_address.value.empty())
+    launch.master_address = {first_slurm_host(variables), entry(variables, "SLURM_STEP_NODELIST")};
+  const auto job = said_text(variables, "SLURM_JOB_ID"), step = said_text(variables, "SLURM_STEP_ID");
+  launch.job = {fmt::format("slurm.{}.{}", job.value, step.value), fmt::format("{} and {}", job.by, step.by)};
   return launch;
 }
 
@@ -140,18 +142,18 @@ NodeLaunch read_openpai_node(const Variables& variables, std::string_view sign) 
   const std::string index =
       has(variables, "PAI_TASK_INDEX") ? "PAI_TASK_INDEX" : "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX";
   NodeLaunch launch = of_tasks(variables, sign, {index, "PAI_TASK_ROLE_TASK_COUNT_" + role, ""});
-  if (launch.master_address.empty()) launch.master_address = text_or(variables, "PAI_HOST_IP_" + role + "_0", "");
-  if (launch.master_port == 0) {
-    launch.master_port =
-        static_cast<std::uint16_t>(number_or(variables, "PAI_" + role + "_0_SynPort_PORT", 1, 65535, 0));
-  }
-  launch.job = text_or(variables, "PAI_JOB_NAME", "");
+  if (launch.master_address.value.empty()) launch.master_address = said_text(variables, "PAI_HOST_IP_" + role + "_0");
+  if (launch.master_port.value == 0) launch.master_port = said_port(variables, "PAI_" + role + "_0_SynPort_PORT");
+  launch.job = said_text(variables, "PAI_JOB_NAME");
   return launch;
 }
 
 // How many there are is not said.
 NodeLaunch read_indexed_node(const Variables& variables, std::string_view sign) {
-  return at_master(variables, {.nodes = 0, .node = static_cast<int>(number(variables, sign, 0, kMostNodes - 1))});
+  NodeLaunch launch;
+  launch.nodes.value = 0;
+  launch.node = said_number(variables, sign, 0, kMostNodes - 1);
+  return at_master(variables, launch);
 }
 
 namespace {
@@ -175,18 +177,19 @@ bool several_pet_nodes(const Variables& variables) {
 }
 
 NodeLaunch read_pet_node(const Variables& variables, std::string_view /*sign*/) {
-  NodeLaunch launch{.nodes = static_cast<int>(pet_nodes(variables))};
-  launch.node = static_cast<int>(number_or(variables, "PET_NODE_RANK", 0, kMostNodes - 1, -1));
-  if (launch.node >= launch.nodes)
-    refuse(variables, "PET_NODE_RANK", fmt::format("PET_NNODES says {}: give --nnodes", launch.nodes));
-  launch.local_size = text_or(variables, "PET_NPROC_PER_NODE", "");
-  launch.job = text_or(variables, "PET_RDZV_ID", "");
-  if (const std::string endpoint = text_or(variables, "PET_RDZV_ENDPOINT", ""); !endpoint.empty())
-    parse_endpoint(endpoint, "PET_RDZV_ENDPOINT=", launch.master_address, launch.master_port);
+  NodeLaunch launch{.nodes = {static_cast<int>(pet_nodes(variables)), entry(variables, "PET_NNODES")}};
+  if (has(variables, "PET_NODE_RANK")) launch.node = said_number(variables, "PET_NODE_RANK", 0, kMostNodes - 1);
+  if (launch.node.value >= launch.nodes.value)
+    refuse(variables, "PET_NODE_RANK", fmt::format("PET_NNODES says {}: give --nnodes", launch.nodes.value));
+  launch.local_size = said_text(variables, "PET_NPROC_PER_NODE");
+  launch.job = said_text(variables, "PET_RDZV_ID");
+  if (const auto endpoint = said_text(variables, "PET_RDZV_ENDPOINT"); !endpoint.value.empty()) {
+    launch.master_address.by = launch.master_port.by = endpoint.by;
+    parse_endpoint(endpoint.value, "PET_RDZV_ENDPOINT=", launch.master_address.value, launch.master_port.value);
+  }
   launch = at_master(variables, launch);
-  launch.master_address = text_or(variables, "PET_MASTER_ADDR", launch.master_address);
-  launch.master_port =
-      static_cast<std::uint16_t>(number_or(variables, "PET_MASTER_PORT", 1, 65535, launch.master_port));
+  launch.master_address.prefer(said_text(variables, "PET_MASTER_ADDR"));
+  launch.master_port.prefer(said_port(variables, "PET_MASTER_PORT"));
   return launch;
 }
 
@@ -197,9 +200,11 @@ NodeLaunch read_sagemaker_node(const Variables& variables, std::string_view sign
   if (hosts.size() < 2) return {};
   const auto own = std::find(hosts.begin(), hosts.end(), text_or(variables, "SM_CURRENT_HOST", ""));
   if (own == hosts.end()) refuse(variables, sign, "SM_CURRENT_HOST is none of them: give --nnodes and --node-rank");
-  NodeLaunch launch{.nodes = static_cast<int>(hosts.size()), .node = static_cast<int>(own - hosts.begin())};
-  launch.master_address = hosts.front();
-  launch.job = text_or(variables, "TRAINING_JOB_NAME", "");
+  const std::string list = entry(variables, "SM_HOSTS");
+  NodeLaunch launch{.nodes = {static_cast<int>(hosts.size()), list},
+                    .node = {static_cast<int>(own - hosts.begin()), entry(variables, "SM_CURRENT_HOST")}};
+  launch.master_address = {hosts.front(), list};
+  launch.job = said_text(variables, "TRAINING_JOB_NAME");
   return at_master(variables, launch);
 }
 
@@ -210,12 +215,15 @@ bool several_batch_nodes(const Variables& variables) {
 // The main node is not told its own address.
 NodeLaunch read_batch_node(const Variables& variables, std::string_view sign) {
   NodeLaunch launch = of_tasks(variables, sign, {"AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES", ""});
-  const int main = static_cast<int>(number_or(variables, "AWS_BATCH_JOB_MAIN_NODE_INDEX", 0, launch.nodes - 1, 0));
-  launch.node = (launch.node - main + launch.nodes) % launch.nodes;
-  if (launch.master_address.empty())
-    launch.master_address = text_or(variables, "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS", "");
-  const std::string job = text_or(variables, "AWS_BATCH_JOB_ID", "");
-  launch.job = job.substr(0, job.find('#'));
+  constexpr std::string_view kMain = "AWS_BATCH_JOB_MAIN_NODE_INDEX";
+  const int nodes = launch.nodes.value;
+  if (const int main = static_cast<int>(number_or(variables, kMain, 0, nodes - 1, 0)); main != 0)
+    launch.node = {(launch.node.value - main + nodes) % nodes,
+                   fmt::format("{} after {}", launch.node.by, entry(variables, kMain))};
+  if (launch.master_address.value.empty())
+    launch.master_address = said_text(variables, "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS");
+  launch.job = said_text(variables, "AWS_BATCH_JOB_ID");
+  launch.job.value = launch.job.value.substr(0, launch.job.value.find('#'));
   return launch;
 }
 

@@ -40,6 +40,23 @@ long number_or(const Variables& variables, std::string_view name, long low, long
   return has(variables, name) ? number(variables, name, low, high) : otherwise;
 }
 
+std::string entry(const Variables& variables, std::string_view name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : fmt::format("{}={}", name, found->second);
+}
+
+Said<int> said_number(const Variables& variables, std::string_view name, long low, long high) {
+  return {static_cast<int>(number(variables, name, low, high)), entry(variables, name)};
+}
+
+Said<std::string> said_text(const Variables& variables, std::string_view name) {
+  return {text_or(variables, name, ""), entry(variables, name)};
+}
+
+Said<std::uint16_t> said_port(const Variables& variables, std::string_view name) {
+  return {static_cast<std::uint16_t>(number_or(variables, name, 1, 65535, 0)), entry(variables, name)};
+}
+
 void require(const Variables& variables, std::string_view launcher, std::string_view sign,
              std::initializer_list<std::string_view> names) {
   std::string present, absent;

@@ -333,11 +333,11 @@ void check_node(const Variables& variables, int nodes, int node, const char* add
   const auto launch = read_node_launch(variables);
   REQUIRE(launch.has_value());
   CAPTURE(launch->launcher, launch->sign);
-  CHECK(launch->nodes == nodes);
-  CHECK(launch->node == node);
-  CHECK(launch->master_address == address);
-  CHECK(launch->master_port == port);
-  CHECK(launch->job == job);
+  CHECK(launch->nodes.value == nodes);
+  CHECK(launch->node.value == node);
+  CHECK(launch->master_address.value == address);
+  CHECK(launch->master_port.value == port);
+  CHECK(launch->job.value == job);
 }
 
 const Variables kSlurmNode = {{"SLURM_JOB_ID", "3"},         {"SLURM_STEP_ID", "0"},
@@ -367,7 +367,7 @@ TEST_CASE("a launcher that a scheduler has started once on each node learns whic
              "");
   check_node(kOpenPai, 2, 1, "10.1.0.4", 34567, "cifar");
   check_node(kPet, 2, 1, "job-node-0", 29400, "");
-  CHECK(read_node_launch(kPet)->local_size == "4");
+  CHECK(read_node_launch(kPet)->local_size.value == "4");
   check_node({{"PET_NNODES", "2:2"}, {"PET_RDZV_ENDPOINT", "h:7"}}, 2, -1, "h", 7, "");
   // PyTorchJob, whose world size is of ranks where it says the nodes, too.
   check_node(kPlain, 3, 2, "10.0.0.7", 29500, "");
@@ -394,7 +394,7 @@ TEST_CASE("one process of a scheduler's, or none, is a launcher on its own") {
                Variables{{"RONDO_RENDEZVOUS", "h:1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"SLURM_PROCID", "1"}});
   const auto launch = read_node_launch(alone);
   REQUIRE(launch.has_value());
-  CHECK(launch->nodes == 1);
+  CHECK(launch->nodes.value == 1);
 }
 
 TEST_CASE("where a launcher on each node would make several worlds, it is told by which variable, and what to do") {
@@ -430,7 +430,7 @@ TEST_CASE("a scheduler's file of hosts is read: several are several") {
   for (const char* name : {"PBS_NODEFILE", "PE_HOSTFILE"}) {
     const Variables variables{{name, file.string()}};
     write("a 4 all.q\na 2 all.q\n");
-    CHECK(read_node_launch(variables)->nodes == 1);
+    CHECK(read_node_launch(variables)->nodes.value == 1);
     CHECK_FALSE(read_launch(variables).has_value());
     write("a 4 all.q\nb 4 all.q\n");
     CHECK(contains(error_of_node(variables), name));

@@ -78,6 +78,8 @@ constexpr std::array kFlags{
     Flag{"pty", 0, "WHEN", kOwn, "auto: ranks write to terminals of their own where we do; always; never: to pipes",
          ""},
     Flag{"color", 0, "WHEN", kOwn, "of prefixes: auto: at a terminal, unless NO_COLOR is set; always; never", ""},
+    Flag{"explain", 0, "", kOwn,
+         "says which variables of which scheduler are used, what follows from them and why, and ends", ""},
     Flag{"print-page", 0, "NAME", kOwn, "prints what is made of the table of flags, man or torchrun, and ends", ""},
     Flag{"version", 0, "", kOwn, "says which one this is", ""},
 };

@@ -2,6 +2,7 @@
 #include "tools/rondorun/options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +19,7 @@
 
 #include "comm/base/env.hpp"
 #include "runtime/launchers/environment.hpp"
+#include "tools/rondorun/explain.hpp"
 #include "tools/rondorun/flags.hpp"
 #include "tools/rondorun/gpus.hpp"
 
@@ -34,9 +36,10 @@ struct Words {
                                                                bind, numa_binding;
   std::string pty = "auto", color = "auto";
   std::string rdzv_conf, signals, completion, page;
+  Explanation explanation;
   std::optional<double> grace_period_s, shutdown_timeout_s;
   double join_timeout_s = 300;
-  bool standalone = false, no_python = false, module = false, run_path = false, version = false;
+  bool standalone = false, no_python = false, module = false, run_path = false, version = false, explain = false;
 };
 
 [[noreturn]] void refuse(const std::string& sentence) { throw CLI::ValidationError(sentence, kUsageError); }
@@ -140,7 +143,7 @@ void set_endpoint(const Words& words, Options& options) {
   options.master_address = text;
 }
 
-void set_nodes(const Words& words, Options& options) {
+void set_nodes(Words& words, Options& options) {
   options.nodes = node_count(words.nnodes);
   if (words.standalone && options.nodes > 1) refuse("--standalone is for one node: leave it or --nnodes out");
   if (!words.node_rank.empty()) options.node = number(words.node_rank, "--node-rank", 0, options.nodes - 1);
@@ -149,10 +152,13 @@ void set_nodes(const Words& words, Options& options) {
   if (options.nodes > 1 && options.job.empty()) options.job = "rondorun";
   if (options.nodes == 1) {
     options.node = 0;
+    explain_nodes(words.explanation, options);
+    explain_secret(words.explanation, options);
     return;
   }
   std::string& master = options.master_address;  // [::1], as torchrun wants it, or without brackets
   if (master.size() > 2 && master.front() == '[' && master.back() == ']') master = master.substr(1, master.size() - 2);
+  explain_nodes(words.explanation, options);
   if (options.master_address.empty())
     refuse(words.nodes_of +
            "several nodes need --master-addr HOST (or --rdzv-endpoint HOST:PORT), the address of node 0");
@@ -162,6 +168,7 @@ void set_nodes(const Words& words, Options& options) {
         words.nodes_of +
         "several nodes need --secret-file FILE, the same on every node (make it with: rondorun --new-secret FILE), or "
         "--no-secret on a network you trust");
+  explain_secret(words.explanation, options);
 }
 
 // Where jobs that share hosts are not told another one, they hardly have the same.
@@ -181,29 +188,66 @@ std::optional<runtime::NodeLaunch> node_launch() {
   }
 }
 
+// What says the value of a flag: itself, or a variable of torchrun's.
+std::string origin_of(const CLI::App& app, const Flag& row) {
+  const CLI::Option* option = app.get_option(fmt::format("--{}", row.name));
+  if (option->count() == 0) return "";
+  const std::string variable = variable_of(row);
+  const auto value = variable.empty() ? std::nullopt : env(variable);
+  const bool is_node_flag = row.name == "nnodes" || row.name == "node-rank";  // these variables are a scheduler's
+  if (value && !is_node_flag && option->count() == 1) return fmt::format("{}={}", variable, *value);
+  return fmt::format("--{}{}{}", row.name, row.value.empty() ? "" : " ",
+                     row.value.empty() ? "" : option->results().back());
+}
+
+void explain_launcher(Words& words, const std::optional<runtime::NodeLaunch>& launch) {
+  words.explanation.add("started by", launch ? fmt::format("{}, as {} says", launch->launcher, launch->sign)
+                                             : fmt::format("none of {}, as no variable says so",
+                                                           fmt::join(runtime::known_launchers(), ", ")));
+}
+
 // What the command line leaves out, of a scheduler that has started this on every node: never a smaller world.
 void take_from_scheduler(const CLI::App& app, Words& words, Options& options) {
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
-  if (words.standalone || (given("--nnodes") && (words.nnodes == "1" || given("--node-rank")))) return;
+  if (words.standalone || (given("--nnodes") && (words.nnodes == "1" || given("--node-rank")))) {
+    words.explanation.add("started by", fmt::format("not asked, as the nodes are given ({})",
+                                                    words.explanation.origin({"standalone", "nnodes"})));
+    return;
+  }
   const auto launch = node_launch();
-  if (!launch || launch->nodes == 1) return;
-  if (!given("--nnodes") && launch->nodes == 0)
+  explain_launcher(words, launch);
+  const auto take = [&](const char* flag, auto& to, const auto& said) {
+    to = said.value;
+    words.explanation.set_origin(flag, said.by);
+  };
+  if (!launch) return;
+  const int nodes = launch->nodes.value;
+  if (nodes == 1)
+    return words.explanation.set_origin("nnodes", launch->nodes.by.empty() ? launch->sign : launch->nodes.by);
+  if (!given("--nnodes") && nodes == 0)
     refuse(fmt::format("{} does not say how many nodes the job has: give --nnodes ({} started this)", launch->sign,
                        launch->launcher));
-  if (given("--nnodes") && launch->nodes != 0 && node_count(words.nnodes) != launch->nodes)
-    refuse(fmt::format("--nnodes {}, but {} ({}) has {} nodes", words.nnodes, launch->launcher, launch->sign,
-                       launch->nodes));
+  if (given("--nnodes") && nodes != 0 && node_count(words.nnodes) != nodes)
+    refuse(fmt::format("--nnodes {}, but {} ({}) has {} nodes", words.nnodes, launch->launcher, launch->sign, nodes));
   if (!given("--nnodes")) {
-    words.nnodes = std::to_string(launch->nodes);
-    words.nodes_of = fmt::format("{} ({}) started this on {} nodes: ", launch->launcher, launch->sign, launch->nodes);
+    words.nnodes = std::to_string(nodes);
+    words.explanation.set_origin("nnodes", launch->nodes.by);
+    words.nodes_of = fmt::format("{} ({}) started this on {} nodes: ", launch->launcher, launch->sign, nodes);
   }
-  if (!given("--node-rank") && launch->node >= 0) words.node_rank = std::to_string(launch->node);
-  if (!given("--nproc-per-node") && !launch->local_size.empty()) words.nproc = launch->local_size;
-  if (options.job.empty()) options.job = launch->job;
+  if (!given("--node-rank") && launch->node.value >= 0) {
+    words.node_rank = std::to_string(launch->node.value);
+    words.explanation.set_origin("node-rank", launch->node.by);
+  }
+  if (!given("--nproc-per-node") && !launch->local_size.value.empty())
+    take("nproc-per-node", words.nproc, launch->local_size);
+  if (options.job.empty()) take("rdzv-id", options.job, launch->job);
   if (given("--rdzv-endpoint")) return;
-  if (!given("--master-addr")) options.master_address = launch->master_address;
-  if (!given("--master-port"))
-    options.master_port = launch->master_port != 0 ? launch->master_port : port_of(options.job);
+  if (!given("--master-addr")) take("master-addr", options.master_address, launch->master_address);
+  if (given("--master-port")) return;
+  take("master-port", options.master_port, launch->master_port);
+  if (options.master_port != 0) return;
+  options.master_port = port_of(options.job);
+  if (!options.job.empty()) words.explanation.set_origin("master-port", "the job's name");
 }
 
 void check_backend(const std::string& backend) {
@@ -296,6 +340,7 @@ void add_flags(Flags& add, Words& words, Options& options) {
   add.option("prefix", words.prefix);
   add.option("pty", words.pty);
   add.option("color", words.color);
+  add.option_switch("explain", words.explain);
   add.option("print-page", words.page);
   add.option_switch("version", words.version);
 }
@@ -385,6 +430,7 @@ void set_terminals(const Words& words, Options& options) {
 void set_program(const Words& words, Options& options) {
   std::vector<std::string>& command = options.command;
   if (!command.empty() && command.front() == "--") command.erase(command.begin());
+  if (command.empty() && words.explain) return;
   if (command.empty() || command.front().empty()) refuse("no program given: rondorun [flags] program [arguments]");
   if (words.no_python && (words.module || words.run_path)) refuse("--no-python cannot be had with -m or --run-path");
   const bool is_script = command.front().ends_with(".py") && ::access(command.front().c_str(), X_OK) != 0;
@@ -425,13 +471,16 @@ std::size_t distance(std::string_view one, std::string_view other) {
                      nearest.empty() ? "" : fmt::format(", did you mean {}?", nearest)));
 }
 
-Options finish(const CLI::App& app, Words words, Options options) {
-  if (!options.new_secret.empty()) return options;
+void finish(const CLI::App& app, Words& words, Options& options) {
+  if (!options.new_secret.empty()) return;
+  for (const Flag& row : flags())
+    if (row.honoured != Honoured::refused) words.explanation.set_origin(row.name, origin_of(app, row));
   take_from_scheduler(app, words, options);
   set_gpus(options);
   options.cores = read_cores("/", allowed_cpus());
   options.local_size = local_size(words.nproc, options);
   set_shares(words, options);
+  explain_ranks(words.explanation, options);
   check_backend(words.rdzv_backend);
   set_nodes(words, options);
   set_restarts(words, options);
@@ -445,7 +494,6 @@ Options finish(const CLI::App& app, Words words, Options options) {
   options.shown = ranks(words.shown, "--ranks-filter", options);
   options.shown_local = ranks(words.shown_local, "--local-ranks-filter", options);
   set_program(words, options);
-  return options;
 }
 
 bool print_what_is_asked(const Words& words) {
@@ -483,11 +531,20 @@ std::variant<Options, Stop> parse_command_line(int argc, const char* const* argv
     if (print_what_is_asked(words)) return Stop{0};
     if (!options.command.empty() && options.command.front() != "--" && options.command.front().starts_with('-'))
       refuse_flag(app, options.command.front());
-    return finish(app, words, std::move(options));
+    finish(app, words, options);
+    if (!words.explain) return options;
+    explain_program(words.explanation);
+    fmt::print("{}", words.explanation.text());
+    return Stop{0};
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return Stop{0};
   } catch (const CLI::ParseError& error) {
+    if (words.explain) {  // what is known until then
+      explain_program(words.explanation);
+      fmt::print("{}", words.explanation.text());
+      std::fflush(stdout);
+    }
     fmt::print(stderr, "rondorun: {}\n", error.what());
     return Stop{kUsageError};
   }
