@@ -24,7 +24,7 @@ if(RONDO_PROGRAMS)
 endif()
 
 # What librondo needs, and how programs find it that link a static one.
-set(RONDO_LIBRARY_DEPENDENCIES fmt::fmt spdlog::spdlog Boost::context protobuf::libprotobuf-lite OpenSSL::Crypto
+set(RONDO_LIBRARY_DEPENDENCIES fmt::fmt spdlog::spdlog Boost::context protobuf::libprotobuf-lite OpenSSL::SSL OpenSSL::Crypto
                                Threads::Threads ${CMAKE_DL_LIBS})
 set(RONDO_LIBRARY_FINDS
     "find_dependency(Threads)

@@ -56,7 +56,7 @@ if(kind STREQUAL "SHARED")
 else()
   # One archive; what it needs is the program's to link.
   set(RONDO_FIND_DEPENDENCIES "${RONDO_LIBRARY_FINDS}")
-  set(RONDO_PC_REQUIRES "fmt, spdlog, protobuf-lite, libcrypto")
+  set(RONDO_PC_REQUIRES "fmt, spdlog, protobuf-lite, libssl, libcrypto")
   set(RONDO_PC_LIBRARIES " -lboost_context -pthread -ldl")
 endif()
 

@@ -171,13 +171,20 @@ void Secret::to_file(const std::filesystem::path& path) const {
   }
 }
 
-std::shared_ptr<const Authenticator> make_authenticator(const Secret& secret, std::string_view context) {
-  // HKDF (RFC 5869): extract with a fixed salt, then one block of expansion with the context as info.
-  Digest extracted = Hmac(as_bytes("rondo authenticator 1")).sign(secret.bytes());
+// HKDF (RFC 5869): extract with a fixed salt, then one block of expansion with the context as info.
+Digest derive_key(const Secret& secret, std::string_view purpose, std::string_view context) {
+  Digest extracted = Hmac(as_bytes(purpose)).sign(secret.bytes());
   const std::byte block{1};
   const Digest key = Hmac(extracted).sign(context, {&block, 1});
   wipe(extracted);
-  return std::make_shared<DerivedAuthenticator>(key);
+  return key;
+}
+
+std::shared_ptr<const Authenticator> make_authenticator(const Secret& secret, std::string_view context) {
+  Digest key = derive_key(secret, "rondo authenticator 1", context);
+  auto made = std::make_shared<DerivedAuthenticator>(key);
+  wipe(key);
+  return made;
 }
 
 }  // namespace rondo::rendezvous

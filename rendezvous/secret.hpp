@@ -43,6 +43,9 @@ class RONDO_API Secret {
   std::array<std::byte, kBytes> bytes_{};
 };
 
+// Keys of different purposes or contexts tell nothing of each other, or of the secret. To be wiped by the caller.
+std::array<std::byte, 32> derive_key(const Secret& secret, std::string_view purpose, std::string_view context);
+
 // HMAC-SHA256 with a key derived from the secret and `context`; equal arguments give equal signatures anywhere.
 RONDO_API std::shared_ptr<const Authenticator> make_authenticator(const Secret& secret, std::string_view context);
 
