@@ -22,6 +22,7 @@
 #include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
+#include "comm/base/process_state.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/hierarchy/nodes.hpp"
 #include "comm/setup/agreement.hpp"
@@ -148,6 +149,9 @@ class Connecting {
     for (int r = 0; r < size(); ++r) {
       if (placement(r).node == placement(bootstrap_.rank).node) neighbours_.push_back(r);
     }
+    std::map<std::pair<std::string_view, std::string_view>, int> seen;
+    for (const Card& c : cards_) ++seen[{c.node, c.pid_namespace}];
+    for (int r = 0; r < size(); ++r) placement(r).watched = seen[{card(r).node, card(r).pid_namespace}] > 1;
     for (const int r : neighbours_) {
       if (r == bootstrap_.rank || card(r).pid_namespace != card(bootstrap_.rank).pid_namespace) continue;
       Fd pid = open_pid(card(r).pid);
@@ -171,8 +175,8 @@ class Connecting {
       pollfd ended{process.get(), POLLIN, 0};
       if (::poll(&ended, 1, 0) <= 0) continue;
       throw Error(ErrorCode::peer_lost,
-                  fmt::format("rank {} (host {}, pid {}) is lost: its process ended while the ranks met", rank,
-                              card(rank).host, card(rank).pid),
+                  fmt::format("rank {} (host {}, pid {}) is lost: its process {} while the ranks met", rank,
+                              card(rank).host, card(rank).pid, how_it_ended(card(rank).pid, process.get())),
                   rank);
     }
   }
@@ -410,9 +414,7 @@ class Connecting {
   // A death shows in the sockets of the meeting and, where process ids mean the same, in a pidfd of every neighbour.
   void watch_node(Team& team) {
     for (NodePeer& peer : descriptors_.peers) team.add_watch(peer.rank, std::move(peer.socket));
-    for (auto& [process, rank] : processes_) {
-      if (team.shares_memory(rank)) team.add_watch(rank, std::move(process));
-    }
+    for (auto& [process, rank] : processes_) team.add_process(rank, std::move(process));
   }
 
   void log_transports(const Team& team) const {

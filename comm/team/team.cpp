@@ -18,6 +18,7 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   message_links_.resize(n);
   unread_.resize(n);
   remotes_.resize(n);
+  processes_.resize(n);
   device_messages_.resize(n);
   for (auto& agreed : agreed_) agreed.resize(n);
   parts_.bells.prepare_sleep(own_index());
@@ -82,44 +83,27 @@ void Team::add_pulses(int peer, std::array<Fd, 2> pulses) {
 
 void Team::add_watch(int peer, Fd fd) { watches_.emplace_back(std::move(fd), peer); }
 
+void Team::add_process(int peer, Fd pidfd) { processes_[static_cast<std::size_t>(peer)] = std::move(pidfd); }
+
 void Team::start() {
+  for (int peer = 0; peer < size(); ++peer) {
+    const Fd& process = processes_[static_cast<std::size_t>(peer)];
+    if (process && shares_memory(peer)) watch(peer, process.get());
+  }
   control_->start();
   pulses_->start();
-  for (const auto& [fd, peer] : watches_) {
-    watch_ids_.push_back(parts_.monitor->watch(fd.get(), [this, who = peer] {
-      on_exit(who);
-      return false;
-    }));
-  }
+  for (const auto& [socket, peer] : watches_) watch(peer, socket.get());
 }
 
 std::string Team::whole_name(int peer) const {
   return fmt::format("rank {} (host {}, pid {})", peer, placement(peer).host, placement(peer).pid);
 }
 
-void Team::on_loss(int peer, std::string_view reason) {
-  remotes_[static_cast<std::size_t>(peer)]->lost = true;
-  fail(ErrorCode::peer_lost, peer, fmt::format("{} is lost: {}", whole_name(peer), reason));
-}
-
-// Who hears nobody is more likely to have been cut off than all others at once; all others say the same of it.
-void Team::on_silence(int peer, std::string_view reason, bool alone) {
-  if (departed(peer) || lost(peer)) return;
-  if (!alone) return on_loss(peer, reason);
-  for (const auto& remote : remotes_) {
-    if (remote) remote->lost = true;
-  }
-  fail(ErrorCode::peer_lost, rank(),
-       fmt::format("{} is cut off from all other hosts: of {} {}, and no other host has answered since; see to this "
-                   "host's network",
-                   whole_name(rank()), whole_name(peer), reason));
-}
-
-void Team::on_exit(int peer) {
-  RankLine& line = parts_.segment.line(placement(peer).segment_index);
-  if (line.departed.load(std::memory_order_acquire) != 0) return;
-  line.lost.store(1, std::memory_order_release);
-  fail(ErrorCode::peer_lost, peer, fmt::format("{} is lost: its process ended", whole_name(peer)));
+void Team::watch(int peer, int fd) {
+  watch_ids_.push_back(parts_.monitor->watch(fd, [this, peer] {
+    on_exit(peer);
+    return false;
+  }));
 }
 
 void Team::fail(ErrorCode code, const Culprits& culprits, std::string_view sentence) {

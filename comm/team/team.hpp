@@ -29,6 +29,7 @@ struct Placement {  // of one rank
   int segment_index = -1;     // in our segment; -1: it is not there
   bool shares_memory = true;  // with the other ranks of its node
   bool visible = false;       // its process is a neighbour's, whose id means the same here
+  bool watched = false;       // so it is for another rank of its node
   std::string host;
   int pid = 0;
 };
@@ -58,8 +59,9 @@ class Team {
   void add_message_links(int peer, Links links);        // with everybody else, where messages go over links
   void add_control(int peer, Fd control);               // of every rank that is not in the segment
   void add_pulses(int peer, std::array<Fd, 2> pulses);  // of every rank of another node, after its control
-  void add_watch(int peer, Fd fd);  // a pidfd or socket that becomes readable when the peer's process ends
-  void start();                     // after the last add_…(): from here on the monitor reports
+  void add_watch(int peer, Fd socket);                  // one that ends when the peer's process does
+  void add_process(int peer, Fd pidfd);                 // of a neighbour
+  void start();                                         // after the last add_…(): from here on the monitor reports
 
   int rank() const { return parts_.rank; }
   int size() const { return static_cast<int>(parts_.placement.size()); }
@@ -155,8 +157,12 @@ class Team {
   std::string find_unread_message(int peer);
   Messages device_messages(int peer) const;
   bool may_leave_something(int peer) const;
+  void watch(int peer, int fd);
   void on_exit(int peer);
+  std::string describe_end(int peer, std::string_view otherwise) const;
   void on_loss(int peer, std::string_view reason);
+  bool has_witnesses(int peer) const;
+  void declare_lost(int peer, std::string_view reason);
   void on_silence(int peer, std::string_view reason, bool alone);
   std::string whole_name(int peer) const;
   bool unmapped(int peer) const;
@@ -195,6 +201,7 @@ class Team {
   std::chrono::steady_clock::time_point looked_for_stopped_{};
   std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
   std::vector<int> watch_ids_;
+  std::vector<Fd> processes_;  // by peer: of neighbours
   std::unique_ptr<Control> control_;
   std::unique_ptr<Pulses> pulses_;
   std::once_flag accused_;

@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/process/exit_status.hpp"
 
-#include <fmt/format.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
+#include "comm/base/process_state.hpp"
 #include "comm/base/system_error.hpp"
 
 namespace rondo::process {
 
-std::string signal_name(int signal) {
-  const char* words = sigdescr_np(signal);
-  return words != nullptr ? fmt::format("signal {} ({})", signal, words) : fmt::format("signal {}", signal);
-}
+std::string signal_name(int signal) { return describe_signal(signal); }
 
-std::string ExitStatus::describe() const {
-  return signal != 0 ? "was killed by " + signal_name(signal) : fmt::format("exited with code {}", code);
-}
+std::string ExitStatus::describe() const { return describe_exit(code, signal); }
 
 Fd open_pidfd(pid_t pid) {
   // Not through <sys/pidfd.h>: glibc 2.36 leaves out its extern "C".

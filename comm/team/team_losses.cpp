@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's process is gone, or nobody hears of it any more: on the monitor's thread.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "comm/base/log.hpp"
+#include "comm/base/process_state.hpp"
+#include "comm/team/team_remote.hpp"
+#include "kernels/thread.hpp"
+
+namespace rondo::comm {
+namespace {
+
+// A process' sockets end a moment before it can be asked how it ended.
+constexpr std::chrono::milliseconds kEnding{20};
+// Its neighbours know how it ended; their word is mostly on its way when its connection ends. Less than
+// await_verdict().
+constexpr std::chrono::milliseconds kNeighbours{250}, kLookAgainAfter{1};
+
+}  // namespace
+
+void Team::on_exit(int peer) {
+  RankLine& line = parts_.segment.line(placement(peer).segment_index);
+  if (line.departed.load(std::memory_order_acquire) != 0) return;
+  const std::string how = describe_end(peer, "its process ended");
+  line.lost.store(1, std::memory_order_release);
+  fail(ErrorCode::peer_lost, peer, fmt::format("{} is lost: {}", whole_name(peer), how));
+}
+
+std::string Team::describe_end(int peer, std::string_view otherwise) const {
+  const Fd& process = processes_[static_cast<std::size_t>(peer)];
+  pollfd ended{process.get(), POLLIN, 0};
+  if (!process || ::poll(&ended, 1, static_cast<int>(kEnding.count())) <= 0) return std::string(otherwise);
+  return "its process " + how_it_ended(placement(peer).pid, process.get());
+}
+
+void Team::on_loss(int peer, std::string_view reason) {
+  if (processes_[static_cast<std::size_t>(peer)]) return declare_lost(peer, describe_end(peer, reason));
+  if (!has_witnesses(peer)) return declare_lost(peer, reason);
+  const auto wait_and_declare = [this, peer, text = std::string(reason)] {
+    const auto until = std::chrono::steady_clock::now() + kNeighbours;
+    std::unique_lock lock(answers_);
+    while (!failure_.raised() && std::chrono::steady_clock::now() < until) answered_.wait_for(lock, kLookAgainAfter);
+    lock.unlock();
+    declare_lost(peer, text);
+  };
+  bool waits = false;
+  try {
+    std::call_once(accused_, [&] {
+      judge_ = start_thread("rondo-judge", wait_and_declare);
+      waits = true;
+    });
+  } catch (const std::system_error& error) {
+    log::debug("rank {}: {}", rank(), error.what());
+  }
+  if (!waits) declare_lost(peer, reason);
+}
+
+void Team::declare_lost(int peer, std::string_view reason) {
+  remotes_[static_cast<std::size_t>(peer)]->lost = true;
+  fail(ErrorCode::peer_lost, peer, fmt::format("{} is lost: {}", whole_name(peer), reason));
+}
+
+// Who hears nobody is more likely to have been cut off than all others at once; all others say the same of it.
+void Team::on_silence(int peer, std::string_view reason, bool alone) {
+  if (departed(peer) || lost(peer)) return;
+  if (!alone) return declare_lost(peer, reason);
+  for (const auto& remote : remotes_) {
+    if (remote) remote->lost = true;
+  }
+  fail(ErrorCode::peer_lost, rank(),
+       fmt::format("{} is cut off from all other hosts: of {} {}, and no other host has answered since; see to this "
+                   "host's network",
+                   whole_name(rank()), whole_name(peer), reason));
+}
+
+// That live and see its process.
+bool Team::has_witnesses(int peer) const {
+  if (!placement(peer).watched) return false;
+  for (int r = 0; r < size(); ++r) {
+    if (r != peer && placement(r).node == placement(peer).node && !departed(r) && !lost(r)) return true;
+  }
+  return false;
+}
+
+}  // namespace rondo::comm

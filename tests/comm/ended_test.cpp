@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's process ends or stops in the middle of the others' calls: every one of their errors says how.
+#include <csignal>
+
+#include <fmt/format.h>
+
+#include "comm/base/process_state.hpp"
+#include "comm/transport/transport.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
+#include "tests/support/forked_ranks.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/setting.hpp"
+
+using namespace rondo;
+using namespace rondo::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int kRanks = 4, kVictim = 1;
+constexpr auto kLimit = 60s;
+
+struct Layout {
+  const char* transport;
+  int ranks_per_node;
+};
+
+Options options_of(const Layout& layout, int rank) {
+  Options options;
+  options.node = fmt::format("node{}", rank / layout.ranks_per_node);
+  return options;
+}
+
+std::string name_of(const std::shared_ptr<Store>& store, const char* key) {
+  const Store::Bytes bytes = store->get(key, std::chrono::steady_clock::now() + kLimit);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void tell(const std::shared_ptr<Store>& store, const char* key, const std::string& text) {
+  store->set(key, std::as_bytes(std::span(text)));
+}
+
+// All but the victim call barriers until one fails, and check what it says.
+void check_ends(const Layout& layout, const std::string& how, void (*end)()) {
+  const Setting over("RONDO_TRANSPORT", layout.transport);
+  const auto ended = fork_ranks(kRanks, kLimit, [&](int rank, const auto& store) {
+    Communicator comm = join_forked(rank, kRanks, store, options_of(layout, rank));
+    if (rank == kVictim) {
+      comm.barrier();
+      end();
+    }
+    const auto error = thrown_by([&] {
+      for (;;) comm.barrier();
+    });
+    expect(code_of(error) == ErrorCode::peer_lost && culprit_of(error) == kVictim, sentence_of(error));
+    expect(contains(sentence_of(error), how), "it does not say how: " + sentence_of(error));
+  });
+  for (int rank = 0; rank < kRanks; ++rank) {
+    CAPTURE(layout.transport, layout.ranks_per_node, rank);
+    if (rank != kVictim) CHECK(ended[static_cast<std::size_t>(rank)].failure == "");
+  }
+}
+
+}  // namespace
+
+// Of a rank that is alone on its node nobody else can know.
+TEST_CASE("how a rank's process ended is in every other rank's error") {
+  const Layout layout =
+      GENERATE(Layout{"", kRanks}, Layout{"tcp", kRanks}, Layout{"", 2}, Layout{"tcp", 2}, Layout{"", 3});
+  check_ends(layout, "its process was killed by signal 9 (Killed)", [] { ::raise(SIGKILL); });
+  check_ends(layout, "its process exited with code 3", [] { ::_exit(3); });
+  check_ends(layout, "its process exited with code 0", [] { ::_exit(0); });
+}
+
+TEST_CASE("so it is where it ends while the ranks meet") {
+  const auto ended = fork_ranks(kRanks, kLimit, [&](int rank, const auto& store) {
+    comm::Transports rows = comm::transports();
+    if (rank == kVictim) {
+      rows[0].can_connect = [](const comm::Party&, const comm::Party&) { return ::raise(SIGKILL) == 0; };
+    }
+    Bootstrap bootstrap;
+    bootstrap.rank = rank;
+    bootstrap.world_size = kRanks;
+    bootstrap.store = store;
+    bootstrap.transports = &rows;
+    const auto error = thrown_by([&] { make_communicator(std::move(bootstrap), {}); });
+    expect(code_of(error) == ErrorCode::peer_lost && culprit_of(error) == kVictim, sentence_of(error));
+    expect(contains(sentence_of(error), "was killed by signal 9 (Killed) while the ranks met"), sentence_of(error));
+  });
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != kVictim) CHECK(ended[static_cast<std::size_t>(rank)].failure == "");
+  }
+}
+
+TEST_CASE("how a process ended is known before its parent has asked, and after") {
+  const auto expected = GENERATE(std::pair{0, "exited with code 0"}, std::pair{7, "exited with code 7"});
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(expected.first);
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd ends{process.get(), POLLIN, 0};
+  REQUIRE(::poll(&ends, 1, 60'000) == 1);
+  CHECK(how_it_ended(pid, process.get()) == expected.second);
+  REQUIRE(::waitpid(pid, nullptr, 0) == pid);
+  const std::string later = how_it_ended(pid, process.get());
+  CHECK((later == expected.second || later == "ended"));  // Linux before 6.15 has forgotten it
+}
+
+TEST_CASE("a rank whose process is stopped is called stopped, by every other rank") {
+  const Layout layout = GENERATE(Layout{"", kRanks}, Layout{"tcp", kRanks}, Layout{"", 2}, Layout{"", 3});
+  const Setting over("RONDO_TRANSPORT", layout.transport);
+  const auto ended = fork_ranks(kRanks, kLimit, [&](int rank, const auto& store) {
+    Communicator comm = join_forked(rank, kRanks, store, options_of(layout, rank));
+    comm.barrier();
+    comm.set_timeout(400ms);
+    if (rank == kVictim) {
+      tell(store, "victim", std::to_string(::getpid()));
+      ::raise(SIGSTOP);
+    }
+    const auto error = thrown_by([&] { comm.barrier(); });
+    tell(store, fmt::format("told{}", rank).c_str(), "");
+    if (rank == 0) {
+      for (int other = 0; other < kRanks; ++other) {
+        if (other != kVictim) name_of(store, fmt::format("told{}", other).c_str());
+      }
+      ::kill(std::stoi(name_of(store, "victim")), SIGCONT);
+    }
+    expect(code_of(error) == ErrorCode::timeout && culprit_of(error) == kVictim, sentence_of(error));
+    expect(contains(sentence_of(error), "is stopped"), "it does not say that: " + sentence_of(error));
+  });
+  check_ended_well(ended);
+}
