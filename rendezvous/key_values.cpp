@@ -13,14 +13,19 @@ namespace rondo::rendezvous {
 void KeyValues::put(const std::string& key, const std::string& value) {
   const auto old = values_.find(key);
   const std::size_t before = old == values_.end() ? 0 : key.size() + old->second.size();
-  const std::size_t after = bytes_ - before + key.size() + value.size();
-  if (after > limit_bytes_) {
+  if (bytes_ - before + key.size() + value.size() > limit_bytes_) {
     throw Error(ErrorCode::system, fmt::format("cannot store {} bytes under '{}': the server keeps at most {} bytes in "
                                                "all; erase keys that nobody needs",
                                                value.size(), key, limit_bytes_));
   }
-  bytes_ = after;
-  values_[key] = value;
+  keep(key, value);
+}
+
+// Wakes those who wait for it.
+void KeyValues::keep(const std::string& key, const std::string& value) {
+  const auto [place, fresh] = values_.try_emplace(key);
+  bytes_ += (fresh ? key.size() : 0) + value.size() - place->second.size();
+  place->second = value;
   const auto waiting = waiting_.extract(key);
   if (waiting.empty()) return;
   proto::Reply reply;

@@ -15,7 +15,7 @@ class KeyValues {
   KeyValues(Waits& waits, Replies& replies, std::size_t limit_bytes)
       : waits_(waits), replies_(replies), limit_bytes_(limit_bytes) {}
 
-  void keep(const std::string& key, const std::string& value) { put(key, value); }
+  void keep(const std::string& key, const std::string& value);  // the server's own, beyond the limit
   void set(Caller caller, const proto::Pair& pair);
   void get(Caller caller, const std::string& key, Time deadline);
   void try_get(Caller caller, const std::string& key);
@@ -27,7 +27,7 @@ class KeyValues {
   void cancel(WaitId wait);
 
  private:
-  void put(const std::string& key, const std::string& value);  // wakes those who wait
+  void put(const std::string& key, const std::string& value);  // within the limit
   void forget(WaitId wait, const std::string& key);
 
   Waits& waits_;

@@ -46,7 +46,7 @@ Room::Room(const RoomOptions& options, Replies& replies)
     : replies_(replies),
       values_(waits_, replies, options.store_bytes),
       members_(waits_, replies, options.job, options.world_size, options.is_rank_0s),
-      survivals_(waits_, replies, members_),
+      survivals_(waits_, replies, members_, values_),
       gatherings_(waits_, replies, members_, survivals_) {
   if (!options.starter.empty()) values_.keep(kStarterKey, options.starter);
 }

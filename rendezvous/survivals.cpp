@@ -9,6 +9,8 @@
 
 namespace rondo::rendezvous {
 
+std::string missed_key(int job_rank) { return fmt::format("rondo/missed/{}", job_rank); }
+
 void Survivals::ask(Caller caller, const proto::Survive& request, Time deadline) {
   const std::vector<int> members(request.members().begin(), request.members().end());
   const int index = static_cast<int>(request.index());
@@ -58,8 +60,18 @@ void Survivals::answer(Survival& survival, const SharedBody& body) {
   survival.asked.clear();
 }
 
+void Survivals::note_missed(const Survival& survival) {
+  for (std::size_t i = 0; i < survival.members.size(); ++i) {
+    const Member* member = members_.at(survival.members[i]);
+    const bool gone = member != nullptr && member->presence != Presence::alive;
+    if (gone && !survival.asked.contains(static_cast<int>(i))) values_.keep(missed_key(survival.members[i]), "");
+  }
+}
+
 void Survivals::settle(Survival& survival) {
-  if (survival.asked.empty() || !awaited(survival).empty()) return;
+  if (survival.asked.empty()) return;
+  note_missed(survival);
+  if (!awaited(survival).empty()) return;
   for (const auto& [index, asking] : survival.asked) survival.decided.push_back(index);
   answer(survival, list_body(survival));
 }

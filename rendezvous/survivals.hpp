@@ -7,15 +7,19 @@
 #include <string_view>
 #include <vector>
 
+#include "rendezvous/key_values.hpp"
 #include "rendezvous/members.hpp"
 #include "rendezvous/replies.hpp"
 
 namespace rondo::rendezvous {
 
+// Kept as soon as others ask who survived a communicator of this rank of the job, and it is gone.
+std::string missed_key(int job_rank);
+
 class Survivals {
  public:
-  Survivals(Waits& waits, Replies& replies, const Members& members)
-      : waits_(waits), replies_(replies), members_(members) {}
+  Survivals(Waits& waits, Replies& replies, const Members& members, KeyValues& values)
+      : waits_(waits), replies_(replies), members_(members), values_(values) {}
 
   void ask(Caller caller, const proto::Survive& request, Time deadline);
   void expire(const std::string& name);
@@ -31,6 +35,7 @@ class Survivals {
     std::vector<int> decided{};
   };
   void settle(Survival& survival);
+  void note_missed(const Survival& survival);
   std::vector<int> awaited(const Survival& survival) const;  // indices that live and have not asked
   void answer(Survival& survival, const SharedBody& body);
   static SharedBody list_body(const Survival& survival);
@@ -38,6 +43,7 @@ class Survivals {
   Waits& waits_;
   Replies& replies_;
   const Members& members_;
+  KeyValues& values_;
   std::map<std::string, Survival, std::less<>> survivals_;
 };
 

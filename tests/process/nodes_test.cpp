@@ -194,6 +194,32 @@ TEST_CASE("the first failure on any node ends all of them with its name and code
   }
 }
 
+TEST_CASE("survivors on several nodes go on, and every launcher says without whom") {
+  const Job job("3");
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (const char* node : {"0", "1", "2"})
+    nodes.push_back(job.start({"--node-rank", node, "--nproc-per-node", "2"}, {tool("shrinker")}));
+  pid_t victim = 0;
+  for (auto& node : nodes) {
+    for (const std::string& line : node->lines("joined ", 2))
+      if (line.starts_with("3 ")) victim = std::stoi(line.substr(2));
+  }
+  REQUIRE(victim > 0);
+  ::kill(victim, SIGKILL);
+  std::string all;
+  for (auto& node : nodes) {
+    const Ended ended = node->wait();
+    INFO(ended.out << ended.err);
+    all += ended.out;
+    CHECK(ended.code == 0);
+    CHECK(ended.err.find("rank 3 (pid " + std::to_string(victim) + ") was killed by signal 9 (Killed) on host ") !=
+          std::string::npos);
+    CHECK(ended.err.find("; the other ranks went on without it and finished\n") != std::string::npos);
+  }
+  for (int now = 0; now < 5; ++now)
+    CHECK(all.find("shrunk rank " + std::to_string(now) + " of 5, sum 5") != std::string::npos);
+}
+
 TEST_CASE("a rank that ended well on another node while one here needed it is named on both") {
   const Job job("2");
   const std::vector<std::string> command{"sh", "-c", "[ $RANK = 0 ] || exit 0; sleep 0.3; echo rank 1 is lost; exit 4"};

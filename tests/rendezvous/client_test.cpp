@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "rendezvous/survivals.hpp"
 #include "rendezvous/wire.hpp"
 #include "tests/rendezvous/jobs.hpp"
 #include "tests/support/catch.hpp"
@@ -123,4 +124,22 @@ TEST_CASE("a server without a secret serves clients without one") {
   auto client = Client::connect({.host = "localhost", .port = server.port(), .job = "open"}, in(seconds(20)));
   CHECK(client->join({.rank = 0, .world_size = 1}, in(seconds(20))).world_size == 1);
   CHECK(client->local_address() == "127.0.0.1");
+}
+
+TEST_CASE("whom survivors miss is kept, and nobody else") {
+  Job job;
+  std::vector<std::shared_ptr<Client>> clients;
+  for (int r = 0; r < 3; ++r) clients.push_back(job.client());
+  in_threads(3, [&](int rank) {
+    clients[static_cast<std::size_t>(rank)]->join({.rank = rank, .world_size = 3}, in(seconds(20)));
+  });
+  clients[1].reset();
+  const int members[] = {0, 1, 2};
+  in_threads(2, [&](int i) {
+    const auto survivors =
+        clients[static_cast<std::size_t>(2 * i)]->survivors("world", 2 * i, members, in(seconds(20)));
+    if (survivors != std::vector<int>{0, 2}) throw Error(ErrorCode::mismatch, "others have survived");
+  });
+  CHECK(clients[0]->try_get(missed_key(1)));
+  for (const int rank : {0, 2}) CHECK(!clients[0]->try_get(missed_key(rank)));
 }

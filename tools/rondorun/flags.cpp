@@ -70,6 +70,8 @@ constexpr std::array kFlags{
     Flag{"bind", 0, "HOW", kOwn, "each rank to its share of the cores, or to their NUMA node: none, core, numa (none)",
          ""},
     Flag{"grace-period", 0, "SECONDS", kOwn, "until what must end is killed (5)", ""},
+    Flag{"continue-on-failure", 0, "", kOwn,
+         "the other ranks are never told to end, however late they shrink() to those that are left", ""},
     Flag{"join-timeout", 0, "SECONDS", kOwn, "to wait for the other nodes (300)", ""},
     Flag{"ranks-filter", 0, "N,...", kOwn, "as --local-ranks-filter by rank, over all nodes", ""},
     Flag{"pass-local-rank", 0, "FLAG", kOwn,

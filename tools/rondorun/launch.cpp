@@ -20,7 +20,9 @@
 #include "comm/base/limits.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
+#include "rendezvous/client.hpp"
 #include "rendezvous/server.hpp"
+#include "rendezvous/survivals.hpp"
 #include "runtime/process/descent.hpp"
 #include "runtime/process/event_loop.hpp"
 #include "tools/rondorun/cores.hpp"
@@ -37,14 +39,17 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = process::EventLoop::Clock;
 
-// Ranks notice the loss of one by themselves and say what it cost them: they get this long before they are told to end.
+// Ranks notice the loss of one by themselves and say what it cost them, or ask who survived: they get this long before
+// they are told to end.
 constexpr milliseconds kSettle{250};
 constexpr milliseconds kHearsay{150};   // a failure that may be the echo of another rank's counts after this long
 constexpr milliseconds kPatience{300};  // of people who pressed Ctrl-C
 constexpr std::chrono::seconds kKillLimit{2};
-constexpr std::chrono::seconds kVerdictLimit{5};  // for the rendezvous to answer, when all else is over
+constexpr std::chrono::seconds kVerdictLimit{5};   // for the rendezvous to answer, when all else is over
+constexpr std::chrono::seconds kDecisionLimit{1};  // for it to say whether survivors go on
+constexpr const char* kOwnHost = "127.0.0.1";
 
-// Of this node's ranks. It goes forward alone, except that a restart begins again.
+// Of this node's ranks. It goes forward alone, except that a restart begins again, and survivors may go on.
 enum class Phase {
   meeting,    // there are no ranks yet
   running,    //
@@ -53,7 +58,7 @@ enum class Phase {
   finishing,  // what the ranks wrote is still on its way
   abandoned,  // our caller is gone and kills what is left
 };
-enum class Verdict { awaited, known, lost };  // of all nodes; lost: the rendezvous is
+enum class Verdict { awaited, known, final, lost };  // of all nodes; lost: the rendezvous is
 
 bool same_file(int left, int right) {
   struct stat a {
@@ -93,10 +98,17 @@ class Launch {
   void say_what_is_waited_for();
   std::size_t lines_said() const { return out_.lines() + (own_err_ ? own_err_->lines() : 0); }
   void on_verdict(const Failure& verdict);
+  void on_decision(bool goes_on);
+  void judge();
+  bool is_missed(int rank);
+  void go_on();
+  void on_node_done();
+  void say_success();
   void on_lost(const std::string& sentence);
   void on_ranks_ended();
   void enter(Phase next);
   void stop_within_grace();
+  void tell_to_end();
   void later(Clock::duration delay, std::function<void()> handler);
   bool may_start_again() const;
   void start_again();
@@ -118,12 +130,20 @@ class Launch {
   std::optional<rendezvous::Secret> secret_;
   Fd secret_fd_;
   BoundCores bound_;
-  std::unique_ptr<rendezvous::Server> server_;  // with one node
-  std::unique_ptr<Nodes> nodes_;                // with several
-  std::unique_ptr<Ranks> ranks_;                // once all nodes are there
+  std::unique_ptr<rendezvous::Server> server_;    // with one node
+  std::string job_;                               // that meets there
+  std::shared_ptr<rendezvous::Client> observer_;  // that asks it
+  std::unique_ptr<Nodes> nodes_;                  // with several
+  std::unique_ptr<Ranks> ranks_;                  // once all nodes are there
   Phase phase_ = Phase::meeting;
   Verdict verdict_ = Verdict::awaited;
   std::optional<Failure> failure_;              // the first, as far as is known
+  std::vector<Failure> others_;                 // of this node since then
+  std::vector<Failure> left_behind_;            // without whom survivors went on
+  int turn_ = 0;                                // how often that was, since the ranks were started
+  bool window_over_ = false;                    // kSettle has passed since the failure
+  bool told_to_end_ = false;                    // all ranks, because one failed
+  bool said_finished_ = false;                  // to the other nodes
   bool failure_settled_ = false;                // no other may take its place
   std::optional<std::size_t> lines_when_said_;  // of all output, when the failure was said
   int end_signal_ = 0;                          // that the launcher was told to end with
@@ -168,6 +188,7 @@ void Launch::start() {
                                    Nodes::Handlers{.waiting = [this](const std::string& sentence) { say(sentence); },
                                                    .joined = [this](const Placement& at) { start_ranks(at); },
                                                    .verdict = [this](const Failure& verdict) { on_verdict(verdict); },
+                                                   .decision = [this](bool goes_on) { on_decision(goes_on); },
                                                    .lost = [this](const std::string& why) { on_lost(why); },
                                                    .left = [this] { enter(Phase::finishing); }});
 }
@@ -176,18 +197,19 @@ void Launch::start_alone() {
   secret_ = options_.secret_file.empty() ? rendezvous::Secret::generate()
                                          : rendezvous::Secret::from_file(options_.secret_file);
   // A rank's output, its process, its error file, and its connection to our server; and what we need for ourselves, at
-  // least.
-  reserve_descriptors(5 * static_cast<std::size_t>(options_.local_size) + 4,
+  // least, and our own connection to it.
+  reserve_descriptors(5 * static_cast<std::size_t>(options_.local_size) + 7,
                       fmt::format("rondorun with {} ranks", options_.local_size));
   Placement placement;
   placement.local_size = placement.world_size = options_.local_size;
-  placement.master_address = "127.0.0.1";
+  placement.master_address = kOwnHost;
   placement.master_port = free_port();
   placement.restarts = restarts_;
   placement.job = options_.job.empty() ? fmt::format("rondorun-{}", ::getpid()) : options_.job;
   server_ = std::make_unique<rendezvous::Server>(
       rendezvous::ServerOptions{.bind = {placement.master_address}, .secret = secret_, .job = placement.job});
   placement.rendezvous = endpoint_text(placement.master_address, server_->port());
+  job_ = placement.job;
   start_ranks(placement);
 }
 
@@ -293,8 +315,10 @@ void Launch::on_failure(const Failure& failure) {
     // notice that sooner than its launcher.
     later(killed ? milliseconds(0) : kHearsay, [this] { settle_failure(); });
   } else if (!failure_settled_ && killed && failure_->exit_code <= 128) {
-    failure_ = failure;
+    others_.push_back(*std::exchange(failure_, failure));
     settle_failure();
+  } else {
+    others_.push_back(failure);
   }
 }
 
@@ -305,8 +329,8 @@ void Launch::settle_failure() {
   else
     name_those_who_left(*failure_);
   if (nodes_) {  // said when the verdict has come, as another node's may be the first
-    nodes_->report(*failure_);
-    loop_.at(Clock::now() + options_.grace_period + kVerdictLimit, [this] { on_lost(failure_->sentence); });
+    nodes_->report(turn_, *failure_);
+    later(options_.grace_period + kVerdictLimit, [this] { on_lost(failure_->sentence); });
   } else {
     say_failure();
   }
@@ -345,11 +369,12 @@ void Launch::say_failure_again() {
   err_->flush();
 }
 
-// The first failure of all nodes, which ends them all; or success.
+// The first failure of all nodes, which ends them all unless survivors go on; or success.
 void Launch::on_verdict(const Failure& verdict) {
-  verdict_ = Verdict::known;
+  verdict_ = verdict.exit_code == 0 ? Verdict::final : Verdict::known;
   if (verdict.exit_code != 0) {
     const bool ours = failure_ && verdict.sentence.find(failure_->sentence) != std::string::npos;
+    if (failure_ && !ours && failure_->rank >= 0) others_.push_back(*failure_);
     if (ours)
       failure_->sentence = verdict.sentence;
     else
@@ -357,8 +382,73 @@ void Launch::on_verdict(const Failure& verdict) {
     failure_settled_ = true;
     say_failure();
     enter(Phase::stopping);
+    if (phase_ >= Phase::ended) nodes_->ended(turn_, failure_->rank);
+    if (window_over_) judge();
+    return;
   }
+  say_success();
   if (phase_ >= Phase::ended) nodes_->leave();
+}
+
+// Of all nodes, about the verdict.
+void Launch::on_decision(bool goes_on) {
+  if (goes_on && end_signal_ == 0 && !told_to_end_) return go_on();
+  verdict_ = Verdict::final;
+  if (window_over_) tell_to_end();
+  if (phase_ >= Phase::ended) nodes_->leave();
+}
+
+// The others had their time, or have ended: whether they go on without the rank that failed.
+void Launch::judge() {
+  const bool ends = verdict_ == Verdict::final || verdict_ == Verdict::lost;
+  const bool waits = options_.continue_on_failure && phase_ == Phase::stopping && end_signal_ == 0 && !ends;
+  if (waits) {
+    err_->fold(false);
+    later(kSettle, [this] { judge(); });
+  }
+  if (nodes_ && verdict_ == Verdict::known) {
+    nodes_->judge(turn_, told_to_end_ ? -1 : failure_->rank, !waits);
+    if (!waits) later(kDecisionLimit, [this] { tell_to_end(); });
+  } else if (!nodes_ && is_missed(failure_->rank)) {
+    go_on();
+  } else if (!waits) {
+    tell_to_end();
+  }
+}
+
+bool Launch::is_missed(int rank) {
+  if (rank < 0 || end_signal_ != 0 || told_to_end_) return false;
+  try {
+    const auto limit = Clock::now() + std::chrono::seconds(1);
+    if (!observer_)
+      observer_ = rendezvous::Client::connect(
+          {.host = kOwnHost, .port = server_->port(), .secret = secret_, .job = job_}, limit);
+    return observer_->try_get(rendezvous::missed_key(rank)).has_value();
+  } catch (const Error& error) {
+    say(error.what());
+    return false;
+  }
+}
+
+// As if nothing had failed, but for what is said of it at the end. What else failed meanwhile has its own turn.
+void Launch::go_on() {
+  settle_failure();
+  if (ranks_->running() > 0) say(fmt::format("the other ranks go on without rank {}", failure_->rank));
+  left_behind_.push_back(*failure_);
+  failure_.reset();
+  failure_settled_ = window_over_ = false;
+  lines_when_said_.reset();
+  ++turn_;
+  err_->fold(false);
+  verdict_ = Verdict::awaited;
+  phase_ = ranks_->running() > 0 ? Phase::running : Phase::ended;
+  for (const Failure& other : std::exchange(others_, {})) on_failure(other);
+  if (nodes_ && phase_ == Phase::ended) on_node_done();
+}
+
+void Launch::say_success() {
+  for (const Failure& failure : left_behind_)
+    say(fmt::format("{}; the other ranks went on without it and finished", failure.sentence));
 }
 
 void Launch::on_lost(const std::string& sentence) {
@@ -390,19 +480,29 @@ void Launch::enter(Phase next) {
 }
 
 void Launch::stop_within_grace() {
+  later(std::min(kSettle, options_.grace_period), [this] {
+    if (!nodes_ && phase_ != Phase::stopping) return;
+    window_over_ = true;
+    judge();
+  });
+}
+
+void Launch::tell_to_end() {
+  if (std::exchange(told_to_end_, true)) return;
   const auto end_with = [this](int signal) {
     settle_failure();  // what ends from now on was told to
     err_->hold();
     ranks_->signal(signal);
   };
-  if (options_.grace_period > kSettle) later(kSettle, [end_with] { end_with(SIGTERM); });
-  later(options_.grace_period, [end_with] { end_with(SIGKILL); });
+  if (options_.grace_period <= kSettle) return end_with(SIGKILL);
+  end_with(SIGTERM);
+  later(options_.grace_period - kSettle, [end_with] { end_with(SIGKILL); });
 }
 
-// Not if the ranks that it is about have been replaced by then.
+// Not if the ranks that it is about have been replaced by then, or go on.
 void Launch::later(Clock::duration delay, std::function<void()> handler) {
-  loop_.at(Clock::now() + delay, [this, attempt = restarts_, handler = std::move(handler)] {
-    if (attempt == restarts_) handler();
+  loop_.at(Clock::now() + delay, [this, attempt = restarts_, turn = turn_, handler = std::move(handler)] {
+    if (attempt == restarts_ && turn == turn_) handler();
   });
 }
 
@@ -416,11 +516,14 @@ bool Launch::may_start_again() const {
 void Launch::start_again() {
   say(fmt::format("starting again: restart {} of {}", ++restarts_, options_.max_restarts));
   failure_.reset();
-  failure_settled_ = false;
+  others_.clear();
+  left_behind_.clear();
+  failure_settled_ = window_over_ = told_to_end_ = false;
   lines_when_said_.reset();
   err_->fold(false);
   phase_ = Phase::meeting;
   ranks_.reset();
+  observer_.reset();
   server_.reset();
   start_alone();
 }
@@ -429,6 +532,11 @@ void Launch::on_ranks_ended() {
   if (!process::kill_descent(Clock::now() + kKillLimit))
     say("some processes that the ranks left behind could not be killed");
   ranks_->finish_output();
+  while (failure_ && !nodes_) {
+    settle_failure();
+    if (!is_missed(failure_->rank)) break;
+    go_on();
+  }
   if (may_start_again()) {
     settle_failure();
     loop_.post([this] {  // the ranks are calling
@@ -439,12 +547,21 @@ void Launch::on_ranks_ended() {
   }
   say_failure_again();
   enter(Phase::ended);
-  if (!nodes_ || verdict_ == Verdict::lost) {
+  if (nodes_) return on_node_done();
+  if (!failure_) say_success();
+  enter(Phase::finishing);
+}
+
+// This node's ranks have ended, and those of others may run.
+void Launch::on_node_done() {
+  if (verdict_ == Verdict::lost) {
     settle_failure();
     return enter(Phase::finishing);
   }
-  if (!failure_) nodes_->finished();  // else it is reported when it counts: it may be the echo of another node's
-  if (verdict_ == Verdict::known) nodes_->leave();
+  // A failure is reported when it counts: it may be the echo of another node's.
+  if (!failure_ && !std::exchange(said_finished_, true)) nodes_->finished(turn_);
+  if (failure_ && verdict_ == Verdict::known) nodes_->ended(turn_, failure_->rank);
+  if (verdict_ == Verdict::final) nodes_->leave();
 }
 
 void Launch::end_when_written() {

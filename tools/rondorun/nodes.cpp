@@ -13,6 +13,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/machine.hpp"
+#include "rendezvous/survivals.hpp"
 #include "tools/rondorun/free_port.hpp"
 
 namespace rondo::launcher {
@@ -29,13 +30,21 @@ std::span<const std::byte> bytes_of(const std::string& text) { return std::as_by
 
 std::string text_of(const Store::Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-std::string verdict_text(const Failure& verdict) { return fmt::format("{} {}", verdict.exit_code, verdict.sentence); }
+std::string verdict_text(const Failure& verdict) {
+  return fmt::format("{} {} {}", verdict.exit_code, verdict.rank, verdict.sentence);
+}
 
 Failure verdict_from(const std::string& text) {
-  Failure result{.sentence = text.substr(std::min(text.find(' ') + 1, text.size())), .exit_code = 1};
-  std::from_chars(text.data(), text.data() + text.size(), result.exit_code);
+  Failure result;
+  std::istringstream words(text);
+  words >> result.exit_code >> result.rank >> std::ws;
+  std::getline(words, result.sentence, '\0');
   return result;
 }
+
+std::string verdict_of(int turn) { return fmt::format("launcher/verdict/{}", turn); }
+std::string decision_of(int turn) { return fmt::format("launcher/decision/{}", turn); }
+constexpr const char *kGoesOn = "goes on", *kEnds = "ends";
 
 }  // namespace
 
@@ -67,10 +76,14 @@ void Nodes::listen() {
       something_to_say_.notify_one();
     }
     loop_.post([this, placement] { handlers_.joined(placement); });
-    // One participant more than there are nodes: its value is the verdict. All nodes wait here while the job runs, so
-    // each of them is told at once when another's launcher is gone.
-    const auto values = client_->exchange("launcher/verdict", node_, options_.nodes + 1, {}, Clock::now() + kJobLimit);
-    loop_.post([this, verdict = verdict_from(text_of(values.back()))] { handlers_.verdict(verdict); });
+    for (int turn = 0;; ++turn) {
+      const auto verdict = verdict_from(await(verdict_of(turn)));
+      loop_.post([this, verdict] { handlers_.verdict(verdict); });
+      if (verdict.exit_code == 0) return;
+      const bool goes_on = await(decision_of(turn)) == kGoesOn;
+      loop_.post([this, goes_on] { handlers_.decision(goes_on); });
+      if (!goes_on) return;
+    }
   } catch (const std::exception& error) {
     loop_.post([this, sentence = what_failed(error, meeting)] { handlers_.lost(sentence); });
   }
@@ -199,8 +212,20 @@ Placement Nodes::exchange_placements() {
   return result;
 }
 
-void Nodes::report(const Failure& failure) {
-  say([this, failure] {
+// One participant more than there are nodes: its value is the answer. All nodes wait here while the job runs, so each
+// of them is told at once when another's launcher is gone.
+std::string Nodes::await(const std::string& answer) {
+  return text_of(client_->exchange(answer, node_, options_.nodes + 1, {}, Clock::now() + kJobLimit).back());
+}
+
+// The first one that is given counts.
+void Nodes::give(const std::string& answer, const std::string& text) {
+  if (!client_->compare_and_set(answer + " given", std::nullopt, bytes_of(text))) return;
+  client_->exchange(answer, options_.nodes, options_.nodes + 1, bytes_of(text), Clock::now() + kReportLimit);
+}
+
+void Nodes::report(int turn, const Failure& failure) {
+  say([this, turn, failure] {
     Failure verdict = failure;
     for (const int rank : failure.blamed) {
       const auto who = client_->try_get(fmt::format("launcher/ended well/{}", rank));
@@ -208,25 +233,35 @@ void Nodes::report(const Failure& failure) {
       verdict.sentence = left_while_needed(text_of(*who), failure.sentence);
       break;
     }
-    give_verdict(verdict);
+    give(verdict_of(turn), verdict_text(verdict));
   });
+}
+
+void Nodes::judge(int turn, int failed_rank, bool ends) {
+  say([this, turn, failed_rank, ends] { decide(turn, failed_rank, ends); });
+}
+
+void Nodes::ended(int turn, int failed_rank) {
+  say([this, turn, failed_rank] {
+    const bool all = client_->add(fmt::format("launcher/ended/{}", turn), 1) == options_.nodes;
+    if (all) decide(turn, failed_rank, true);
+  });
+}
+
+void Nodes::decide(int turn, int failed_rank, bool ends) {
+  const bool missed = failed_rank >= 0 && client_->try_get(rendezvous::missed_key(failed_rank)).has_value();
+  if (missed || ends) give(decision_of(turn), missed ? kGoesOn : kEnds);
 }
 
 void Nodes::ended_well(int rank, const std::string& who) {
   say([this, rank, who] { client_->set(fmt::format("launcher/ended well/{}", rank), bytes_of(who)); });
 }
 
-void Nodes::finished() {
-  say([this] {
-    if (client_->add("launcher/finished", 1) == options_.nodes) give_verdict({.sentence = "", .exit_code = 0});
+void Nodes::finished(int turn) {
+  say([this, turn] {
+    if (client_->add("launcher/finished", 1) != options_.nodes) return;
+    give(verdict_of(turn), verdict_text({.sentence = "", .exit_code = 0}));
   });
-}
-
-void Nodes::give_verdict(const Failure& verdict) {
-  if (!client_->compare_and_set("launcher/verdict given", std::nullopt, bytes_of(verdict.sentence))) return;
-  const auto text = verdict_text(verdict);
-  client_->exchange("launcher/verdict", options_.nodes, options_.nodes + 1, bytes_of(text),
-                    Clock::now() + kReportLimit);
 }
 
 void Nodes::leave() {

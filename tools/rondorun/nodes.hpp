@@ -29,14 +29,18 @@ class Nodes {
     std::function<void(const std::string&)> waiting;  // now and then, for whom, until all nodes are there
     std::function<void(Placement)> joined;            // all nodes are there
     std::function<void(const Failure&)> verdict;      // exit code 0: every rank of every node succeeded
+    std::function<void(bool goes_on)> decision;       // after each other verdict: whether the other ranks go on
     std::function<void(const std::string&)> lost;     // another launcher or the rendezvous is gone, or never came
     std::function<void()> left;                       // after leave()
   };
 
   Nodes(process::EventLoop& loop, const Options& options, std::optional<rendezvous::Secret> secret, Handlers handlers);
-  void report(const Failure& failure);                // of this node; the first report of all nodes becomes the verdict
+  // Turn: how many verdicts there were before, after which survivors went on.
+  void report(int turn, const Failure& failure);      // of this node; the first report of all nodes becomes the verdict
+  void judge(int turn, int failed_rank, bool ends);   // they go on once the job misses that rank; ends: or never
+  void ended(int turn, int failed_rank);              // every rank of this node; judges when those of all nodes have
   void ended_well(int rank, const std::string& who);  // while others of this node run
-  void finished();                                    // every rank of this node succeeded
+  void finished(int turn);                            // every rank of this node succeeded, or is missed
   void leave();  // all is said and done here; node 0 waits for the others, as it serves them
 
  private:
@@ -51,7 +55,9 @@ class Nodes {
   std::string missing_sentence();
   std::string launcher_of(int node) const;
   std::string what_failed(const std::exception& error, bool meeting) const;
-  void give_verdict(const Failure& verdict);
+  std::string await(const std::string& answer);
+  void give(const std::string& answer, const std::string& text);
+  void decide(int turn, int failed_rank, bool ends);
   Store::Deadline join_deadline() const;
 
   process::EventLoop& loop_;

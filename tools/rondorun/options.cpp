@@ -334,6 +334,7 @@ void add_flags(Flags& add, Words& words, Options& options) {
   add.option("gpus-per-rank", options.gpus_per_rank)->check(CLI::Range(1, 1024));
   add.option("bind", words.bind);
   add.option("grace-period", words.grace_period_s);
+  add.option_switch("continue-on-failure", options.continue_on_failure);
   add.option("join-timeout", words.join_timeout_s);
   add.option("ranks-filter", words.shown);
   add.option("pass-local-rank", options.local_rank_flag)->check(CLI::Validator(is_flag_name, ""));

@@ -34,10 +34,11 @@ struct Options {
   std::string interface;
   std::string port_range;
   std::string role = "default";
-  int max_restarts = 0;          // of the whole job, after a failure
-  std::string local_rank_flag;   // each rank's last argument is --FLAG=LOCAL_RANK; empty: none
-  std::vector<int> shown;        // ranks whose output is seen; empty: all
-  std::vector<int> shown_local;  // the same, by local rank
+  int max_restarts = 0;              // of the whole job, after a failure
+  bool continue_on_failure = false;  // the other ranks are not told to end
+  std::string local_rank_flag;       // each rank's last argument is --FLAG=LOCAL_RANK; empty: none
+  std::vector<int> shown;            // ranks whose output is seen; empty: all
+  std::vector<int> shown_local;      // the same, by local rank
   bool prefix = true;
   Color color = Color::at_terminals;             // of the prefix
   Terminals terminals = Terminals::where_shown;  // for what ranks write, instead of pipes
