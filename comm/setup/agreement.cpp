@@ -33,6 +33,20 @@ void check_devices(std::span<const Card> cards) {
                             name_of(devices[static_cast<std::size_t>(odd)])));
 }
 
+// Never plain where somebody asked for more.
+void check_encryption(std::span<const Card> cards) {
+  std::vector<int> encrypt;
+  for (const Card& card : cards) encrypt.push_back(card.encrypts ? 1 : 0);
+  const Majority majority = find_majority_of(encrypt);
+  if (majority.others.empty()) return;
+  const bool most = cards[static_cast<std::size_t>(majority.most.front())].encrypts;
+  const int usual = majority.most.front(), odd = majority.others.front();
+  throw mismatch_of(majority,
+                    fmt::format("rank {} encrypts its connections and rank {} does not: start all ranks of a job with "
+                                "RONDO_ENCRYPT=1, or none",
+                                most ? usual : odd, most ? odd : usual));
+}
+
 std::string differences(const Card& first, const Config& config, const Options& options) {
   std::vector<std::string_view> names;
   const auto compare = [&](bool same, std::string_view name) {
@@ -54,6 +68,7 @@ std::string differences(const Card& first, const Config& config, const Options& 
 
 void agree(std::span<const Card> cards, int rank, const Transports& known, Config& config, Options& options) {
   check_devices(cards);
+  check_encryption(cards);
   const Card& first = cards.front();
   if (const std::string others = differences(first, config, options); !others.empty())
     log::warn("rank {}: rank 0 was told otherwise, and what it was told holds: {}", rank, others);

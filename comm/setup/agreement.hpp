@@ -12,7 +12,7 @@
 namespace rondo::comm {
 
 // Takes over what rank 0's card says, with a warning where this rank was told otherwise. Throws mismatch where ranks
-// asked for devices of different kinds.
+// asked for devices of different kinds, or some encrypt and others do not.
 void agree(std::span<const Card> cards, int rank, const Transports& known, Config& config, Options& options);
 
 }  // namespace rondo::comm

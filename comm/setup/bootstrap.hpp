@@ -10,6 +10,7 @@
 #include <rondo/communicator.hpp>
 
 #include "comm/setup/authenticator.hpp"
+#include "comm/setup/encryption.hpp"
 #include "comm/setup/process_facts.hpp"
 
 namespace rondo::comm {
@@ -29,6 +30,7 @@ struct Bootstrap {
   std::vector<int> job_ranks;    // by rank: its rank in the job, which the store knows it by; empty: the same
   std::shared_ptr<Store> store;  // kept: shrink() meets there again
   std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing (a logged opt-out)
+  std::shared_ptr<const Encryption> encryption{};  // of connections between hosts and over TCP; null: they are plain
   // Local addresses that reach the rendezvous, most preferred first; peers connect to them. Empty: loopback.
   std::vector<std::string> addresses;
   std::uint16_t first_port = 0, last_port = 0;               // range for peer connections; 0: any

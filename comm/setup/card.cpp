@@ -11,7 +11,7 @@ Store::Bytes Card::encode() const {
     out.text(*text);
   out.number(device).number(pid).number(quota).number(determinism);
   for (const std::uint64_t number : {slice_bytes, slots, segment_bytes, probe, probe_word}) out.number(number);
-  out.number(link_patience_ms);
+  out.number(link_patience_ms).number(encrypts);
   out.bytes(cores).bytes(mesh).bytes(meeting);
   for (const Store::Bytes& bytes : advertised) out.bytes(bytes);
   return out.take();
@@ -31,6 +31,7 @@ Card Card::decode(const Store::Bytes& bytes, std::size_t transports) {
   for (std::uint64_t* number : {&card.slice_bytes, &card.slots, &card.segment_bytes, &card.probe, &card.probe_word})
     *number = in.number<std::uint64_t>();
   card.link_patience_ms = in.number<std::uint32_t>();
+  card.encrypts = in.number<bool>();
   card.cores = in.bytes();
   card.mesh = in.bytes();
   card.meeting = in.bytes();

@@ -75,7 +75,8 @@ class Connecting {
                .addresses = bootstrap_.addresses,
                .first_port = bootstrap_.first_port,
                .last_port = bootstrap_.last_port,
-               .authenticator = bootstrap_.authenticator}),
+               .authenticator = bootstrap_.authenticator,
+               .encryption = bootstrap_.encryption}),
         meeting_(bootstrap_.rank, name_, bootstrap_.authenticator) {
     for (const Transport& row : known_) connectors_.push_back(row.open(bootstrap_));
   }
@@ -126,6 +127,7 @@ class Connecting {
              .probe = reinterpret_cast<std::uintptr_t>(&probe_),
              .probe_word = probe_.word,
              .link_patience_ms = config_.link_patience_ms,
+             .encrypts = bootstrap_.encryption != nullptr,
              .cores = usable_core_mask(),
              .mesh = mesh_.advertisement(),
              .meeting = meeting_.advertisement()};
@@ -363,11 +365,13 @@ class Connecting {
                           .messages = socket && on_host,
                           .pulses = placement(r).node != placement(bootstrap_.rank).node});
     }
-    std::vector<Fd> sockets(rows.size()), message_sockets(rows.size());
+    std::vector<SecuredSocket> sockets(rows.size()), message_sockets(rows.size());
     for (MeshPeer& peer : meet_over_sockets(wishes)) {
-      sockets[static_cast<std::size_t>(peer.rank)] = std::move(peer.data);
-      message_sockets[static_cast<std::size_t>(peer.rank)] = std::move(peer.messages);
-      if (!team.shares_memory(peer.rank)) team.add_control(peer.rank, std::move(peer.control));
+      sockets[static_cast<std::size_t>(peer.rank)] = {std::move(peer.data), std::move(peer.data_stream)};
+      message_sockets[static_cast<std::size_t>(peer.rank)] = {std::move(peer.messages),
+                                                              std::move(peer.messages_stream)};
+      if (!team.shares_memory(peer.rank))
+        team.add_control(peer.rank, std::move(peer.control), std::move(peer.control_stream));
       if (peer.pulses[0]) team.add_pulses(peer.rank, std::move(peer.pulses));
     }
     const int own = team.own_index();
@@ -382,7 +386,7 @@ class Connecting {
     }
   }
 
-  Links link(const Team& team, int peer, const Transport& row, Lane lane, Fd socket) {
+  Links link(const Team& team, int peer, const Transport& row, Lane lane, SecuredSocket socket) {
     const bool messages = lane == Lane::messages;
     Connector& connector = *connectors_[static_cast<std::size_t>(&row - known_.data())];
     return connector.connect({.self = choice_.party(bootstrap_.rank, row),
@@ -393,7 +397,8 @@ class Connecting {
                               .bells = messages ? team.bells().of_messages() : team.bells(),
                               .self_index = team.own_index(),
                               .peer_index = team.placement(peer).segment_index,
-                              .socket = std::move(socket)});
+                              .socket = socket.stream ? Fd() : std::move(socket.socket),
+                              .secured = std::move(socket)});
   }
 
   std::vector<MeshPeer> meet_over_sockets(const std::vector<MeshWish>& wishes) {

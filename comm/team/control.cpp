@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "comm/transport/lost_peer.hpp"
 #include "comm/transport/sockets.hpp"
 
 namespace rondo::comm {
@@ -24,8 +25,9 @@ void Control::stop() {
   for (const auto& peer : peers_) monitor_->unwatch(peer->watch);
 }
 
-void Control::add(int peer, Fd socket) {
-  peers_.push_back(std::make_unique<Peer>(Peer{.rank = peer, .socket = std::move(socket)}));
+void Control::add(int peer, Fd socket, std::unique_ptr<SecureStream> stream) {
+  peers_.push_back(
+      std::make_unique<Peer>(Peer{.rank = peer, .socket = std::move(socket), .stream = std::move(stream)}));
 }
 
 int Control::socket(int peer) const {
@@ -86,8 +88,15 @@ void Control::answer(int peer, std::uint64_t question, int whom, const Signature
 void Control::send(Peer& peer, const Message& message) {
   const bool repeats = message.kind == Kind::waiting || message.kind == Kind::question || message.kind == Kind::answer;
   if (repeats && !peer_takes(peer.socket, kRoom * sizeof message)) return;
-  const ssize_t sent = ::send(peer.socket.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent >= 0 && static_cast<std::size_t>(sent) < sizeof message) ::shutdown(peer.socket.get(), SHUT_WR);
+  constexpr long kWhole = sizeof message;
+  long sent = 0;
+  if (peer.stream) {
+    sent = peer.stream->send(std::as_bytes(std::span(&message, 1)));
+    if (sent == -EAGAIN || (sent == kWhole && peer.stream->flush() == -EAGAIN)) sent = 0;
+  } else {
+    sent = ::send(peer.socket.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  if (sent >= 0 && sent < kWhole) ::shutdown(peer.socket.get(), SHUT_WR);
 }
 void Control::send_all(const Message& message) {
   const std::lock_guard lock(sending_);
@@ -101,15 +110,29 @@ void Control::send_to(int peer, const Message& message) {
   }
 }
 
+long Control::receive(Peer& peer, std::span<std::byte> into) {
+  if (peer.stream) {
+    const std::lock_guard lock(sending_);
+    return peer.stream->recv(into);
+  }
+  const ssize_t received = ::recv(peer.socket.get(), into.data(), into.size(), MSG_DONTWAIT);
+  return received < 0 ? -errno : received;
+}
+
+void Control::lose(const Peer& peer, long result) {
+  if (result == -EBADMSG) {
+    return events_.failed(peer.rank, ErrorCode::corrupt_message, peer.rank, changed_on_its_way(peer.rank, "control"));
+  }
+  events_.lost(peer.rank, result == 0 ? "it closed its connection" : std::strerror(static_cast<int>(-result)));
+}
+
 bool Control::readable(Peer& peer) {
   for (;;) {
     auto* into = reinterpret_cast<std::byte*>(&peer.incoming) + peer.got;
-    const ssize_t received = ::recv(peer.socket.get(), into, sizeof peer.incoming - peer.got, MSG_DONTWAIT);
-    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
+    const long received = receive(peer, {into, sizeof peer.incoming - peer.got});
+    if (received == -EAGAIN || received == -EWOULDBLOCK || received == -EINTR) return true;
     if (received <= 0) {
-      if (!peer.departed) {
-        events_.lost(peer.rank, received == 0 ? "it closed its connection" : std::strerror(errno));
-      }
+      if (!peer.departed) lose(peer, received);
       return false;
     }
     peer.got += static_cast<std::size_t>(received);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 
 #include "comm/base/fd.hpp"
 #include "comm/call/signature.hpp"
+#include "comm/setup/encryption.hpp"
 #include "comm/team/culprits.hpp"
 #include "comm/team/monitor.hpp"
 
@@ -42,7 +44,8 @@ class Control {
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  void add(int peer, Fd socket);
+  // stream: over the socket, where connections are encrypted.
+  void add(int peer, Fd socket, std::unique_ptr<SecureStream> stream = nullptr);
   int socket(int peer) const;  // open as long as this lives
   void start();                // after the last add()
   void stop();                 // after this no event comes
@@ -85,6 +88,7 @@ class Control {
   struct Peer {
     int rank;
     Fd socket;
+    std::unique_ptr<SecureStream> stream;  // guarded by sending_; may be null
     int watch = 0;
     std::size_t got = 0;
     Message incoming{};
@@ -93,6 +97,8 @@ class Control {
   void send_all(const Message& message);
   void send_to(int peer, const Message& message);
   static void send(Peer& peer, const Message& message);
+  long receive(Peer& peer, std::span<std::byte> into);
+  void lose(const Peer& peer, long result);
   bool readable(Peer& peer);  // false: done with it
   void deliver(Peer& peer);
 

@@ -72,9 +72,9 @@ Team::~Team() {
 void Team::add_links(int peer, Links links) { links_[static_cast<std::size_t>(peer)] = std::move(links); }
 void Team::add_message_links(int peer, Links links) { message_links(peer) = std::move(links); }
 
-void Team::add_control(int peer, Fd control) {
+void Team::add_control(int peer, Fd control, std::unique_ptr<SecureStream> stream) {
   remotes_[static_cast<std::size_t>(peer)] = std::make_unique<Remote>();
-  control_->add(peer, std::move(control));
+  control_->add(peer, std::move(control), std::move(stream));
 }
 
 void Team::add_pulses(int peer, std::array<Fd, 2> pulses) {

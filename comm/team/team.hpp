@@ -55,9 +55,10 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  void add_links(int peer, Links links);                // with everybody, this rank included, before anything is sent
-  void add_message_links(int peer, Links links);        // with everybody else, where messages go over links
-  void add_control(int peer, Fd control);               // of every rank that is not in the segment
+  void add_links(int peer, Links links);          // with everybody, this rank included, before anything is sent
+  void add_message_links(int peer, Links links);  // with everybody else, where messages go over links
+  // Of every rank that is not in the segment; stream: over that, where connections are encrypted.
+  void add_control(int peer, Fd control, std::unique_ptr<SecureStream> stream = nullptr);
   void add_pulses(int peer, std::array<Fd, 2> pulses);  // of every rank of another node, after its control
   void add_watch(int peer, Fd socket);                  // one that ends when the peer's process does
   void add_process(int peer, Fd pidfd);                 // of a neighbour

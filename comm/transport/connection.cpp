@@ -52,11 +52,13 @@ TimeLimit::TimeLimit(asio::io_context& io, const SharedSocket& socket, std::chro
   });
 }
 
-Awaitable<std::optional<Authenticator::Mac>> greet(SharedSocket socket, std::shared_ptr<const Greeting> greeting) {
+Awaitable<std::optional<Greeted>> greet(SharedSocket socket, std::shared_ptr<const Greeting> greeting) {
   co_await asio::async_write(*socket, asio::buffer(greeting->hello()), asio::use_awaitable);
   Challenge challenge{};
   co_await asio::async_read(*socket, asio::buffer(challenge), asio::use_awaitable);
-  co_return greeting->answer(challenge);
+  const auto proof = greeting->answer(challenge);
+  if (!proof) co_return std::nullopt;
+  co_return Greeted{*proof, greeting->transcript(challenge)};
 }
 
 Unexamined::Unexamined(std::size_t awaited)
@@ -85,8 +87,8 @@ bool Unexamined::close_oldest_stranger() {
   return true;
 }
 
-Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membership& membership, const Guard& guard,
-                                            Unexamined& unexamined) {
+Awaitable<std::optional<Examined>> examine(SharedSocket socket, const Membership& membership, const Guard& guard,
+                                           Unexamined& unexamined) {
   Hello hello{};
   const auto magic = std::span(hello).first<kMagicBytes>();
   co_await asio::async_read(*socket, asio::buffer(magic.data(), magic.size()), asio::use_awaitable);
@@ -103,7 +105,18 @@ Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membershi
   Authenticator::Mac proof{};
   co_await asio::async_read(*socket, asio::buffer(proof), asio::use_awaitable);
   if (!examination.accept(proof)) co_return std::nullopt;
-  co_return encounter;
+  co_return Examined{*encounter, examination.transcript()};
+}
+
+Awaitable<std::unique_ptr<SecureStream>> secure(SharedSocket socket, const Encryption& encryption, Encryption::End end,
+                                                std::vector<std::byte> transcript) {
+  auto stream = encryption.over(socket->native_handle(), end, transcript);
+  for (long result = stream->shake_hands(); result != 0; result = stream->shake_hands()) {
+    if (result != -EAGAIN)
+      throw boost::system::system_error(static_cast<int>(-result), boost::system::system_category());
+    co_await socket->async_wait(StreamSocket::wait_read, asio::use_awaitable);
+  }
+  co_return stream;
 }
 
 Awaitable<void> pause(asio::io_context& io, std::chrono::milliseconds duration) {

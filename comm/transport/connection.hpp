@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <rondo/store.hpp>
 
@@ -43,8 +44,12 @@ class TimeLimit {
 };
 
 // Both throw boost::system::system_error when the connection fails.
-// Sends HELLO and waits for the other end's CHALLENGE; the proof to send next, or nothing when it proves nothing.
-Awaitable<std::optional<Authenticator::Mac>> greet(SharedSocket socket, std::shared_ptr<const Greeting> greeting);
+struct Greeted {
+  Authenticator::Mac proof{};  // to send next
+  std::vector<std::byte> transcript{};
+};
+// Sends HELLO and waits for the other end's CHALLENGE; nothing when that proves nothing.
+Awaitable<std::optional<Greeted>> greet(SharedSocket socket, std::shared_ptr<const Greeting> greeting);
 
 // Decides, before anything is signed, whether an encounter may take place.
 class Guard {
@@ -76,9 +81,17 @@ class Unexamined {
   OncePerSecond told_;
 };
 
+struct Examined {
+  Encounter encounter{};
+  std::vector<std::byte> transcript{};
+};
 // Who connected and proved it; nothing for a stranger.
-Awaitable<std::optional<Encounter>> examine(SharedSocket socket, const Membership& membership, const Guard& guard,
-                                            Unexamined& unexamined);
+Awaitable<std::optional<Examined>> examine(SharedSocket socket, const Membership& membership, const Guard& guard,
+                                           Unexamined& unexamined);
+
+// A stream over a connection whose ends have proven themselves and said `transcript`.
+Awaitable<std::unique_ptr<SecureStream>> secure(SharedSocket socket, const Encryption& encryption, Encryption::End end,
+                                                std::vector<std::byte> transcript);
 
 Awaitable<void> pause(asio::io_context& io, std::chrono::milliseconds duration);
 

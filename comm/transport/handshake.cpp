@@ -18,6 +18,7 @@ constexpr std::string_view kHelloMagic = "rondo/h1";
 constexpr std::string_view kChallengeMagic = "rondo/c1";
 constexpr std::string_view kAcceptLabel = "rondo peer 1: accepting end";
 constexpr std::string_view kConnectLabel = "rondo peer 1: connecting end";
+constexpr std::string_view kKeysLabel = "rondo peer 1: keys";
 static_assert(kHelloMagic.size() == kMagicBytes && kChallengeMagic.size() == kMagicBytes);
 
 template <std::size_t N>
@@ -35,21 +36,25 @@ std::uint64_t digest(std::string_view name) {
   return hash;
 }
 
+// Who encrypts does not meet whom that would not.
+std::vector<std::byte> transcript_of(const Membership& membership, std::string_view label, const Hello& hello,
+                                     const Nonce& nonce) {
+  WireWriter transcript;
+  transcript.raw(label).raw(membership.encryption ? ", encrypted" : "");
+  transcript.number(static_cast<std::uint32_t>(membership.name.size())).raw(membership.name);
+  transcript.raw(hello).raw(nonce);
+  return transcript.bytes();
+}
+
 Authenticator::Mac sign(const Membership& membership, std::string_view label, const Hello& hello, const Nonce& nonce) {
   if (!membership.authenticator) return {};
-  WireWriter transcript;
-  transcript.raw(label).number(static_cast<std::uint32_t>(membership.name.size())).raw(membership.name);
-  transcript.raw(hello).raw(nonce);
-  return membership.authenticator->sign(transcript.bytes());
+  return membership.authenticator->sign(transcript_of(membership, label, hello, nonce));
 }
 
 bool verify(const Membership& membership, std::string_view label, const Hello& hello, const Nonce& nonce,
             const Authenticator::Mac& mac) {
-  if (!membership.authenticator) return true;
-  WireWriter transcript;
-  transcript.raw(label).number(static_cast<std::uint32_t>(membership.name.size())).raw(membership.name);
-  transcript.raw(hello).raw(nonce);
-  return membership.authenticator->verify(transcript.bytes(), mac);
+  return !membership.authenticator ||
+         membership.authenticator->verify(transcript_of(membership, label, hello, nonce), mac);
 }
 
 }  // namespace
@@ -89,6 +94,12 @@ std::optional<Authenticator::Mac> Greeting::answer(const Challenge& challenge) c
   return sign(membership_, kConnectLabel, hello_, nonce);
 }
 
+std::vector<std::byte> Greeting::transcript(const Challenge& challenge) const {
+  WireReader reader(challenge);
+  reader.expect(kChallengeMagic);
+  return transcript_of(membership_, kKeysLabel, hello_, reader.raw<sizeof(Nonce)>());
+}
+
 std::optional<Encounter> Examination::read(const Hello& hello) {
   hello_ = hello;
   WireReader reader(hello);
@@ -117,6 +128,10 @@ Challenge Examination::challenge() {
 
 bool Examination::accept(const Authenticator::Mac& proof) const {
   return verify(membership_, kConnectLabel, hello_, nonce_, proof);
+}
+
+std::vector<std::byte> Examination::transcript() const {
+  return transcript_of(membership_, kKeysLabel, hello_, nonce_);
 }
 
 }  // namespace rondo

@@ -4,6 +4,7 @@
 //   accepting end  -> CHALLENGE: its nonce, its MAC over the transcript
 //   connecting end -> PROOF: its MAC over the same transcript, under another label (so nothing can be reflected)
 //   accepting end  -> its first word (WELCOME or descriptors): only now is the connection counted on both ends
+// With encryption both say so in their MACs, and TLS begins behind the WELCOME.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "comm/setup/authenticator.hpp"
+#include "comm/setup/encryption.hpp"
 
 namespace rondo {
 
@@ -30,6 +32,7 @@ struct Membership {
   std::uint32_t generation = 0;
   std::uint32_t world_size = 1;
   std::shared_ptr<const Authenticator> authenticator;  // null: MACs are zero and not looked at
+  std::shared_ptr<const Encryption> encryption{};      // null: what follows the handshake is plain
 };
 
 enum class MeetingChannel : std::uint8_t { data, control, node, messages, pulse, other_pulse };
@@ -58,6 +61,8 @@ class Greeting {
   const Hello& hello() const { return hello_; }
   // The proof to send, or nothing when the other end did not prove itself.
   std::optional<Authenticator::Mac> answer(const Challenge& challenge) const;
+  // After that: all that both ends have said, the same as the other end's.
+  std::vector<std::byte> transcript(const Challenge& challenge) const;
 
  private:
   const Membership& membership_;
@@ -72,6 +77,7 @@ class Examination {
   std::optional<Encounter> read(const Hello& hello);
   Challenge challenge();
   bool accept(const Authenticator::Mac& proof) const;
+  std::vector<std::byte> transcript() const;  // after challenge()
 
  private:
   const Membership& membership_;

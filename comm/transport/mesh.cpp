@@ -45,7 +45,7 @@ std::vector<MeshPeer> Mesh::connect(std::span<const Store::Bytes> advertisements
         {peer, data, messages, pulses, decode_advertisement(advertisements[static_cast<std::size_t>(peer)], peer)});
   }
   const Membership membership{options_.name, options_.generation, static_cast<std::uint32_t>(options_.world_size),
-                              options_.authenticator};
+                              options_.authenticator, options_.encryption};
   MeshMeeting meeting(membership, options_.rank, id_, std::move(parties), options_.handshake_limit);
   return meeting.run(std::move(listeners_), deadline, lookout);
 }

@@ -16,6 +16,7 @@
 
 #include "comm/base/fd.hpp"
 #include "comm/setup/authenticator.hpp"
+#include "comm/setup/encryption.hpp"
 #include "comm/transport/addresses.hpp"
 #include "comm/transport/lookout.hpp"
 
@@ -30,6 +31,8 @@ struct MeshPeer {
   Fd messages;  // another like it, likewise
   Fd control;
   std::array<Fd, 2> pulses;  // nothing is sent on them; none where none were wanted
+  // With encryption, over data, messages and control: only what goes through these is understood there.
+  std::unique_ptr<SecureStream> data_stream{}, messages_stream{}, control_stream{};
 };
 
 struct MeshWish {  // the same at both ends
@@ -47,6 +50,7 @@ struct MeshOptions {
   std::vector<std::string> addresses;                  // numeric, local, most preferred first; empty: loopback
   std::uint16_t first_port = 0, last_port = 0;         // 0: any port
   std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing
+  std::shared_ptr<const Encryption> encryption{};      // null: plain connections
   std::chrono::milliseconds handshake_limit{5000};     // for whoever connects to prove itself
 };
 

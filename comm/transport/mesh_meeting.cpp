@@ -36,9 +36,8 @@ bool is_dead(const Fd& socket) {
   return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-bool send_now(const Fd& socket, std::span<const std::byte> bytes) {
-  return ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-         static_cast<ssize_t>(bytes.size());
+bool send_now(int socket, std::span<const std::byte> bytes) {
+  return ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
 }
 
 bool wants(const MeshParty& party, MeetingChannel channel) {
@@ -93,7 +92,7 @@ struct MeshMeeting::Race {
   std::size_t failed = 0;
   SharedSocket winner;
   std::size_t winner_index = 0;
-  Authenticator::Mac proof{};
+  Greeted greeted{};
 
   void close_losers() {
     boost::system::error_code ignored;  // a socket that cannot be closed is closed already
@@ -134,7 +133,10 @@ std::vector<MeshPeer> MeshMeeting::run(Listeners listeners, Store::Deadline dead
          std::move(slot(party, MeetingChannel::data)),
          std::move(slot(party, MeetingChannel::messages)),
          std::move(slot(party, MeetingChannel::control)),
-         {std::move(slot(party, MeetingChannel::pulse)), std::move(slot(party, MeetingChannel::other_pulse))}});
+         {std::move(slot(party, MeetingChannel::pulse)), std::move(slot(party, MeetingChannel::other_pulse))},
+         std::move(stream(party, MeetingChannel::data)),
+         std::move(stream(party, MeetingChannel::messages)),
+         std::move(stream(party, MeetingChannel::control))});
   }
   return peers;
 }
@@ -147,7 +149,7 @@ void MeshMeeting::start(Awaitable<void> task) {
   });
 }
 
-void MeshMeeting::enter(MeshParty& party, MeetingChannel channel, Fd socket) {
+void MeshMeeting::enter(MeshParty& party, MeetingChannel channel, Fd socket, std::unique_ptr<SecureStream> secured) {
   if (carries_data(channel)) {
     set_data_options(socket);
   } else {
@@ -156,6 +158,7 @@ void MeshMeeting::enter(MeshParty& party, MeetingChannel channel, Fd socket) {
   if (channel == MeetingChannel::pulse) Pulse::prepare(socket.get());
   Fd& place = slot(party, channel);
   if (!place) --missing_;
+  stream(party, channel) = std::move(secured);  // before the socket of the last one
   place = std::move(socket);
   if (missing_ == 0) io_.stop();
 }
@@ -189,10 +192,8 @@ Awaitable<bool> MeshMeeting::dial_once(MeshParty& party, MeetingChannel channel)
   }
   race->close_losers();
   if (!race->winner) co_return false;
-  const bool welcome = co_await settle(race->winner, race->proof);
-  if (welcome) {
-    enter(party, channel, release(*race->winner));
-  } else {
+  const bool welcome = co_await settle(party, channel, race->winner, std::move(race->greeted));
+  if (!welcome) {
     party.outcomes[race->winner_index] = "it did not accept this rank; is one of that number there already?";
   }
   co_return welcome;
@@ -227,21 +228,25 @@ Awaitable<std::string> MeshMeeting::reach(std::shared_ptr<Race> race, MeshParty&
   const Encounter encounter{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(party.rank), channel, id_,
                             party.advertisement.id};
   auto greeting = std::make_shared<const Greeting>(membership_, encounter);
-  const auto proof = co_await greet(socket, greeting);
-  if (!proof) co_return "it could not prove that it belongs to this job";
+  auto greeted = co_await greet(socket, greeting);
+  if (!greeted) co_return "it could not prove that it belongs to this job";
   if (race->winner) co_return "not needed";
   race->winner = socket;
-  race->proof = *proof;
+  race->greeted = std::move(*greeted);
   race->winner_index = index;
   co_return std::string(kProven);
 }
 
-Awaitable<bool> MeshMeeting::settle(SharedSocket socket, Authenticator::Mac proof) {
+Awaitable<bool> MeshMeeting::settle(MeshParty& party, MeetingChannel channel, SharedSocket socket, Greeted greeted) {
   try {
-    co_await asio::async_write(*socket, asio::buffer(proof), asio::use_awaitable);
+    co_await asio::async_write(*socket, asio::buffer(greeted.proof), asio::use_awaitable);
     std::array<std::byte, 1> welcome{};
     co_await asio::async_read(*socket, asio::buffer(welcome), asio::use_awaitable);
-    co_return welcome == kWelcome;
+    if (welcome != kWelcome) co_return false;
+    auto secured =
+        co_await secure_if_asked(socket, channel, Encryption::End::connecting, std::move(greeted.transcript));
+    enter(party, channel, release(*socket), std::move(secured));
+    co_return true;
   } catch (const boost::system::system_error& error) {
     log::debug("rank {}: a peer left in the middle of the handshake: {}", rank_, error.code().message());
   }
@@ -271,13 +276,10 @@ bool MeshMeeting::expects(const Encounter& encounter) const {
 Awaitable<void> MeshMeeting::receive(SharedSocket socket) {
   const TimeLimit limit(io_, socket, handshake_limit_);
   try {
-    const std::optional<Encounter> encounter = co_await examine(socket, membership_, *this, unexamined_);
-    MeshParty* const party = encounter ? find(encounter->from) : nullptr;
+    std::optional<Examined> examined = co_await examine(socket, membership_, *this, unexamined_);
+    MeshParty* const party = examined ? find(examined->encounter.from) : nullptr;
     if (party != nullptr) {
-      Fd fd = release(*socket);
-      const Fd& known = slot(*party, encounter->channel);
-      // A second one is either a duplicate or the peer's new try after its first broke unseen.
-      if ((!known || is_dead(known)) && send_now(fd, kWelcome)) enter(*party, encounter->channel, std::move(fd));
+      co_await welcome(*party, examined->encounter.channel, socket, std::move(examined->transcript));
     } else {
       tell_dropped("it is not from a peer of '" + membership_.name + "'");
     }
@@ -285,6 +287,24 @@ Awaitable<void> MeshMeeting::receive(SharedSocket socket) {
     tell_dropped("its handshake broke off: " + error.code().message());
   }
   unexamined_.leave(socket);
+}
+
+Awaitable<void> MeshMeeting::welcome(MeshParty& party, MeetingChannel channel, SharedSocket socket,
+                                     std::vector<std::byte> transcript) {
+  // A second one is either a duplicate or the peer's new try after its first broke unseen.
+  const auto wanted = [&] { return !slot(party, channel) || is_dead(slot(party, channel)); };
+  if (!wanted() || !send_now(socket->native_handle(), kWelcome)) co_return;
+  auto secured = co_await secure_if_asked(socket, channel, Encryption::End::accepting, std::move(transcript));
+  if (wanted()) enter(party, channel, release(*socket), std::move(secured));
+}
+
+// Nothing more is said on a pulse.
+Awaitable<std::unique_ptr<SecureStream>> MeshMeeting::secure_if_asked(SharedSocket socket, MeetingChannel channel,
+                                                                      Encryption::End end,
+                                                                      std::vector<std::byte> transcript) {
+  if (!membership_.encryption || channel == MeetingChannel::pulse || channel == MeetingChannel::other_pulse)
+    co_return nullptr;
+  co_return co_await secure(socket, *membership_.encryption, end, std::move(transcript));
 }
 
 void MeshMeeting::tell_dropped(const std::string& why) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ struct MeshParty {
   int rank = -1;
   bool wants_data = true, wants_messages = false, wants_pulses = false;
   Advertisement advertisement;
-  std::array<Fd, 6> sockets{};          // by MeetingChannel
+  std::array<Fd, 6> sockets{};  // by MeetingChannel, like
+  std::array<std::unique_ptr<SecureStream>, 6> streams{};
   std::vector<std::string> outcomes{};  // per advertised address, what the last attempt came to
 };
 
@@ -34,16 +36,23 @@ class MeshMeeting final : private Guard, private AcceptHandler {
   Awaitable<bool> dial_once(MeshParty& party, MeetingChannel channel);
   Awaitable<void> attempt(std::shared_ptr<Race> race, MeshParty& party, MeetingChannel channel, std::size_t index);
   Awaitable<std::string> reach(std::shared_ptr<Race> race, MeshParty& party, MeetingChannel channel, std::size_t index);
-  Awaitable<bool> settle(SharedSocket socket, Authenticator::Mac proof);
+  Awaitable<bool> settle(MeshParty& party, MeetingChannel channel, SharedSocket socket, Greeted greeted);
   // The accepting side.
   void accepted(Fd socket) override;
   bool expects(const Encounter& encounter) const override;
   Awaitable<void> receive(SharedSocket socket);
+  Awaitable<void> welcome(MeshParty& party, MeetingChannel channel, SharedSocket socket,
+                          std::vector<std::byte> transcript);
+  Awaitable<std::unique_ptr<SecureStream>> secure_if_asked(SharedSocket socket, MeetingChannel channel,
+                                                           Encryption::End end, std::vector<std::byte> transcript);
   void tell_dropped(const std::string& why);
 
   Fd& slot(MeshParty& party, MeetingChannel channel) { return party.sockets[static_cast<std::size_t>(channel)]; }
+  std::unique_ptr<SecureStream>& stream(MeshParty& party, MeetingChannel channel) {
+    return party.streams[static_cast<std::size_t>(channel)];
+  }
   MeshParty* find(std::uint32_t rank);
-  void enter(MeshParty& party, MeetingChannel channel, Fd socket);
+  void enter(MeshParty& party, MeetingChannel channel, Fd socket, std::unique_ptr<SecureStream> stream);
   [[noreturn]] void throw_missing() const;
   std::string describe(const MeshParty& party) const;
 

@@ -45,9 +45,9 @@ Awaitable<void> NodeFollower::join() {
   try {
     co_await connect();
     auto greeting = std::make_shared<const Greeting>(membership_, encounter_);
-    const auto proof = co_await greet(socket_, greeting);
-    if (!proof) throw_leader(ErrorCode::corrupt_message, "could not prove that it belongs to this job");
-    co_await asio::async_write(*socket_, asio::buffer(*proof), asio::use_awaitable);
+    const auto greeted = co_await greet(socket_, greeting);
+    if (!greeted) throw_leader(ErrorCode::corrupt_message, "could not prove that it belongs to this job");
+    co_await asio::async_write(*socket_, asio::buffer(greeted->proof), asio::use_awaitable);
     co_await listen_to_leader();
   } catch (const boost::system::system_error& error) {
     broken = error.code().message();

@@ -123,10 +123,10 @@ bool NodeLeader::expects(const Encounter& encounter) const {
 }
 
 Awaitable<void> NodeLeader::receive(SharedSocket socket) {
-  std::optional<Encounter> encounter;
+  std::optional<Examined> examined;
   try {
     const TimeLimit limit(io_, socket, kHandshakeLimit);
-    encounter = co_await examine(socket, membership_, *this, unexamined_);
+    examined = co_await examine(socket, membership_, *this, unexamined_);
   } catch (const boost::system::system_error& error) {
     int others = 0;
     if (unexamined_.may_tell(others)) {
@@ -135,8 +135,8 @@ Awaitable<void> NodeLeader::receive(SharedSocket socket) {
     }
   }
   unexamined_.leave(socket);
-  if (!encounter) co_return;
-  Follower& follower = *std::ranges::find(followers_, static_cast<int>(encounter->from), &Follower::rank);
+  if (!examined) co_return;
+  Follower& follower = *std::ranges::find(followers_, static_cast<int>(examined->encounter.from), &Follower::rank);
   if (follower.socket) co_return;
   follower.socket = socket;
   bool lost = false;

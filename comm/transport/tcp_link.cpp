@@ -21,17 +21,12 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/system_call.hpp"
+#include "comm/transport/lost_peer.hpp"
 #include "comm/transport/sockets.hpp"
 
 namespace rondo::comm {
 namespace {
 
-[[noreturn]] void throw_lost(int peer, int error) {
-  throw Error(ErrorCode::peer_lost,
-              error == 0 ? fmt::format("rank {} closed its connection", peer)
-                         : fmt::format("rank {} is gone or out of reach: {}", peer, std::strerror(error)),
-              peer);
-}
 // Acknowledgements. A read that empties a socket's queue sends one before it returns: 2 of the 6 us of a short message
 // that nothing is sent back for. So two bytes, the tail, follow a short step that nothing was received since the last:
 // its reader leaves them in the queue until the next step, and acknowledges while it waits, and only when much is owed.

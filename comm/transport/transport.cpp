@@ -8,6 +8,7 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/transport/secure_link.hpp"
 #include "comm/transport/shm_link.hpp"
 #include "comm/transport/tcp_link.hpp"
 
@@ -20,7 +21,11 @@ class ShmConnector final : public Connector {
   }
 };
 class TcpConnector final : public Connector {
-  Links connect(Joint joint) override { return make_tcp_links(std::move(joint.socket), joint.peer.rank, joint.shape); }
+  Links connect(Joint joint) override {
+    if (joint.secured.stream)
+      return make_secure_links(std::move(joint.secured), joint.peer.rank, joint.lane, joint.shape);
+    return make_tcp_links(std::move(joint.socket), joint.peer.rank, joint.shape);
+  }
 };
 
 template <class C>

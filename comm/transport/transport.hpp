@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/base/fd.hpp"
+#include "comm/setup/encryption.hpp"
 #include "comm/team/doorbell.hpp"
 #include "comm/team/link.hpp"
 
@@ -29,6 +30,12 @@ struct Party {
   std::span<const std::byte> advertised{};  // by this transport
 };
 
+// A socket and what makes it unreadable for others, which alone may use it.
+struct SecuredSocket {
+  Fd socket{};
+  std::unique_ptr<SecureStream> stream{};
+};
+
 // What links are made of.
 struct Joint {
   Party self, peer;
@@ -37,7 +44,8 @@ struct Joint {
   Segment segment{};  // Needs::memory: it has both ranks, at these indices; of that lane
   Doorbells bells{};  // likewise
   int self_index = -1, peer_index = -1;
-  Fd socket{};  // Needs::socket: of that lane, non-blocking, and both ends are proven to be of the same job
+  Fd socket{};              // Needs::socket: of that lane, non-blocking, and both ends are proven to be of the same job
+  SecuredSocket secured{};  // with encryption instead of that one, so that a row that knows of none sends nothing
 };
 
 // One rank's end of a transport, from before it knows of any peer until its links are made. Links keep what they need.
