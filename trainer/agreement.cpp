@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "comm/base/majority.hpp"
 #include "trainer/text.hpp"
 
 namespace rondo::trainer {
@@ -49,20 +50,20 @@ std::string_view line_or_nothing(const std::vector<std::string_view>& all, std::
 }
 
 // Line 0 holds the options, so it is told last: a parameter says more than a count of them.
-std::string difference(const std::vector<std::string_view>& mine, const std::vector<std::string_view>& theirs,
-                       int rank) {
+std::string difference(int one, const std::vector<std::string_view>& mine, int other,
+                       const std::vector<std::string_view>& theirs) {
   const std::size_t most = std::max(mine.size(), theirs.size());
   for (std::size_t i = 1; i < most; ++i) {
     const std::string_view a = line_or_nothing(mine, i);
     const std::string_view b = line_or_nothing(theirs, i);
     if (a == b) continue;
     return fmt::format(
-        "GradientSynchronizer: rank 0 registered as parameter {}: {}, but rank {}: {}; register the same parameters in "
-        "the same order on every rank",
-        i - 1, a, rank, b);
+        "GradientSynchronizer: rank {} registered as parameter {}: {}, but rank {}: {}; register the same parameters "
+        "in the same order on every rank",
+        one, i - 1, a, other, b);
   }
-  return fmt::format("GradientSynchronizer: rank 0 has {}, but rank {} has {}; pass the same options on every rank",
-                     mine.at(0), rank, theirs.at(0));
+  return fmt::format("GradientSynchronizer: rank {} has {}, but rank {} has {}; pass the same options on every rank",
+                     one, mine.at(0), other, theirs.at(0));
 }
 
 }  // namespace
@@ -71,10 +72,11 @@ void check_agreement(Communicator& communicator, const std::vector<Parameter>& p
                      const SynchronizerOptions& options) {
   const std::string mine = describe(parameters, options);
   const auto all = communicator.all_gather_bytes(std::as_bytes(std::span(mine)));
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    const int other = static_cast<int>(rank);
-    throw Error(ErrorCode::mismatch, difference(lines(all[0]), lines(all[rank]), other), other);
+  if (const Majority majority = find_majority_of(all); !majority.others.empty()) {
+    const int one = majority.most.front();
+    const int other = majority.others.front();
+    const auto lines_of = [&](int rank) { return lines(all[static_cast<std::size_t>(rank)]); };
+    throw mismatch_of(majority, difference(one, lines_of(one), other, lines_of(other)));
   }
   // Now, on every rank, and not when the first checkpoint is written.
   for (const Parameter& p : parameters) check_utf8("the parameter's name", p.name);

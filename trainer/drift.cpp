@@ -10,6 +10,7 @@
 
 #include <rondo/device.hpp>
 
+#include "comm/base/majority.hpp"
 #include "trainer/arguments.hpp"
 #include "trainer/host_memory.hpp"
 
@@ -88,20 +89,26 @@ void DriftCheck::check(std::span<const Parameter> parameters) {
   std::vector<std::vector<std::uint64_t>> each;
   for (const auto& bytes : communicator_.all_gather_bytes(std::as_bytes(std::span(hashes))))
     each.push_back(to_words(bytes));
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
-    std::vector<std::size_t> others;
-    for (std::size_t rank = 1; rank < each.size(); ++rank) {
-      if (i >= each[rank].size() || each[rank][i] != each[0][i]) others.push_back(rank);
-    }
-    if (others.empty()) continue;
-    throw Error(
-        ErrorCode::mismatch,
-        fmt::format("DriftCheck: after {} steps '{}' has other bits on the ranks {} than on rank 0; it was changed "
-                    "there by something else than the averaged gradients",
-                    steps_, parameters[i].name, fmt::join(others, ", ")),
-        static_cast<int>(others.front()));
+  const auto find_odd = [&](auto value_of) {
+    std::vector<std::uint64_t> values;
+    for (const auto& of_rank : each) values.push_back(value_of(of_rank));
+    return find_majority_of(values);
+  };
+  const Majority by_count = find_odd([](const auto& of_rank) { return of_rank.size(); });
+  if (!by_count.others.empty()) {
+    throw mismatch_of(
+        by_count, fmt::format("DriftCheck: another number of tensors is passed on the ranks {} than on rank {}; pass "
+                              "the same",
+                              fmt::join(by_count.others, ", "), by_count.most.front()));
   }
-  throw Error(ErrorCode::mismatch, "DriftCheck: ranks passed other numbers of tensors than rank 0; pass the same");
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    const Majority majority = find_odd([i](const auto& of_rank) { return of_rank[i]; });
+    if (majority.others.empty()) continue;
+    throw mismatch_of(majority,
+                      fmt::format("DriftCheck: after {} steps '{}' has other bits on the ranks {} than on rank {}; it "
+                                  "was changed by something else than the averaged gradients",
+                                  steps_, parameters[i].name, fmt::join(majority.others, ", "), majority.most.front()));
+  }
 }
 
 }  // namespace rondo::trainer

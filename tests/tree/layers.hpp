@@ -23,7 +23,7 @@ inline const std::vector<Layer>& layers() {
         "comm/include/rondo/error.hpp", "comm/include/rondo/store.hpp", "comm/setup/authenticator.hpp",
         "comm/setup/encryption.hpp"}},
       {"runtime/", {"kernels/", "comm/base/", "comm/", "rendezvous/"}},
-      {"trainer/", {"kernels/include/", "comm/include/"}},
+      {"trainer/", {"kernels/include/", "comm/include/", "comm/base/majority.hpp"}},
       {"tools/", {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/"}},
       {"bench/", {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/"}},
       {"examples/", {"kernels/include/", "comm/include/", "runtime/include/", "trainer/include/"}},

@@ -16,8 +16,8 @@ class RONDO_API DriftCheck {
 
   // Collective; once per step, after the optimizer. Of libtorch's modules kept_equal(), of others all that the model
   // holds: parameters, frozen ones, buffers. Hashes all values, on a device too, and exchanges 8 bytes.
-  // Error(mismatch), on every rank, naming the first tensor that differs and the ranks that hold other bits than rank
-  // 0.
+  // Error(mismatch), on every rank, naming the first tensor that differs and the ranks that hold other bits than most
+  // do, or, where no most agree, than the lowest of the largest group.
   void after_step(std::span<const Parameter> parameters);
   void check(std::span<const Parameter> parameters);  // now
 
