@@ -243,4 +243,12 @@ std::vector<int> Client::survivors(std::string_view name, int index, std::span<c
   return {reply.survivors().begin(), reply.survivors().end()};
 }
 
+void Client::missing(std::string_view name, std::span<const int> indices) {
+  check_sizes(name, 0);
+  proto::Request request;
+  request.mutable_missing()->set_name(std::string(name));
+  for (const int index : indices) request.mutable_missing()->add_indices(static_cast<std::uint32_t>(index));
+  impl_->call(std::move(request));
+}
+
 }  // namespace rondo::rendezvous

@@ -54,6 +54,7 @@ class RONDO_API Client final : public Store {
                               Deadline deadline) override;
   std::vector<int> survivors(std::string_view name, int index, std::span<const int> members,
                              Deadline deadline) override;
+  void missing(std::string_view name, std::span<const int> indices) override;
 
  private:
   class Impl;

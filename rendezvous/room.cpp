@@ -90,6 +90,9 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
     case Operation::kSurvivors:
       key(request.survivors().name());
       return survivals_.ask(caller, request.survivors(), deadline);
+    case Operation::kMissing:
+      key(request.missing().name());
+      return survivals_.miss(caller, request.missing());
     case Operation::kHeartbeat:
     case Operation::kLeave:
       return;  // the connection's business

@@ -9,6 +9,10 @@
 
 namespace rondo::rendezvous {
 
+namespace {
+constexpr std::uint32_t kMostMembers = 1U << 20;
+}
+
 std::string missed_key(int job_rank) { return fmt::format("rondo/missed/{}", job_rank); }
 
 void Survivals::ask(Caller caller, const proto::Survive& request, Time deadline) {
@@ -39,12 +43,27 @@ void Survivals::ask(Caller caller, const proto::Survive& request, Time deadline)
   settle(survival);
 }
 
+// It may be told before anybody asks.
+void Survivals::miss(Caller caller, const proto::Missing& request) {
+  for (const std::uint32_t index : request.indices()) {
+    if (index >= kMostMembers)
+      throw Error(ErrorCode::invalid_argument, fmt::format("communicator '{}' has no rank {}", request.name(), index));
+  }
+  Survival& survival = survivals_[request.name()];
+  for (const std::uint32_t index : request.indices()) survival.missing.insert(static_cast<int>(index));
+  replies_.send(caller, proto::Reply());
+  if (survival.decided.empty()) settle(survival);
+}
+
+bool Survivals::lives(const Survival& survival, int index) const {
+  const Member* member = members_.at(survival.members[static_cast<std::size_t>(index)]);
+  return member != nullptr && member->presence == Presence::alive;
+}
+
 std::vector<int> Survivals::awaited(const Survival& survival) const {
   std::vector<int> indices;
-  for (std::size_t i = 0; i < survival.members.size(); ++i) {
-    const Member* member = members_.at(survival.members[i]);
-    const bool alive = member != nullptr && member->presence == Presence::alive;
-    if (alive && !survival.asked.contains(static_cast<int>(i))) indices.push_back(static_cast<int>(i));
+  for (int i = 0; i < static_cast<int>(survival.members.size()); ++i) {
+    if (lives(survival, i) && !survival.asked.contains(i) && !survival.missing.contains(i)) indices.push_back(i);
   }
   return indices;
 }
@@ -60,11 +79,12 @@ void Survivals::answer(Survival& survival, const SharedBody& body) {
   survival.asked.clear();
 }
 
+// Who lives may ask until it is decided.
 void Survivals::note_missed(const Survival& survival) {
-  for (std::size_t i = 0; i < survival.members.size(); ++i) {
-    const Member* member = members_.at(survival.members[i]);
-    const bool gone = member != nullptr && member->presence != Presence::alive;
-    if (gone && !survival.asked.contains(static_cast<int>(i))) values_.keep(missed_key(survival.members[i]), "");
+  const bool decides = awaited(survival).empty();
+  for (int i = 0; i < static_cast<int>(survival.members.size()); ++i) {
+    if (survival.asked.contains(i) || (lives(survival, i) && !decides)) continue;
+    values_.keep(missed_key(survival.members[static_cast<std::size_t>(i)]), "");
   }
 }
 

@@ -3,6 +3,7 @@
 // the same list.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@ class Survivals {
       : waits_(waits), replies_(replies), members_(members), values_(values) {}
 
   void ask(Caller caller, const proto::Survive& request, Time deadline);
+  void miss(Caller caller, const proto::Missing& request);  // members that are not awaited any more
   void expire(const std::string& name);
   void gone(ConnectionId connection);
   // Survivors go on to meet in exchanges called "<name>/…", and one of them may go meanwhile: the first that has; null:
@@ -32,9 +34,11 @@ class Survivals {
   struct Survival {
     std::vector<int> members{};  // ranks of the job
     std::map<int, std::pair<ConnectionId, WaitId>> asked{};
+    std::set<int> missing{};  // as their peers say
     std::vector<int> decided{};
   };
   void settle(Survival& survival);
+  bool lives(const Survival& survival, int index) const;
   void note_missed(const Survival& survival);
   std::vector<int> awaited(const Survival& survival) const;  // indices that live and have not asked
   void answer(Survival& survival, const SharedBody& body);

@@ -31,6 +31,7 @@ class BorrowedStore final : public Store {
                              Deadline deadline) override {
     return it().survivors(name, index, members, deadline);
   }
+  void missing(std::string_view name, std::span<const int> indices) override { it().missing(name, indices); }
 
  private:
   Store& it() const {

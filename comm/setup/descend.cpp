@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <tuple>
 
 #include "comm/base/duration.hpp"
 #include "comm/base/log.hpp"
 #include "comm/call/communicator_impl.hpp"
+#include "comm/setup/absences.hpp"
 #include "comm/setup/create.hpp"
 #include "comm/setup/local_store.hpp"
 
@@ -113,7 +115,11 @@ Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline) {
   next.generation += 1;
   if (const int before = failed.shrinks(); before > 0) next.name += fmt::format("~{}", before);
   survivors.name = fmt::format("{}@{}", next.name, next.generation);
-  survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);
+  {
+    std::optional<Absences> absences;
+    if (failed.team().monitor()) absences.emplace(failed.team(), *next.store, survivors.name);
+    survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);
+  }
   failed.count_shrink();
   const auto own = std::find(survivors.ranks.begin(), survivors.ranks.end(), failed.rank());
   if (own == survivors.ranks.end())

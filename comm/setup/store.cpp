@@ -23,6 +23,7 @@ void check_index(std::string_view call, std::string_view name, int index, int pa
 }  // namespace
 
 Store::~Store() = default;
+void Store::missing(std::string_view, std::span<const int>) {}
 
 std::vector<Store::Bytes> Store::exchange(std::string_view name, int index, int participants,
                                           std::span<const std::byte> value, Deadline deadline) {

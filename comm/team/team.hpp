@@ -97,6 +97,7 @@ class Team {
   bool departed(int peer) const;        // it destroyed its communicator; what it had sent is still here
   bool lost(int peer) const;            // its process is gone
   void check_presence(int peer) const;  // throws when it is lost
+  bool is_halted(int peer) const;       // its process is by a signal, as far as this host knows; not by a debugger
   // Devices: a rank frees what it exported once its importers have let go of it, or are gone. False: not by then.
   void announce_unmapped();
   bool await_unmapped(int peer, std::chrono::steady_clock::time_point until) const;

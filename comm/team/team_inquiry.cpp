@@ -43,6 +43,12 @@ bool Team::is_seen_stopped(int peer) const {
   return peer != rank() && placement(peer).visible && is_stopped(placement(peer).pid);
 }
 
+bool Team::is_halted(int peer) const {
+  if (peer == rank() || !placement(peer).visible) return false;
+  const auto process = read_process(placement(peer).pid);
+  return process && process->state == 'T';
+}
+
 // What is not known in the end is what has not been answered.
 std::vector<Standing> Team::inquire(const Signature& about, std::chrono::milliseconds patience) {
   const auto until = std::chrono::steady_clock::now() + patience;

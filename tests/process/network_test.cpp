@@ -36,18 +36,18 @@ sockaddr_in address_of(std::size_t host, std::uint16_t port) {
 class Job {
  public:
   Job(const Network& network, const std::string& mode, std::chrono::milliseconds duration,
-      const Words& environment = {}) {
+      const Words& environment = {})
+      : Job(network, {tool("patient"), mode, fmt::format("{}", static_cast<double>(duration.count()) / 1e3)},
+            environment, 60s + std::chrono::ceil<std::chrono::seconds>(duration)) {}
+  Job(const Network& network, const Words& program, const Words& environment, std::chrono::seconds limit) {
     const std::size_t world_size = network.size() + 1;
     for (std::size_t rank = 0; rank < world_size; ++rank) {
       const std::size_t host = rank == network.size() ? 0 : rank;
       const Words words{"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(world_size),
                         "MASTER_ADDR=" + Network::address(0), "MASTER_PORT=29500",
                         "RONDO_SECRET_FILE=" + secret_.path.string()};
-      ranks_.push_back(std::make_unique<Running>(
-          network.host(host).inside(
-              {tool("patient"), mode, fmt::format("{}", static_cast<double>(duration.count()) / 1e3)}),
-          Running::How{.environment = words + environment,
-                       .limit = 60s + std::chrono::ceil<std::chrono::seconds>(duration)}));
+      ranks_.push_back(std::make_unique<Running>(network.host(host).inside(program),
+                                                 Running::How{.environment = words + environment, .limit = limit}));
     }
   }
   void await_start() {
@@ -241,6 +241,36 @@ TEST_CASE("a kernel that gives connections up early ends no job that is more pat
   std::this_thread::sleep_for(4s);
   network.cut(1, false);
   check_success(job.wait());
+}
+
+// Cuts the last host and says how long the slowest of the others took from its error to their first sum, in ms.
+double time_of_shrink(unsigned seed) {
+  Network network(3, seed);
+  Job job(network, {tool("shrinker")}, {"RONDO_LINK_PATIENCE_MS=1500"}, 30s);
+  job.await_start();
+  network.cut(2, true);
+  double worst_ms = 0;
+  for (const std::size_t rank : {0u, 1u, 3u}) {
+    worst_ms = std::max(worst_ms, std::stod(job.rank(rank).lines("took ", 1).front()) / 1e3);
+    CHECK(job.rank(rank).lines("shrunk ", 1).front().find(" of 3, sum 3") != std::string::npos);
+  }
+  return worst_ms;
+}
+
+TEST_CASE("survivors do not wait for a host that is cut off") {
+  if (!networks_possible()) return;
+  CHECK(time_of_shrink(18) < 3000);  // and not the 20 s of joining, or the 7 s until the server knows
+}
+
+// The figure: network_test "[.long]" prints it.
+TEST_CASE("the time that shrinking takes after a cut", "[.long]") {
+  if (!networks_possible()) return;
+  constexpr unsigned kTimes = 11;
+  std::vector<double> times;
+  for (unsigned i = 0; i < kTimes; ++i) times.push_back(time_of_shrink(i));
+  std::sort(times.begin(), times.end());
+  std::cout << fmt::format("a cut host: median {:.1f} ms, worst {:.1f} ms\n", times[kTimes / 2], times.back())
+            << std::flush;
 }
 
 // The figure: network_test "[.long]" prints it. RONDO_TEST_SECONDS: of each row, 60 where it is not set.

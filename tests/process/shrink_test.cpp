@@ -2,7 +2,12 @@
 // The survivors of a killed rank go on, whether a launcher started them or they were started by hand.
 #include <unistd.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
 #include <deque>
+#include <iostream>
 #include <regex>
 #include <sstream>
 
@@ -10,22 +15,81 @@
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
 
+namespace {
+
 using namespace rondo::test;
+
+// Ranks of one host, by hand.
+std::deque<Running> start(int count, const Words& how, const Words& environment) {
+  static int jobs = 0;
+  // The number names the job, and no such port is bound.
+  const std::string port = std::to_string(20'000 + (::getpid() + 1000 * jobs++) % 20'000);
+  std::deque<Running> ranks;
+  for (int r = 0; r < count; ++r) {
+    ranks.emplace_back(
+        Words{tool("shrinker")} + how,
+        Running::How{.environment = Words{"RANK=" + std::to_string(r), "WORLD_SIZE=" + std::to_string(count),
+                                          "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port} +
+                                    environment});
+  }
+  for (auto& rank : ranks) rank.lines("joined ", 1);
+  return ranks;
+}
+
+// How rank 1 is lost, or rank 2, or both.
+struct Loss {
+  const char* name;
+  Words how;
+  bool kills, stops;
+};
+const Loss kKill{"a kill", {}, true, false}, kStop{"a stop, after a deadline", {"deadline"}, false, true},
+    kBoth{"a kill beside a stop", {}, true, true};
+
+// From the error to the first sum without who was lost, of the slowest rank.
+std::chrono::microseconds time_of_shrink(int count, const Loss& loss) {
+  auto ranks = start(count, loss.how, {});
+  if (loss.stops) ranks[2].signal(SIGSTOP);
+  if (loss.kills) ranks[1].signal(SIGKILL);
+  long worst_us = 0;
+  for (int r = 0; r < count; ++r) {
+    if ((r == 1 && loss.kills) || (r == 2 && loss.stops)) continue;
+    auto& rank = ranks[static_cast<std::size_t>(r)];
+    worst_us = std::max(worst_us, std::stol(rank.lines("took ", 1).front()));
+    const auto ended = rank.wait();
+    const std::string of = " of " + std::to_string(count - (loss.kills ? 1 : 0) - (loss.stops ? 1 : 0)) + ", sum ";
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+    CHECK(ended.out.find(of) != std::string::npos);
+  }
+  return std::chrono::microseconds(worst_us);
+}
+
+}  // namespace
+
+TEST_CASE("survivors wait for nobody who is stopped") {
+  const Loss loss = GENERATE(kStop, kBoth);
+  INFO(loss.name);
+  CHECK(time_of_shrink(4, loss) < std::chrono::seconds(3));  // and not the 20 of joining, also where cores are few
+}
+
+// The figures: shrink_test "[.long]" prints them.
+TEST_CASE("the time that shrinking takes", "[.long]") {
+  const Loss loss = GENERATE(kKill, kStop, kBoth);
+  const int count = GENERATE(4, 8, 16);
+  constexpr std::size_t kTimes = 11;
+  std::vector<std::chrono::microseconds> times;
+  for (std::size_t i = 0; i < kTimes; ++i) times.push_back(time_of_shrink(count, loss));
+  std::sort(times.begin(), times.end());
+  const auto ms = [](std::chrono::microseconds us) { return static_cast<double>(us.count()) / 1e3; };
+  std::cout << fmt::format("{:26} {:3} ranks: median {:7.1f} ms, worst {:7.1f} ms\n", loss.name, count,
+                           ms(times[kTimes / 2]), ms(times.back()))
+            << std::flush;
+}
 
 TEST_CASE("survivors shrink to a communicator that works, over any transport") {
   const int victim = GENERATE(1, 3);  // rank 0 serves the rendezvous, and nobody can meet without one
-  const std::string transport = GENERATE("shm", "tcp");
+  auto ranks = start(4, {}, {std::string("RONDO_TRANSPORT=") + GENERATE("shm", "tcp")});
   constexpr int kRanks = 4;
-  // One host: the number names the job, and no such port is bound.
-  const std::string port = std::to_string(20'000 + ::getpid() % 20'000);
-  std::deque<Running> ranks;
-  for (int r = 0; r < kRanks; ++r) {
-    ranks.emplace_back(
-        std::vector<std::string>{tool("shrinker")},
-        Running::How{.environment = {"RANK=" + std::to_string(r), "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1",
-                                     "MASTER_PORT=" + port, "RONDO_TRANSPORT=" + transport}});
-  }
-  for (auto& rank : ranks) rank.lines("joined ", 1);
   auto& killed = ranks[static_cast<std::size_t>(victim)];
   killed.signal(SIGKILL);
   killed.wait();

@@ -46,6 +46,10 @@ class RONDO_API Store {
   // order, the same everywhere. A store that knows who is connected answers as soon as everybody alive has asked; the
   // default waits for all members, and at the deadline takes those that have asked.
   virtual std::vector<int> survivors(std::string_view name, int index, std::span<const int> members, Deadline deadline);
+  // Says to a store that knows who is connected: these indices will not ask for the survivors of `name`, as they are
+  // cut off or stopped. One that asks all the same before there is an answer has survived. Called from another thread
+  // while survivors() waits; does nothing by default.
+  virtual void missing(std::string_view name, std::span<const int> indices);
 };
 
 }  // namespace rondo

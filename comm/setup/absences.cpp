@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/setup/absences.hpp"
+
+#include <chrono>
+
+#include "comm/base/log.hpp"
+#include "kernels/thread.hpp"
+
+namespace rondo::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{20};
+constexpr int kLooks = 5;  // in a row: who is stopped for a moment is awaited
+
+}  // namespace
+
+Absences::Absences(const Team& failed, Store& store, std::string name)
+    : failed_(failed), store_(store), name_(std::move(name)), looks_(static_cast<std::size_t>(failed.size())) {
+  thread_ = start_thread("rondo-absences", [this] { run(); });
+}
+
+Absences::~Absences() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  ends_.notify_all();
+  thread_.join();
+}
+
+void Absences::run() {
+  for (std::unique_lock lock(mutex_); !over_; ends_.wait_for(lock, kLookEvery, [this] { return over_; })) {
+    lock.unlock();
+    try {
+      const std::vector<int> found = find_new();
+      if (!found.empty()) store_.missing(name_, found);
+    } catch (const Error& error) {  // which the survivors' own question meets, too
+      log::debug("{}: {}", name_, error.what());
+    }
+    lock.lock();
+  }
+}
+
+std::vector<int> Absences::find_new() {
+  std::vector<int> found;
+  for (int r = 0; r < failed_.size(); ++r) {
+    int& looks = looks_[static_cast<std::size_t>(r)];
+    if (r == failed_.rank() || looks == kLooks) continue;
+    if (failed_.lost(r)) {
+      looks = kLooks;
+    } else {
+      looks = failed_.is_halted(r) ? looks + 1 : 0;
+    }
+    if (looks == kLooks) found.push_back(r);
+  }
+  return found;
+}
+
+}  // namespace rondo::comm

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// While survivors wait in their store for everybody who lives: tells it who will not come, though connected to it. A
+// host that is cut off stays connected for seconds, and a stopped process for ever.
+#pragma once
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/setup/bootstrap.hpp"
+#include "comm/team/team.hpp"
+
+namespace rondo::comm {
+
+class Absences {
+ public:
+  // All outlive this. `name`: of the survivors' meeting.
+  Absences(const Team& failed, Store& store, std::string name);
+  ~Absences();
+  Absences(const Absences&) = delete;
+  Absences& operator=(const Absences&) = delete;
+
+ private:
+  void run();
+  std::vector<int> find_new();
+
+  const Team& failed_;
+  Store& store_;
+  const std::string name_;
+  std::vector<int> looks_;  // by rank: that saw it absent
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace rondo::comm
