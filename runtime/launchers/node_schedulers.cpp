@@ -89,8 +89,13 @@ std::vector<std::string> sagemaker_hosts(const Variables& variables) {
   return hosts;
 }
 
-constexpr std::string_view kByHand =
-    "the job has several hosts: start rondorun on each of them, with --nnodes, --node-rank and --master-addr";
+// The file names each host as often as it has slots.
+std::string from_one_place(std::string_view file) {
+  return fmt::format(
+      "the job has several hosts: give --hostfile ${} to have rondorun started on each by ssh, or start "
+      "it there with --nnodes, --node-rank and --master-addr",
+      file);
+}
 
 }  // namespace
 
@@ -229,19 +234,19 @@ NodeLaunch read_batch_node(const Variables& variables, std::string_view sign) {
 
 bool several_pbs_hosts(const Variables& variables) { return hosts_in_file(variables, "PBS_NODEFILE").size() > 1; }
 NodeLaunch read_pbs_node(const Variables& variables, std::string_view sign) {
-  return of_one_process(variables, sign, several_pbs_hosts(variables), kByHand);
+  return of_one_process(variables, sign, several_pbs_hosts(variables), from_one_place("PBS_NODEFILE"));
 }
 
 bool several_lsf_hosts(const Variables& variables) { return lsf_hosts(variables).size() > 1; }
 NodeLaunch read_lsf_node(const Variables& variables, std::string_view sign) {
-  return of_one_process(variables, sign, several_lsf_hosts(variables), kByHand);
+  return of_one_process(variables, sign, several_lsf_hosts(variables), from_one_place("LSB_DJOB_HOSTFILE"));
 }
 
 bool several_grid_engine_hosts(const Variables& variables) {
   return hosts_in_file(variables, "PE_HOSTFILE").size() > 1;
 }
 NodeLaunch read_grid_engine_node(const Variables& variables, std::string_view sign) {
-  return of_one_process(variables, sign, several_grid_engine_hosts(variables), kByHand);
+  return of_one_process(variables, sign, several_grid_engine_hosts(variables), from_one_place("PE_HOSTFILE"));
 }
 
 }  // namespace rondo::runtime

@@ -2,6 +2,7 @@
 #include "tools/rondorun/explain.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -18,7 +19,7 @@ std::string from(const std::string& origin, std::string_view otherwise) {
   return origin.empty() ? std::string(otherwise) : "from " + origin;
 }
 
-std::string threads_of(const Options& options) {
+std::string threads_text(const Options& options) {
   if (const auto given = env("OMP_NUM_THREADS")) return fmt::format("{}, as it is set", *given);
   if (!options.sets_threads) return "not set: one rank may use every core";
   const auto [least, most] = std::minmax_element(options.shares.begin(), options.shares.end(),
@@ -27,7 +28,7 @@ std::string threads_of(const Options& options) {
                                          : fmt::format("{} to {}, each rank's cores", least->threads, most->threads);
 }
 
-std::string cores_of(const Explanation& explanation, const Options& options) {
+std::string cores_text(const Explanation& explanation, const Options& options) {
   std::vector<int> cpus;
   for (const Cpu& cpu : options.cores.cpus) cpus.push_back(cpu.number);
   const int usable = usable_cpus(options.cores);
@@ -60,8 +61,8 @@ std::string Explanation::text() const {
 void explain_ranks(Explanation& explanation, const Options& options) {
   explanation.add("ranks here", fmt::format("{}, {}", options.local_size,
                                             from(explanation.origin({"nproc-per-node"}), "as nothing says otherwise")));
-  explanation.add("cores here", cores_of(explanation, options));
-  explanation.add("OMP_NUM_THREADS", threads_of(options));
+  explanation.add("cores here", cores_text(explanation, options));
+  explanation.add("OMP_NUM_THREADS", threads_text(options));
 }
 
 void explain_nodes(Explanation& explanation, const Options& options) {
@@ -86,6 +87,23 @@ void explain_nodes(Explanation& explanation, const Options& options) {
                                         from(explanation.origin({"rdzv-endpoint", "master-addr"}), "")));
   explanation.add("port", fmt::format("{}, {}", options.master_port,
                                       from(explanation.origin({"master-port"}), "as nothing says it")));
+}
+
+void explain_hosts(Explanation& explanation, const Options& options) {
+  std::string hosts;
+  for (const FarHost& host : options.hosts)
+    hosts += fmt::format("{}{} with {}", hosts.empty() ? "" : ", ", host.login, host.ranks);
+  explanation.add("started by",
+                  fmt::format("not asked, as the hosts are given ({})", explanation.origin({"hosts", "hostfile"})));
+  explanation.add("hosts", hosts);
+  explanation.add("on each", fmt::format("{} HOST {}", fmt::join(options.ssh, " "), options.far_program));
+  explanation.add("job", options.job);
+  if (options.nodes > 1)
+    explanation.add("node 0",
+                    fmt::format("{}, port {}, {}", options.master_address, options.master_port,
+                                from(explanation.origin({"rdzv-endpoint", "master-addr"}), "the first host")));
+  explanation.add("secret",
+                  "goes over the connections, " + from(explanation.origin({"secret-file"}), "made for this run"));
 }
 
 void explain_secret(Explanation& explanation, const Options& options) {

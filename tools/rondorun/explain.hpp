@@ -28,6 +28,7 @@ class Explanation {
 
 void explain_ranks(Explanation& explanation, const Options& options);  // of this node, and their cores
 void explain_nodes(Explanation& explanation, const Options& options);
+void explain_hosts(Explanation& explanation, const Options& options);  // where ranks are started by ssh
 void explain_secret(Explanation& explanation, const Options& options);
 void explain_program(Explanation& explanation);  // what the program would be if it was started as rondorun was
 

@@ -88,7 +88,7 @@ class Launch {
   void start_alone();
   void start_ranks(const Placement& placement);
   void share_out_cores();
-  void control();
+  void control(int from);
   void on_signal(int signal);
   void on_failure(const Failure& failure);
   void settle_failure();
@@ -169,7 +169,8 @@ Launch::Launch(const Options& options, process::Supervision& supervision)
 }
 
 int Launch::run() {
-  loop_.watch(supervision_.control.get(), EPOLLIN, [this] { control(); });
+  loop_.watch(supervision_.control.get(), EPOLLIN, [this] { control(supervision_.control.get()); });
+  if (options_.starter >= 0) loop_.watch(options_.starter, EPOLLIN, [this] { control(options_.starter); });
   loop_.watch(child_ended_.get(), EPOLLIN, [this] {
     signalfd_siginfo info;
     while (::read(child_ended_.get(), &info, sizeof info) > 0) continue;
@@ -183,6 +184,7 @@ int Launch::run() {
 void Launch::start() {
   open_files_of_programs();  // before anything raises ours
   if (options_.nodes == 1) return start_alone();
+  secret_ = options_.secret;
   if (!options_.secret_file.empty()) secret_ = rendezvous::Secret::from_file(options_.secret_file);
   nodes_ = std::make_unique<Nodes>(loop_, options_, secret_,
                                    Nodes::Handlers{.waiting = [this](const std::string& sentence) { say(sentence); },
@@ -194,8 +196,9 @@ void Launch::start() {
 }
 
 void Launch::start_alone() {
-  secret_ = options_.secret_file.empty() ? rendezvous::Secret::generate()
-                                         : rendezvous::Secret::from_file(options_.secret_file);
+  secret_ = options_.secret                ? *options_.secret
+            : options_.secret_file.empty() ? rendezvous::Secret::generate()
+                                           : rendezvous::Secret::from_file(options_.secret_file);
   // A rank's output, its process, its error file, and its connection to our server; and what we need for ourselves, at
   // least, and our own connection to it.
   reserve_descriptors(5 * static_cast<std::size_t>(options_.local_size) + 7,
@@ -230,7 +233,7 @@ void Launch::start_ranks(const Placement& placement) {
       .logged = options_.logged,
       .hidden = options_.hidden,
       .keep = at.secret_fd,
-      .place = at.nodes > 1 ? " on host " + host_name() : "",
+      .place = at.nodes > 1 || options_.starter >= 0 ? " on host " + host_name() : "",
       .signal_mask = supervision_.original_mask,
       .failed = [this](const Failure& failure) { on_failure(failure); },
       .ended_well =
@@ -266,9 +269,10 @@ void Launch::share_out_cores() {
                     cpu_list(others)));
 }
 
-void Launch::control() {
+// Signals that this launcher got, or the one that started it by ssh; at its end, or that of the connection, all ends.
+void Launch::control(int from) {
   unsigned char signal = 0;
-  if (::read(supervision_.control.get(), &signal, 1) == 1) return on_signal(signal);
+  if (::read(from, &signal, 1) == 1) return on_signal(signal);
   enter(Phase::abandoned);
 }
 
@@ -361,6 +365,7 @@ void Launch::say_failure() {
 void Launch::say_failure_again() {
   if (!failure_ || end_signal_ != 0 || !lines_when_said_ || *lines_when_said_ == lines_said()) return;
   const auto lines = ranks_->last_lines(failure_->rank);
+  if (options_.starter >= 0 && lines.empty()) return;  // over ssh all launchers are heard, and one has them
   const auto ago = std::chrono::duration_cast<milliseconds>(Clock::now() - failure_->at).count();
   say(fmt::format("{}, {} ago{}", failure_->sentence,
                   ago < 1000 ? fmt::format("{} ms", ago) : fmt::format("{:.1f} s", static_cast<double>(ago) / 1000),

@@ -5,23 +5,40 @@
 
 #include "comm/base/standard_streams.hpp"
 #include "rendezvous/secret.hpp"
+#include "tools/rondorun/far_side.hpp"
 #include "tools/rondorun/launch.hpp"
 #include "tools/rondorun/options.hpp"
+#include "tools/rondorun/over_ssh.hpp"
+
+namespace {
+
+using namespace rondo;
+
+int run(const std::vector<std::string>& words, launcher::Options known) {
+  const auto line = launcher::parse_command_line(words, std::move(known));
+  if (const auto* stop = std::get_if<launcher::Stop>(&line)) return stop->exit_code;
+  launcher::Options options = std::get<launcher::Options>(line);
+  if (!options.new_secret.empty()) {
+    rendezvous::Secret::generate().to_file(options.new_secret);
+    return 0;
+  }
+  const bool over_ssh = !options.hosts.empty();
+  if (over_ssh)
+    options.secret = options.secret_file.empty() ? rendezvous::Secret::generate()
+                                                 : rendezvous::Secret::from_file(options.secret_file);
+  return process::run_supervised(process::Launcher::whole_process, [&](process::Supervision& supervision) {
+    return over_ssh ? launcher::launch_over_ssh(options, supervision) : launcher::launch(options, supervision);
+  });
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  using namespace rondo;
   open_missing_streams();
   try {
-    const auto line = launcher::parse_command_line(argc, argv);
-    if (const auto* stop = std::get_if<launcher::Stop>(&line)) return stop->exit_code;
-    const auto& options = std::get<launcher::Options>(line);
-    if (!options.new_secret.empty()) {
-      rendezvous::Secret::generate().to_file(options.new_secret);
-      return 0;
-    }
-    return process::run_supervised(process::Launcher::whole_process, [&](process::Supervision& supervision) {
-      return launcher::launch(options, supervision);
-    });
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    if (words.size() == 1 && words.front() == launcher::kFarSide) return launcher::far_side(run);
+    return run(words, {});
   } catch (const std::exception& error) {
     fmt::print(stderr, "rondorun: {}\n", error.what());
     return 1;

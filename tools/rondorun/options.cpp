@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <ctime>
 #include <initializer_list>
 #include <optional>
 #include <sstream>
@@ -18,6 +19,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/env.hpp"
+#include "comm/base/machine.hpp"
 #include "runtime/launchers/environment.hpp"
 #include "tools/rondorun/explain.hpp"
 #include "tools/rondorun/flags.hpp"
@@ -36,6 +38,7 @@ struct Words {
                                                                bind, numa_binding;
   std::string pty = "auto", color = "auto";
   std::string rdzv_conf, signals, completion, page;
+  std::string hosts, hostfile, ssh = "ssh -x -o BatchMode=yes -o ControlMaster=no";
   Explanation explanation;
   std::optional<double> grace_period_s, shutdown_timeout_s;
   double join_timeout_s = 300;
@@ -163,7 +166,7 @@ void set_nodes(Words& words, Options& options) {
     refuse(words.nodes_of +
            "several nodes need --master-addr HOST (or --rdzv-endpoint HOST:PORT), the address of node 0");
   if (options.master_port == 0) refuse("--master-port 0: several nodes need a port that all of them know, 1 to 65535");
-  if (options.secret_file.empty() && !options.no_secret)
+  if (options.secret_file.empty() && !options.no_secret && !options.secret)
     refuse(
         words.nodes_of +
         "several nodes need --secret-file FILE, the same on every node (make it with: rondorun --new-secret FILE), or "
@@ -329,6 +332,9 @@ void add_flags(Flags& add, Words& words, Options& options) {
   add.option("secret-file", options.secret_file);
   add.option("new-secret", options.new_secret);
   add.option_switch("no-secret", options.no_secret);
+  add.option("hosts", words.hosts);
+  add.option("hostfile", words.hostfile);
+  add.option("ssh", words.ssh);
   add.option("interface", options.interface);
   add.option("port-range", options.port_range);
   add.option("gpus-per-rank", options.gpus_per_rank)->check(CLI::Range(1, 1024));
@@ -427,12 +433,18 @@ void set_terminals(const Words& words, Options& options) {
   if (words.pty == "always" && !options.prefix) refuse("--pty always cannot be had with --prefix none");
 }
 
+void set_command(Options& options, bool may_be_missing) {
+  std::vector<std::string>& command = options.command;
+  if (!command.empty() && command.front() == "--") command.erase(command.begin());
+  if (command.empty() && may_be_missing) return;
+  if (command.empty() || command.front().empty()) refuse("no program given: rondorun [flags] program [arguments]");
+}
+
 // As torchrun runs scripts: unbuffered, so that lines are seen when they are written.
 void set_program(const Words& words, Options& options) {
   std::vector<std::string>& command = options.command;
-  if (!command.empty() && command.front() == "--") command.erase(command.begin());
-  if (command.empty() && words.explain) return;
-  if (command.empty() || command.front().empty()) refuse("no program given: rondorun [flags] program [arguments]");
+  set_command(options, words.explain);
+  if (command.empty()) return;
   if (words.no_python && (words.module || words.run_path)) refuse("--no-python cannot be had with -m or --run-path");
   const bool is_script = command.front().ends_with(".py") && ::access(command.front().c_str(), X_OK) != 0;
   if (words.module)
@@ -472,18 +484,87 @@ std::size_t distance(std::string_view one, std::string_view other) {
                      nearest.empty() ? "" : fmt::format(", did you mean {}?", nearest)));
 }
 
-void finish(const CLI::App& app, Words& words, Options& options) {
-  if (!options.new_secret.empty()) return;
-  for (const Flag& row : flags())
-    if (row.honoured != Honoured::refused) words.explanation.set_origin(row.name, origin_of(app, row));
+void set_this_node(const CLI::App& app, Words& words, Options& options) {
   take_from_scheduler(app, words, options);
   set_gpus(options);
   options.cores = read_cores("/", allowed_cpus());
   options.local_size = local_size(words.nproc, options);
   set_shares(words, options);
   explain_ranks(words.explanation, options);
-  check_backend(words.rdzv_backend);
   set_nodes(words, options);
+}
+
+// The line as the far side is to read it, of the table. What concerns the hosts it is told anew.
+std::vector<std::string> flags_for_hosts(const CLI::App& app, const Options& options) {
+  constexpr std::array<std::string_view, 14> kOurs{
+      "hosts",       "hostfile",      "ssh",     "nnodes",      "node-rank", "nproc-per-node", "master-addr",
+      "master-port", "rdzv-endpoint", "rdzv-id", "secret-file", "no-secret", "explain",        "help"};
+  std::vector<std::string> line;
+  const bool at_terminal = ::isatty(STDOUT_FILENO) == 1;
+  if (at_terminal && options.prefix) line.emplace_back("--pty=always");
+  for (const Flag& row : flags()) {
+    const CLI::Option* option = app.get_option(fmt::format("--{}", row.name));
+    if (option->count() == 0 || std::find(kOurs.begin(), kOurs.end(), row.name) != kOurs.end()) continue;
+    if (!row.value.empty())
+      line.push_back(fmt::format("--{}={}", row.name, option->results().back()));
+    else if (option->as<bool>())
+      line.push_back(fmt::format("--{}", row.name));
+  }
+  const bool colored = options.color == Color::always || (options.color == Color::at_terminals && at_terminal);
+  line.emplace_back(colored ? "--color=always" : "--color=never");
+  return line;
+}
+
+void set_host_list(const Words& words, Options& options) {
+  if (!words.hosts.empty() && !words.hostfile.empty()) refuse("--hosts and --hostfile are one: give one of them");
+  try {
+    options.hosts =
+        words.hosts.empty() ? hosts_of_file(words.hostfile, words.nproc) : hosts_of_list(words.hosts, words.nproc);
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+}
+
+// All of them must be able to reach the first one by its name.
+void set_first_host(const CLI::App& app, const Words& words, Options& options) {
+  set_endpoint(words, options);
+  if (options.job.empty()) options.job = fmt::format("{}-{}-{}", host_name(), ::getpid(), std::time(nullptr));
+  if (app.count("--master-port") == 0 && words.rdzv_endpoint.empty()) options.master_port = port_of(options.job);
+  if (!options.master_address.empty()) return;
+  options.master_address = options.hosts.front().name();
+  const auto far = std::find_if(options.hosts.begin(), options.hosts.end(),
+                                [](const FarHost& host) { return !is_loopback(host.name()); });
+  if (is_loopback(options.master_address) && far != options.hosts.end())
+    refuse(
+        fmt::format("--hosts begins with {}, which is no name of it for {}: give it the name that others have for "
+                    "it, or --master-addr",
+                    options.master_address, far->name()));
+}
+
+// Ranks that run elsewhere, where cores, GPUs and the program are looked for.
+void set_hosts(const CLI::App& app, Words& words, Options& options) {
+  for (const char* flag : {"--nnodes", "--node-rank", "--standalone"})
+    if (app.count(flag) > 0) refuse(fmt::format("{} cannot be had with --hosts, which says it: leave it out", flag));
+  set_host_list(words, options);
+  options.nodes = static_cast<int>(options.hosts.size());
+  set_first_host(app, words, options);
+  std::istringstream ssh(words.ssh);
+  for (std::string word; ssh >> word;) options.ssh.push_back(word);
+  if (options.ssh.empty()) refuse("--ssh needs a command, as ssh");
+  options.far_program = std::filesystem::read_symlink("/proc/self/exe");
+  options.local_size = 0;
+  explain_hosts(words.explanation, options);
+}
+
+void finish(const CLI::App& app, Words& words, Options& options) {
+  if (!options.new_secret.empty()) return;
+  for (const Flag& row : flags())
+    if (row.honoured != Honoured::refused) words.explanation.set_origin(row.name, origin_of(app, row));
+  check_backend(words.rdzv_backend);
+  if (words.hosts.empty() && words.hostfile.empty())
+    set_this_node(app, words, options);
+  else
+    set_hosts(app, words, options);
   set_restarts(words, options);
   set_waits(words, options);
   check_signals(words.signals);
@@ -494,7 +575,9 @@ void finish(const CLI::App& app, Words& words, Options& options) {
   set_logs(words, options);
   options.shown = ranks(words.shown, "--ranks-filter", options);
   options.shown_local = ranks(words.shown_local, "--local-ranks-filter", options);
-  set_program(words, options);
+  if (options.hosts.empty()) return set_program(words, options);
+  set_command(options, words.explain);
+  options.far_flags = flags_for_hosts(app, options);
 }
 
 bool print_what_is_asked(const Words& words) {
@@ -513,18 +596,17 @@ bool print_what_is_asked(const Words& words) {
 
 }  // namespace
 
-std::variant<Options, Stop> parse_command_line(int argc, const char* const* argv) {
+std::variant<Options, Stop> parse_command_line(const std::vector<std::string>& words_given, Options options) {
   CLI::App app("Runs a program as the ranks of one job.", "rondorun");
   app.prefix_command();  // the first word that is no flag is the program; what follows is its own
   app.set_help_flag(spellings(flag("help")), std::string(flag("help").help));
   app.footer("The program follows the flags: rondorun [flags] [--] program [arguments]");
   Words words;
-  Options options;
   Flags known(app);
   add_flags(known, words, options);
   try {
     std::vector<std::string> line = flags_in_variables();
-    line.insert(line.end(), argv + 1, argv + argc);
+    line.insert(line.end(), words_given.begin(), words_given.end());
     std::reverse(line.begin(), line.end());  // as CLI11 wants it
     app.parse(std::move(line));
     known.refuse_those();

@@ -4,11 +4,14 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "rendezvous/secret.hpp"
 #include "tools/rondorun/cores.hpp"
+#include "tools/rondorun/hosts.hpp"
 
 namespace rondo::launcher {
 
@@ -47,6 +50,12 @@ struct Options {
   unsigned hidden = 0;                           // those that go there alone: 1 stdout, 2 stderr
   std::chrono::milliseconds grace_period{5000};
   std::chrono::milliseconds join_timeout{300'000};
+  std::vector<FarHost> hosts;                // where ranks run that this launcher starts by ssh; empty: here
+  std::vector<std::string> ssh;              // the command that takes a host and a command for its shell
+  std::string far_program;                   // rondorun, there
+  std::vector<std::string> far_flags;        // of the command line, for each of them
+  std::optional<rendezvous::Secret> secret;  // of a job over ssh, instead of the file
+  int starter = -1;  // a descriptor: signals, a byte each, of the launcher that started this one by ssh, until it ends
   std::vector<std::string> command;
 };
 
@@ -55,6 +64,7 @@ struct Stop {  // nothing to launch
 };
 
 // Says on stdout or stderr what there is to say when it returns Stop: --help, or one sentence about what is wrong.
-std::variant<Options, Stop> parse_command_line(int argc, const char* const* argv);
+// `options` are what is known before, of an order over ssh.
+std::variant<Options, Stop> parse_command_line(const std::vector<std::string>& line, Options options = {});
 
 }  // namespace rondo::launcher

@@ -91,12 +91,13 @@ class Source {
   struct Handling {
     std::string prefix;
     int rank = 0;
-    bool folds = false;                          // its lines, with the same ones of other ranks
-    int prefix_width = 0;                        // columns of a terminal
-    bool shown = true;                           // in `sink`
-    bool shown_at_end = false;                   // if not shown: its last part, by show_last()
-    Fd log{};                                    // a file for the bytes as they are, if any
-    std::function<void(int reason)> log_ends{};  // when it takes no more
+    bool folds = false;                                  // its lines, with the same ones of other ranks
+    int prefix_width = 0;                                // columns of a terminal
+    bool shown = true;                                   // in `sink`
+    bool shown_at_end = false;                           // if not shown: its last part, by show_last()
+    Fd log{};                                            // a file for the bytes as they are, if any
+    std::function<void(int reason)> log_ends{};          // when it takes no more
+    std::function<bool(std::string_view line)> takes{};  // true: this line is not for the sink
   };
   // Reads from `pipe`, a pipe or a terminal, which must not block.
   Source(process::EventLoop& loop, Fd pipe, Handling handling, Sink& sink);
@@ -118,7 +119,10 @@ class Source {
  private:
   void readable();
   std::size_t read_some();  // bytes; 0: nothing there, or the end
-  void line(std::string_view text) { sink_.line_of_rank(handling_.rank, handling_.folds, handling_.prefix, text); }
+  void line(std::string_view text) {
+    if (handling_.takes && handling_.takes(text)) return;
+    sink_.line_of_rank(handling_.rank, handling_.folds, handling_.prefix, text);
+  }
   void take(std::string_view text);
   void take_on_screen(std::string_view text);
   void keep(std::string_view text);
