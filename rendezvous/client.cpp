@@ -51,7 +51,7 @@ namespace {
 
 // Authenticates a fresh connection. Nothing thrown for what may pass: then `reason` is set and null returned.
 std::unique_ptr<ClientSession> authenticate(int fd, const Endpoint& endpoint, Deadline deadline, std::string& reason) {
-  auto session = std::make_unique<ClientSession>(endpoint.secret, endpoint.job);
+  auto session = std::make_unique<ClientSession>(endpoint.secret, endpoint.job, endpoint.encrypted);
   std::string to_send = session->hello();
   std::vector<ClientSession::Answer> answers;
   std::byte buffer[2048];

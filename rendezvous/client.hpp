@@ -25,6 +25,7 @@ struct Endpoint {
   std::uint16_t port = 0;
   std::optional<Secret> secret{};  // nullopt: only with a server that has none either
   std::string job{};
+  bool encrypted = false;  // by TLS, which the server must want, too; invalid_argument without a secret
 };
 
 class RONDO_API Client final : public Store {

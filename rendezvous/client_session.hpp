@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's half of the protocol without I/O: what to send, what was said. One thread at a time.
+// The client's half of the protocol without I/O: what to send, what was said. One thread at a time, but once it is
+// ready one may receive while another requests.
 #pragma once
+#include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,7 +14,9 @@ namespace rondo::rendezvous {
 
 class ClientSession {
  public:
-  ClientSession(const std::optional<Secret>& secret, std::string job) : key_(secret), job_(std::move(job)) {}
+  // invalid_argument: encrypted without a secret.
+  ClientSession(const std::optional<Secret>& secret, std::string job, bool encrypted = false)
+      : key_(secret, encrypted), job_(std::move(job)) {}
 
   struct Answer {
     std::uint64_t request;  // 0: about the connection itself
@@ -25,12 +31,19 @@ class ClientSession {
   std::string request(std::uint64_t id, const proto::Request& request);
 
  private:
+  void greet_back(std::string_view hello, std::string& to_send);
+  void decrypt(std::span<const std::byte> bytes, std::string& to_send);
+  bool shake_hands();
+  void open();
+
   JobKey key_;
   std::string job_;
   ClientHandshake handshake_;
   FrameReader reader_{kMaxServerHelloBytes};
   Seals seals_;
   bool ready_ = false;
+  std::mutex using_tls_;
+  std::unique_ptr<TlsSession> tls_;  // once the server has proven itself; null: plain
 };
 
 }  // namespace rondo::rendezvous

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 
 #include <rondo/error.hpp>
 
@@ -18,7 +20,7 @@ constexpr int kStrangersPerEviction = 4096;
 }  // namespace
 
 Core::Core(const CoreOptions& options, Output& output)
-    : options_(options), output_(output), key_(options.secret), room_(options.room, *this) {
+    : options_(options), output_(output), key_(options.secret, options.encrypted), room_(options.room, *this) {
   if (options.room.job.size() > kMaxJobBytes) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("a job id has at most {} bytes, this one {}", kMaxJobBytes, options.room.job.size()));
@@ -38,13 +40,58 @@ void Core::received(ConnectionId id, std::span<const std::byte> bytes, Time now)
   Connection& connection = place->second;
   connection.last_heard = now;
   try {
+    if (connection.tls) return decrypt(id, connection, bytes, now);
     connection.reader.feed(bytes);
-    while (const auto next = connection.reader.next()) {
-      if (!frame(id, connection, *next, now)) return;
-    }
+    if (!frames(id, connection, now) || connection.stage != Stage::keys) return;
+    const std::string behind = connection.reader.take_rest();
+    decrypt(id, connection, as_bytes(behind), now);
   } catch (const Error& error) {
     refuse(id, error, End::final);
   }
+}
+
+// False: it has left.
+bool Core::frames(ConnectionId id, Connection& connection, Time now) {
+  while (connection.stage != Stage::keys) {
+    const auto next = connection.reader.next();
+    if (!next) return true;
+    if (!frame(id, connection, *next, now)) return false;
+  }
+  return true;
+}
+
+void Core::decrypt(ConnectionId id, Connection& connection, std::span<const std::byte> bytes, Time now) {
+  connection.tls->feed(bytes);
+  if (connection.stage == Stage::keys && !shake_hands(id, connection)) return;
+  std::array<std::byte, 16384> some;
+  for (;;) {
+    const long got = connection.tls->tls().read(some);
+    if (got == -EAGAIN || got == 0) return;
+    if (got < 0) {
+      throw Error(ErrorCode::corrupt_message, "what came over its encrypted connection was changed on its way");
+    }
+    connection.reader.feed({some.data(), static_cast<std::size_t>(got)});
+    if (!frames(id, connection, now)) return;
+  }
+}
+
+bool Core::shake_hands(ConnectionId id, Connection& connection) {
+  const long result = connection.tls->tls().shake_hands();
+  output_.send(id, {}, nullptr);
+  if (result == -EAGAIN) return false;
+  if (result != 0) {
+    throw Error(ErrorCode::corrupt_message,
+                fmt::format("its encrypted connection did not come about ({})", connection.tls->tls().reason()));
+  }
+  open(id, connection);
+  return true;
+}
+
+void Core::open(ConnectionId id, Connection& connection) {
+  connection.reader.set_limit(kMaxRequestBytes);
+  connection.stage = Stage::open;
+  strangers_.erase(id);
+  greeted_.erase(id);
 }
 
 bool Core::frame(ConnectionId id, Connection& connection, std::string_view bytes, Time now) {
@@ -61,11 +108,15 @@ bool Core::frame(ConnectionId id, Connection& connection, std::string_view bytes
     }
     case Stage::proof:
       connection.seals = connection.handshake.finish(bytes, key_);
-      connection.reader.set_limit(kMaxRequestBytes);
-      connection.stage = Stage::open;
-      strangers_.erase(id);
-      greeted_.erase(id);
+      if (!key_.encrypted()) {
+        open(id, connection);
+        return true;
+      }
+      connection.tls = connection.handshake.encrypt(key_);
+      connection.stage = Stage::keys;
+      output_.encrypt(id, connection.tls);
       return true;
+    case Stage::keys:
     case Stage::open:
       break;
   }
@@ -106,7 +157,7 @@ void Core::refuse(ConnectionId id, const Error& error, End end) {
   }
   if (connection.stage == Stage::open) {
     Replies::fail({id, 0}, error);
-  } else {
+  } else if (connection.stage != Stage::keys) {  // it expects TLS then, of which this is none
     proto::ServerHello answer;
     fill(*answer.mutable_refusal(), error);
     answer.mutable_refusal()->set_busy(end == End::busy);

@@ -14,6 +14,7 @@ namespace rondo::rendezvous {
 struct CoreOptions {
   RoomOptions room{};
   std::optional<Secret> secret{};
+  bool encrypted = false;        // all that follows the proofs
   std::size_t strangers = 1024;  // connections that have not shown that they know the secret
   std::size_t greeted = 1024;    // that have, and not proven it yet
   std::chrono::milliseconds authenticate_within{5000};
@@ -25,6 +26,8 @@ class Output {
  public:
   virtual ~Output() = default;
   virtual void send(ConnectionId connection, std::string head, SharedBody body) = 0;  // body: may be null
+  // What is sent from now on goes through it, and what lies in its output before that.
+  virtual void encrypt(ConnectionId connection, std::shared_ptr<TlsSession> tls) = 0;
   // After what was sent before, if that goes out soon. The core forgets the connection: do not report its end.
   virtual void close(ConnectionId connection) = 0;
   virtual void drop(ConnectionId connection) = 0;  // the same, and its descriptor is free on return
@@ -53,13 +56,14 @@ class Core final : private Replies {
   std::size_t waiting_count() const { return room_.waiting_count(); }
 
  private:
-  enum class Stage : std::uint8_t { hello, proof, open };
+  enum class Stage : std::uint8_t { hello, proof, keys, open };  // keys: of TLS
   struct Connection {
     std::string address;
     FrameReader reader{kMaxHelloBytes};
     Stage stage = Stage::hello;
     ServerHandshake handshake{};
     Seals seals{};
+    std::shared_ptr<TlsSession> tls{};  // once proven, where it is encrypted
     Time since{}, last_heard{};
     std::chrono::milliseconds lease{0};
     bool left = false;
@@ -67,6 +71,10 @@ class Core final : private Replies {
   using Entry = std::unordered_map<ConnectionId, Connection>::iterator;
 
   void send(Caller caller, SharedBody body) override;
+  bool frames(ConnectionId id, Connection& connection, Time now);
+  void decrypt(ConnectionId id, Connection& connection, std::span<const std::byte> bytes, Time now);
+  bool shake_hands(ConnectionId id, Connection& connection);
+  void open(ConnectionId id, Connection& connection);
   bool frame(ConnectionId id, Connection& connection, std::string_view bytes, Time now);  // false: it has left
   void request(ConnectionId id, Connection& connection, std::string_view bytes, Time now);
   enum class End : std::uint8_t { final, busy };  // whether trying again may help; who may is dropped

@@ -22,7 +22,7 @@ Digest transcript_of(const proto::ClientHello& hello, const proto::ServerHello& 
       fmt::format("rondo rendezvous|{}|{}|{}|{}|{}|{}:{}|{}:{}|{}:{}", hello.min_version(), hello.max_version(),
                   answer.version(), hello.authenticated(), answer.authenticated(), hello.job().size(), hello.job(),
                   hello.nonce().size(), hello.nonce(), answer.nonce().size(), answer.nonce());
-  return sha256(as_bytes(text));
+  return sha256(as_bytes(hello.encrypted() ? text + "|encrypted" : text));
 }
 
 // Shown with the first message: a server that strangers crowd keeps the connections of those who have it.
@@ -33,15 +33,17 @@ Digest token_of(const proto::ClientHello& hello, JobKey& key) {
 std::string text_of(const Digest& digest) { return {reinterpret_cast<const char*>(digest.data()), digest.size()}; }
 
 Seals seals_of(const Digest& transcript, JobKey& key, bool client) {
-  if (!key) return {};
+  if (!key || key.encrypted()) return {};
   Seal up(key.derive("client to server", transcript));
   Seal down(key.derive("server to client", transcript));
   return client ? Seals{std::move(up), std::move(down)} : Seals{std::move(down), std::move(up)};
 }
 
+Digest tls_key_of(const Digest& transcript, JobKey& key) { return key.derive("encryption", transcript); }
+
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::mismatch, sentence); }
 
-void check_hello(const proto::ClientHello& hello, const std::string& job, bool with_secret) {
+void check_hello(const proto::ClientHello& hello, const std::string& job, bool with_secret, bool encrypted) {
   if (hello.max_version() < kMinVersion || hello.min_version() > kMaxVersion) {
     refuse(
         fmt::format("wrong version: the client speaks rendezvous protocol {} to {}, the server {} to {}; use the "
@@ -58,11 +60,21 @@ void check_hello(const proto::ClientHello& hello, const std::string& job, bool w
     refuse(with_secret ? "wrong secret: the server asks for the job's secret and the client has none"
                        : "wrong secret: the client holds a secret and the server has none");
   }
+  if (hello.encrypted() != encrypted) {
+    refuse(
+        fmt::format("the {} encrypts its connections and the {} does not: start all of a job with RONDO_ENCRYPT=1, "
+                    "or none",
+                    encrypted ? "server" : "client", encrypted ? "client" : "server"));
+  }
 }
 
 }  // namespace
 
-JobKey::JobKey(const std::optional<Secret>& secret) {
+JobKey::JobKey(const std::optional<Secret>& secret, bool encrypted) : encrypted_(encrypted) {
+  if (encrypted && !secret) {
+    throw Error(ErrorCode::invalid_argument,
+                "RONDO_ENCRYPT=1 needs the job's secret, from which its keys are made, and there is none");
+  }
   if (secret) hmac_.emplace(Hmac(as_bytes("rondo rendezvous 1")).sign(secret->bytes()));
 }
 Digest JobKey::derive(std::string_view label, const Digest& transcript) { return hmac_->sign(label, transcript); }
@@ -73,12 +85,13 @@ proto::ServerHello ServerHandshake::answer(std::string_view bytes, const std::st
       hello.nonce().size() != kNonceBytes) {
     throw Error(ErrorCode::corrupt_message, "the first message is not a rondo client's hello");
   }
-  check_hello(hello, job, static_cast<bool>(key));
+  check_hello(hello, job, static_cast<bool>(key), key.encrypted());
   likely_ours_ = !key || equal_in_constant_time(token_of(hello, key), as_bytes(hello.token()));
   proto::ServerHello answer;
   answer.set_version(std::min(hello.max_version(), kMaxVersion));
   answer.set_nonce(nonce());
   answer.set_authenticated(static_cast<bool>(key));
+  answer.set_encrypted(key.encrypted());
   transcript_ = transcript_of(hello, answer);
   if (key) answer.set_proof(text_of(key.derive("server proof", transcript_)));
   return answer;
@@ -102,6 +115,7 @@ proto::ClientHello ClientHandshake::hello(const std::string& job, JobKey& key) {
   hello_.set_job(job);
   hello_.set_nonce(nonce());
   hello_.set_authenticated(static_cast<bool>(key));
+  hello_.set_encrypted(key.encrypted());
   if (key) hello_.set_token(text_of(token_of(hello_, key)));
   return hello_;
 }
@@ -114,7 +128,7 @@ proto::ClientProof ClientHandshake::finish(std::string_view bytes, JobKey& key) 
   busy_ = answer.refusal().busy();
   if (answer.has_refusal()) throw error_of(answer.refusal());
   if (answer.version() < kMinVersion || answer.version() > kMaxVersion || answer.nonce().size() != kNonceBytes ||
-      answer.authenticated() != static_cast<bool>(key)) {
+      answer.authenticated() != static_cast<bool>(key) || answer.encrypted() != key.encrypted()) {
     throw Error(ErrorCode::corrupt_message, "the server's hello does not answer this client's");
   }
   transcript_ = transcript_of(hello_, answer);
@@ -125,6 +139,13 @@ proto::ClientProof ClientHandshake::finish(std::string_view bytes, JobKey& key) 
   }
   proof.set_proof(text_of(key.derive("client proof", transcript_)));
   return proof;
+}
+
+std::shared_ptr<TlsSession> ServerHandshake::encrypt(JobKey& key) const {
+  return std::make_shared<TlsSession>(Tls::End::accepting, tls_key_of(transcript_, key));
+}
+std::unique_ptr<TlsSession> ClientHandshake::encrypt(JobKey& key) const {
+  return std::make_unique<TlsSession>(Tls::End::connecting, tls_key_of(transcript_, key));
 }
 
 Seals ClientHandshake::seals(JobKey& key) const { return seals_of(transcript_, key, true); }

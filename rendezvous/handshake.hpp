@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both sides prove that they hold the job's secret before either believes anything else: hello and nonce, nonce and
-// proof, proof. A proof is an HMAC, under a key of its direction, of everything both sides have said.
+// proof, proof. A proof is an HMAC, under a key of its direction, of everything both sides have said. Where both want
+// encryption TLS follows, which signs what the seals sign otherwise.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 
 #include "proto/rondo.pb.h"
 #include "rendezvous/secret.hpp"
+#include "rendezvous/tls.hpp"
 #include "rendezvous/wire.hpp"
 
 namespace rondo::rendezvous {
@@ -22,12 +25,15 @@ inline constexpr std::size_t kMaxJobBytes = 128;
 // The key all connections of a job begin with; nothing in it without a secret.
 class JobKey {
  public:
-  explicit JobKey(const std::optional<Secret>& secret);
+  // invalid_argument: encrypted without a secret.
+  explicit JobKey(const std::optional<Secret>& secret, bool encrypted = false);
+  bool encrypted() const { return encrypted_; }
   explicit operator bool() const { return hmac_.has_value(); }
   Digest derive(std::string_view label, const Digest& transcript);
 
  private:
   std::optional<Hmac> hmac_;
+  bool encrypted_;
 };
 
 struct Seals {
@@ -43,6 +49,7 @@ class ServerHandshake {
   // still to prove it. Without a secret everybody does.
   bool is_likely_ours() const { return likely_ours_; }
   Seals finish(std::string_view proof, JobKey& key);
+  std::shared_ptr<TlsSession> encrypt(JobKey& key) const;  // after that
 
  private:
   Digest transcript_{};
@@ -54,6 +61,7 @@ class ClientHandshake {
   proto::ClientHello hello(const std::string& job, JobKey& key);
   proto::ClientProof finish(std::string_view server_hello, JobKey& key);
   Seals seals(JobKey& key) const;
+  std::unique_ptr<TlsSession> encrypt(JobKey& key) const;
   bool busy() const { return busy_; }  // after a refusal: trying again later may succeed
 
  private:

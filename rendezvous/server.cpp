@@ -72,6 +72,7 @@ CoreOptions core_options(const ServerOptions& options, std::size_t reserved) {
                    .starter = options.starter,
                    .store_bytes = options.limits.store_bytes},
           .secret = options.secret,
+          .encrypted = options.encrypted,
           .strangers = most_strangers(options, reserved),
           .greeted = most_greeted(options),
           .authenticate_within = options.limits.authenticate_within,
@@ -297,13 +298,18 @@ class Server::Impl final : private Output {
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;
     const ConnectionPtr& connection = found->second;
-    connection->outbox.push(std::move(head), std::move(body));
+    if (!head.empty()) connection->outbox.push(std::move(head), std::move(body));
     if (connection->writing) return;
     flush(*connection);
     if (connection->outbox.empty()) return;
     connection->writing = true;
     ++writers_;
     asio::co_spawn(io_, write_to(connection), asio::detached);
+  }
+
+  void encrypt(ConnectionId id, std::shared_ptr<TlsSession> tls) override {
+    const auto found = connections_.find(id);
+    if (found != connections_.end()) found->second->outbox.encrypt(std::move(tls));
   }
 
   void close(ConnectionId id) override {

@@ -28,6 +28,7 @@ struct ServerOptions {
   std::vector<std::string> bind{"127.0.0.1"};  // numeric addresses or names; a wildcard only when asked for
   std::uint16_t port = 0;                      // 0: any free one, the same for every address
   std::optional<Secret> secret{};              // nullopt: everybody may join; logged
+  bool encrypted = false;                      // by TLS, and clients must want it, too; invalid_argument without secret
   std::string job{};                           // at most 128 bytes
   int world_size = -1;                         // -1: the first join decides
   bool is_rank_0s = false;                     // it ends with rank 0's communicator: see NotYet

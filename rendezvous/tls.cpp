@@ -194,6 +194,15 @@ long Tls::read(std::span<std::byte> into) {
   return returned > 0 ? returned : result_of(returned);
 }
 
+long TlsSession::take(std::span<std::byte> into) {
+  const std::string_view here = incoming_.pending();
+  if (here.empty()) return -EAGAIN;
+  const std::size_t taken = std::min(into.size(), here.size());
+  std::memcpy(into.data(), here.data(), taken);
+  incoming_.sent(taken);
+  return static_cast<long>(taken);
+}
+
 void Tls::say_goodbye() {
   if (failed_ != 0 || !done_) return;
   ERR_clear_error();

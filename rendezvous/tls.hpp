@@ -25,8 +25,8 @@ class TlsSource {
   ~TlsSource() = default;
 };
 
-// Bytes on their way out, taken from the front.
-class TlsOutput {
+// Bytes on their way, taken from the front.
+class TlsBytes {
  public:
   void append(std::span<const std::byte> bytes) {
     bytes_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -68,7 +68,7 @@ class Tls {
   long write(std::span<const std::byte> bytes);  // 0: all of it lies in output()
   long read(std::span<std::byte> into);
   void say_goodbye();
-  TlsOutput& output() { return output_; }
+  TlsBytes& output() { return output_; }
   const std::string& reason() const { return reason_; }  // after -EBADMSG: OpenSSL's words
 
  private:
@@ -81,12 +81,29 @@ class Tls {
 
   Digest key_;
   TlsSource& source_;
-  TlsOutput output_;
+  TlsBytes output_;
   long failed_ = 0, taken_ = 0;  // the error that ended this; what the source said last
   bool done_ = false;            // the handshake
   std::uint64_t records_per_key_, records_ = 0;
   std::string reason_;
   std::unique_ptr<ssl_st, Free> ssl_;
+};
+
+// Bytes in by feed(), out by output(). For several threads under a lock of theirs.
+class TlsSession final : private TlsSource {
+ public:
+  TlsSession(Tls::End end, const Digest& key) : tls_(end, key, *this) {}
+  TlsSession(const TlsSession&) = delete;
+  TlsSession& operator=(const TlsSession&) = delete;
+  void feed(std::span<const std::byte> bytes) { incoming_.append(bytes); }
+  Tls& tls() { return tls_; }
+  TlsBytes& output() { return tls_.output(); }
+
+ private:
+  long take(std::span<std::byte> into) override;
+
+  TlsBytes incoming_;
+  Tls tls_;
 };
 
 }  // namespace rondo::rendezvous

@@ -45,7 +45,7 @@ class TlsSocket final : public SecureStream, private TlsSource {
 
  private:
   long put() {
-    TlsOutput& output = tls_.output();
+    TlsBytes& output = tls_.output();
     while (!output.empty()) {
       const std::string_view bytes = output.pending();
       const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

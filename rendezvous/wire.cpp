@@ -57,6 +57,13 @@ std::optional<std::string_view> FrameReader::next() {
   return rest.substr(kLengthBytes, bytes);
 }
 
+std::string FrameReader::take_rest() {
+  std::string rest = std::move(buffer_).substr(consumed_);
+  buffer_.clear();
+  consumed_ = 0;
+  return rest;
+}
+
 std::string plain_frame(std::string_view message) {
   std::string frame(kLengthBytes, '\0');
   put(frame.data(), static_cast<std::uint32_t>(message.size()));

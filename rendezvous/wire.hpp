@@ -42,6 +42,7 @@ class FrameReader {
   void feed(std::span<const std::byte> bytes);
   // What follows the length; valid until the next call of anything here. Error(corrupt_message) beyond the limit.
   std::optional<std::string_view> next();
+  std::string take_rest();  // what has not been cut
 
  private:
   std::string buffer_;

@@ -42,11 +42,13 @@ class Network final : private Output {
     Handler handler;
     Time up{}, down{};  // when the last piece arrives
     bool client_open = true, server_open = true;
+    std::shared_ptr<TlsSession> tls{};  // of what the server says
   };
   void at(Time time, std::function<void()> action) { events_.emplace(time, std::move(action)); }
   Time arrival(Time& last) { return last = std::max(last, now_ + std::chrono::microseconds(draw(10, 50'000))); }
   std::vector<std::string> pieces(const std::string& bytes);
   void send(ConnectionId id, std::string head, SharedBody body) override;
+  void encrypt(ConnectionId id, std::shared_ptr<TlsSession> tls) override { lines_[id].tls = std::move(tls); }
   void close(ConnectionId id) override;
   void drop(ConnectionId id) override { close(id); }
 
@@ -97,7 +99,12 @@ inline void Network::cut(ConnectionId id, bool lose_what_is_under_way) {
 }
 
 inline void Network::send(ConnectionId id, std::string head, SharedBody body) {
-  for (const std::string& piece : pieces(body ? head + body->bytes() : head)) {
+  std::string bytes = body ? head + body->bytes() : head;
+  if (const auto& tls = lines_[id].tls) {
+    tls->tls().write(as_bytes(bytes));
+    bytes = tls->output().take();
+  }
+  for (const std::string& piece : pieces(bytes)) {
     at(arrival(lines_[id].down), [this, id, piece] {
       if (lines_[id].client_open) lines_[id].handler.bytes(as_bytes(piece));
     });

@@ -32,16 +32,18 @@ struct Findings {
 
 class SimClient {
  public:
-  SimClient(Network& network, Findings& findings, const Secret& secret, int index, int world_size, bool given_rank)
+  SimClient(Network& network, Findings& findings, const Secret& secret, bool encrypted, int index, int world_size,
+            bool given_rank)
       : network_(network),
         findings_(findings),
         secret_(secret),
+        encrypted_(encrypted),
         index_(index),
         world_size_(world_size),
         given_rank_(given_rank) {}
 
   void start() {
-    session_ = std::make_unique<ClientSession>(secret_, "sim");
+    session_ = std::make_unique<ClientSession>(secret_, "sim", encrypted_);
     step_ = Step::join;
     connection_ = network_.connect({[this](auto bytes) { hear(bytes); }, [this] { end("closed by the server"); }});
     network_.send(connection_, session_->hello());
@@ -90,7 +92,8 @@ class SimClient {
         network_.after(milliseconds(network_.draw(0, 200)), [this] { start(); });
         return true;
       case Fault::join_twice: {  // another connection of the same process, and the first stays
-        auto twin = std::make_unique<SimClient>(network_, twin_findings_, secret_, index_, world_size_, given_rank_);
+        auto twin = std::make_unique<SimClient>(network_, twin_findings_, secret_, encrypted_, index_, world_size_,
+                                                given_rank_);
         twin->start();
         twin_ = std::move(twin);
         return false;
@@ -203,6 +206,7 @@ class SimClient {
   Findings& findings_;
   Findings twin_findings_{};
   const Secret& secret_;
+  bool encrypted_;
   int index_, world_size_;
   bool given_rank_;
   std::unique_ptr<ClientSession> session_;
@@ -225,12 +229,16 @@ struct Outcome {
 
 Outcome simulate(std::uint64_t seed, Fault fault) {
   static const Secret secret = Secret::generate();
-  Network network(seed, {.room = {.job = "sim"}, .secret = secret, .authenticate_within = milliseconds(2000)});
+  const bool encrypted = seed % 32 == 0;  // a TLS handshake takes as long as a schedule does without
+  Network network(
+      seed,
+      {.room = {.job = "sim"}, .secret = secret, .encrypted = encrypted, .authenticate_within = milliseconds(2000)});
   const int n = static_cast<int>(network.draw(1, 12));
   const bool given_rank = network.draw(0, 1) == 0;
   Outcome outcome;
   for (int i = 0; i < n; ++i) {
-    outcome.clients.push_back(std::make_unique<SimClient>(network, outcome.findings, secret, i, n, given_rank));
+    outcome.clients.push_back(
+        std::make_unique<SimClient>(network, outcome.findings, secret, encrypted, i, n, given_rank));
     SimClient* client = outcome.clients.back().get();
     network.after(milliseconds(network.draw(0, 300)), [client] { client->start(); });
   }
