@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
+#include <exception>
 #include <limits>
 #include <numeric>
 
@@ -65,10 +65,13 @@ CommunicatorImpl::CommunicatorImpl(std::unique_ptr<comm::Team> team, Bootstrap b
       short_calls_(board_.chooser(), board_.board(), board_.flow(), board_.ring_stores()),
       choices_(bootstrap_),
       monitored_barrier_(*team_),
-      messages_(*team_, config_, [this]() noexcept { return failure(); }) {}
+      messages_(*team_, config_, [this]() noexcept { return failure(); }) {
+  records_->enroll(*this);
+}
 
 // Calls that are nearly done may end; a call that others do not join would hold us until its deadline.
 CommunicatorImpl::~CommunicatorImpl() {
+  if (std::uncaught_exceptions() > 0 && !recorded_.exchange(true)) records_->write(*this);  // the rank may be failing
   constexpr std::chrono::milliseconds kPatience{1000};
   const auto until = std::chrono::steady_clock::now() + kPatience;
   bool done = engine_.drain_for(kPatience);
@@ -80,6 +83,7 @@ CommunicatorImpl::~CommunicatorImpl() {
     team_->fail(ErrorCode::aborted, rank(),
                 fmt::format("rank {} destroyed its communicator in the middle of an asynchronous call", rank()));
   }
+  records_->leave(*this);
 }
 
 void CommunicatorImpl::refuse_child() const {
@@ -180,12 +184,7 @@ std::exception_ptr CommunicatorImpl::failure() {
 void CommunicatorImpl::throw_failure() {
   const Error error = team_->failure().error();  // the first one, which may be another rank's
   team_->pass_on_failure();
-  if (!config_.flight_recorder.empty() && !recorded_.exchange(true)) {
-    const std::string path = fmt::format("{}/rank{}.json", config_.flight_recorder, rank());
-    std::ofstream file(path);
-    file << recorder_.json(rank(), world_size(), error.what(), &messages_.recorder());
-    if (!file.flush()) log::error("cannot write the flight record {}", path);
-  }
+  if (!recorded_.exchange(true)) records_->write(*this);
   throw error;
 }
 
@@ -461,11 +460,6 @@ void CommunicatorImpl::check() {
   if (const comm::Difference difference = team_->find_disagreement(); !difference.empty())
     fail(team_->judge(difference));
   if (const auto error = engine_.error()) std::rethrow_exception(error);
-}
-
-std::string CommunicatorImpl::flight_record() const {
-  return recorder_.json(rank(), world_size(), team_->failure().raised() ? team_->failure().error().what() : "",
-                        &messages_.recorder());
 }
 
 }  // namespace rondo::detail

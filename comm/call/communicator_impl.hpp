@@ -18,6 +18,7 @@
 #include "comm/call/choice_log.hpp"
 #include "comm/call/engine.hpp"
 #include "comm/call/flight_recorder.hpp"
+#include "comm/call/flight_records.hpp"
 #include "comm/call/host_primitives.hpp"
 #include "comm/call/monitored_barrier.hpp"
 #include "comm/call/prepared_calls.hpp"
@@ -60,6 +61,7 @@ class CommunicatorImpl {
   int rank() const { return team_->rank(); }
   int world_size() const { return team_->size(); }
   comm::Team& team() { return *team_; }
+  const comm::Team& team() const { return *team_; }
   const Bootstrap& bootstrap() const { return bootstrap_; }
   const Options& options() const { return options_; }
   const comm::Config& config() const { return config_; }
@@ -90,7 +92,8 @@ class CommunicatorImpl {
   void monitored_barrier(std::chrono::milliseconds timeout, bool waits_for_all);
   void abort();
   void check();
-  std::string flight_record() const;
+  std::string flight_record() const { return comm::flight_record(*this); }
+  std::string calls_as_json() const { return recorder_.json(&messages_.recorder()); }
 
  private:
   [[noreturn]] void refuse_child() const;
@@ -143,7 +146,8 @@ class CommunicatorImpl {
   comm::ChoiceLog choices_;
   std::uint64_t sequence_ = 0;
   int children_ = 0, shrinks_ = 0;
-  std::atomic<bool> recorded_{false};  // the flight record has been written to its file
+  std::shared_ptr<comm::FlightRecords> records_ = comm::FlightRecords::of_process();
+  std::atomic<bool> recorded_{false};  // the records have been written, for this failure
   std::mutex checking_;                // check() may come from any thread, at any time
   std::recursive_mutex device_calls_;  // held for each; a turn may be taken with it, not the other way round
   comm::MonitoredBarrier monitored_barrier_;

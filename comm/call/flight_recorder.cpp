@@ -9,44 +9,6 @@
 #include <cstring>
 
 namespace rondo::comm {
-namespace {
-
-// Bytes of the character that begins there, or 0: it is not UTF-8. (Overlong forms and surrogates are not told apart.)
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const std::size_t bytes = byte(0) < 0x80                      ? 1
-                            : byte(0) >= 0xc2 && byte(0) < 0xe0 ? 2
-                            : (byte(0) & 0xf0) == 0xe0          ? 3
-                            : byte(0) >= 0xf0 && byte(0) < 0xf5 ? 4
-                                                                : 0;
-  if (bytes > text.size()) return 0;
-  for (std::size_t at = 1; at < bytes; ++at) {
-    if ((byte(at) & 0xc0) != 0x80) return 0;
-  }
-  return bytes;
-}
-
-// For JSON, which is UTF-8: names of hosts and files need not be.
-std::string escaped(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const char c = text.front();
-    const std::size_t bytes = character_bytes(text);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else if (bytes == 0) {
-      out += "\\ufffd";
-    } else {
-      out += text.substr(0, bytes);
-    }
-    text.remove_prefix(std::max<std::size_t>(bytes, 1));
-  }
-  return out;
-}
-}  // namespace
 
 // Word by word: release on each, so that no reader sees a new word under the old number.
 template <class T>
@@ -106,27 +68,29 @@ void FlightRecorder::read_all(std::vector<Record>& records) const {
   }
 }
 
-std::string FlightRecorder::json(int rank, int world_size, std::string_view failure,
-                                 const FlightRecorder* messages) const {
-  std::string out = fmt::format("{{\"rank\": {}, \"world_size\": {}, \"failure\": \"{}\", \"calls\": [", rank,
-                                world_size, escaped(failure));
+std::string FlightRecorder::json(const FlightRecorder* messages) const {
   const auto microseconds = scale_.to_microseconds();
   std::vector<Record> records;
   read_all(records);
   if (messages != nullptr) messages->read_all(records);
   std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.begun < b.begun; });
+  std::string out = "[";
   const char* separator = "";
   for (const Record& record : records) {
-    const Signature& s = record.signature;
     out += fmt::format(
-        "{}\n  {{\"collective\": \"{}\", \"sequence\": {}, \"count\": {}, \"dtype\": \"{}\", \"reduce_op\": \"{}\", "
-        "\"root\": {}, \"algorithm\": \"{}\", \"kernel\": \"{}\", \"begun_us\": {:.3f}, \"ended_us\": {}}}",
-        separator, name_of(s.collective), s.sequence, s.count, name_of(s.dtype), name_of(s.op), s.root,
-        record.algorithm, record.kernel, microseconds(record.begun),
+        "{}\n  {{{}, \"algorithm\": \"{}\", \"kernel\": \"{}\", \"begun_us\": {:.3f}, \"ended_us\": {}}}", separator,
+        json_fields(record.signature), record.algorithm, record.kernel, microseconds(record.begun),
         record.ended != 0 ? fmt::format("{:.3f}", microseconds(record.ended)) : "null");
     separator = ",";
   }
-  return out + "\n]}\n";
+  return out + "\n]";
+}
+
+std::string json_fields(const Signature& s) {
+  return fmt::format(
+      "\"collective\": \"{}\", \"sequence\": {}, \"count\": {}, \"dtype\": \"{}\", \"reduce_op\": \"{}\", "
+      "\"root\": {}, \"on_device\": {}",
+      name_of(s.collective), s.sequence, s.count, name_of(s.dtype), name_of(s.op), s.root, s.on_device != 0);
 }
 
 }  // namespace rondo::comm

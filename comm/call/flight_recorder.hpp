@@ -21,8 +21,9 @@ class FlightRecorder {
   void amend(std::string_view algorithm);        // of the latest begin(): another one than it said
   void end(std::uint64_t ticks = read_ticks());  // of the latest begin()
   void end_call(std::uint64_t call);             // of the begin() that returned it
-  // `messages`: another recorder's calls among this one's.
-  std::string json(int rank, int world_size, std::string_view failure, const FlightRecorder* messages = nullptr) const;
+  // A list, by the time when they began; times are steady_clock's. `messages`: another recorder's calls among this
+  // one's.
+  std::string json(const FlightRecorder* messages = nullptr) const;
 
  private:
   static constexpr std::uint64_t kCalls = 64;
@@ -46,5 +47,8 @@ class FlightRecorder {
   std::atomic<std::uint64_t> calls_{0};
   TickScale scale_;
 };
+
+// What was called, as fields of a JSON object.
+std::string json_fields(const Signature& signature);
 
 }  // namespace rondo::comm

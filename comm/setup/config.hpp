@@ -25,6 +25,7 @@ struct Config {
   std::uint32_t yields = 50;    // RONDO_YIELDS: yields before sleeping
   bool leaves_rseq = true;      // RONDO_RSEQ=keep: not even where ranks outnumber cores, see node/meeting/rseq.hpp
   std::string flight_recorder;  // RONDO_FLIGHT_RECORDER: directory for rank<r>.json on failure
+  int record_fd = -1;           // RONDO_RECORD_FD: a socket to rondorun, for the same
   Tuning tuning;                // RONDO_TUNING: a file that rondo-tune wrote
 
   // RONDO_LINK_PATIENCE_MS: how long another host may leave probes unanswered, 1500 to 600000.

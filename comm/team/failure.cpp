@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string>
+#include <cstring>
 
 namespace rondo::comm {
 
@@ -22,6 +22,11 @@ bool Failure::raise(ErrorCode code, const Culprits& culprits, std::string_view s
   }
   bells_.ring_all();
   return first;
+}
+
+std::string Failure::sentence() const {
+  if (record_->state.load(std::memory_order_acquire) != FailureRecord::kSet) return {};
+  return {record_->sentence.data(), ::strnlen(record_->sentence.data(), record_->sentence.size())};
 }
 
 Error Failure::error() const {

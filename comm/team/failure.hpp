@@ -2,6 +2,7 @@
 // The communicator's one failure: the first of all ranks of a node wins, everybody reads it, nobody clears it.
 #pragma once
 #include <atomic>
+#include <string>
 #include <string_view>
 
 #include <rondo/error.hpp>
@@ -19,7 +20,8 @@ class Failure {
   bool raised() const { return record_->state.load(std::memory_order_relaxed) != FailureRecord::kNone; }
   // True for the first; wakes every rank of the node either way.
   bool raise(ErrorCode code, const Culprits& culprits, std::string_view sentence) const;
-  Error error() const;                                                      // only after raised()
+  Error error() const;           // only after raised()
+  std::string sentence() const;  // as far as it has been written; tells nobody
   bool is_known() const { return known_.load(std::memory_order_relaxed); }  // error() has been asked for
   void check() const {
     if (raised()) throw error();

@@ -43,7 +43,7 @@ std::vector<cpu_set_t> mask_of(const std::vector<int>& cpus) {
   for (int i = 0; i < 3; ++i)
     if (streams[i] >= 0) ::dup2(streams[i], i);
   if (program.open_files.rlim_max != 0) ::setrlimit(RLIMIT_NOFILE, &program.open_files);
-  if (program.keep >= 0) ::fcntl(program.keep, F_SETFD, 0);
+  for (const int fd : program.keep) ::fcntl(fd, F_SETFD, 0);
   if (!cpus.empty() && ::sched_setaffinity(0, cpus.size() * sizeof(cpu_set_t), cpus.data()) != 0)
     give_up({.index = program.index, .reason = errno, .binding = true}, errors);
   ::execvpe(argv[0], argv, envp);

@@ -28,7 +28,7 @@ struct Program {
   std::vector<std::string> command;      // searched in PATH
   std::vector<std::string> environment;  // all of it, NAME=value
   int in = -1, out = -1, err = -1;       // -1: this process's own
-  int keep = -1;                         // one descriptor that stays open in the program
+  std::vector<int> keep{};               // descriptors that stay open in the program
   int index = 0;                         // named in a StartError
   std::vector<int> cpus{};               // that it may run on; empty: those of this process
   sigset_t mask{};

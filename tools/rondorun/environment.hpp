@@ -19,6 +19,7 @@ struct Placement {
   int secret_fd = -1;
   int restarts = 0;        // of this job so far
   std::string error_file;  // of the rank in question; empty: none
+  int record_fd = -1;      // the same
 };
 
 std::vector<std::string> rank_environment(const Options& options, const Placement& placement, int local_rank);

@@ -27,11 +27,13 @@
 #include "runtime/process/event_loop.hpp"
 #include "tools/rondorun/cores.hpp"
 #include "tools/rondorun/environment.hpp"
+#include "tools/rondorun/failure_folder.hpp"
 #include "tools/rondorun/free_port.hpp"
 #include "tools/rondorun/gpus.hpp"
 #include "tools/rondorun/nodes.hpp"
 #include "tools/rondorun/output.hpp"
 #include "tools/rondorun/ranks.hpp"
+#include "tools/rondorun/records.hpp"
 
 namespace rondo::launcher {
 namespace {
@@ -93,6 +95,8 @@ class Launch {
   void on_failure(const Failure& failure);
   void settle_failure();
   void name_those_who_left(Failure& failure) const;
+  void look_at_ranks();
+  void leave_folder();
   void say_failure();
   void say_failure_again();
   void say_what_is_waited_for();
@@ -134,7 +138,10 @@ class Launch {
   std::string job_;                               // that meets there
   std::shared_ptr<rendezvous::Client> observer_;  // that asks it
   std::unique_ptr<Nodes> nodes_;                  // with several
-  std::unique_ptr<Ranks> ranks_;                  // once all nodes are there
+  Placement at_;
+  std::unique_ptr<Records> records_;     // of the ranks; none: nobody wants them
+  std::unique_ptr<Ranks> ranks_;         // once all nodes are there
+  std::optional<FailureReport> report_;  // of the failure, as it was then
   Phase phase_ = Phase::meeting;
   Verdict verdict_ = Verdict::awaited;
   std::optional<Failure> failure_;              // the first, as far as is known
@@ -199,9 +206,9 @@ void Launch::start_alone() {
   secret_ = options_.secret                ? *options_.secret
             : options_.secret_file.empty() ? rendezvous::Secret::generate()
                                            : rendezvous::Secret::from_file(options_.secret_file);
-  // A rank's output, its process, its error file, and its connection to our server; and what we need for ourselves, at
-  // least, and our own connection to it.
-  reserve_descriptors(5 * static_cast<std::size_t>(options_.local_size) + 7,
+  // A rank's output, its process, its error file, its record, and its connection to our server; and what we need for
+  // ourselves, at least, and our own connection to it.
+  reserve_descriptors(6 * static_cast<std::size_t>(options_.local_size) + 7,
                       fmt::format("rondorun with {} ranks", options_.local_size));
   Placement placement;
   placement.local_size = placement.world_size = options_.local_size;
@@ -218,7 +225,7 @@ void Launch::start_alone() {
 
 void Launch::start_ranks(const Placement& placement) {
   if (end_signal_ != 0) return;  // told to end while the other nodes were being met
-  Placement at = placement;
+  Placement at = at_ = placement;
   const std::string sharing = sharing_sentence(at.local_size, options_.gpus.size(), options_.gpus_per_rank);
   if (!sharing.empty()) say(sharing);
   share_out_cores();
@@ -242,15 +249,19 @@ void Launch::start_ranks(const Placement& placement) {
           },
       .ended = [this] { on_ranks_ended(); },
       .log_ends = [this](const std::string& file, int reason) { on_left_out("the log " + file, reason, err_); }};
+  if (!options_.failure_dir.empty()) records_ = std::make_unique<Records>(loop_);
   for (int i = 0; i < at.local_size; ++i) {
     ErrorFile error_file;
+    Fd record = records_ ? records_->open(at.first_rank + i) : Fd();
     at.error_file = error_file.path();
+    at.record_fd = record.get();
     setup.programs.push_back({.rank = at.first_rank + i,
                               .arguments = rank_arguments(options_, i),
                               .environment = rank_environment(options_, at, i),
                               .shown = is_shown(options_, at.first_rank + i, i),
                               .cpus = options_.shares[static_cast<std::size_t>(i)].cpus,
-                              .error_file = std::move(error_file)});
+                              .error_file = std::move(error_file),
+                              .record = std::move(record)});
   }
   ranks_ = std::make_unique<Ranks>(loop_, std::move(setup), out_, *err_);
   enter(Phase::running);
@@ -313,6 +324,7 @@ void Launch::on_failure(const Failure& failure) {
   const bool killed = failure.exit_code > 128;
   if (!failure_) {
     failure_ = failure;
+    look_at_ranks();
     err_->fold(true);
     enter(Phase::stopping);
     // A rank that ends by itself may do so because another one, here or on another node, was killed: its peers can
@@ -324,6 +336,33 @@ void Launch::on_failure(const Failure& failure) {
   } else {
     others_.push_back(failure);
   }
+}
+
+// When something has failed: those that run are asked what they are in.
+void Launch::look_at_ranks() {
+  if (!records_ || !ranks_ || report_ || end_signal_ != 0) return;
+  report_.emplace();
+  report_->at = at_;
+  report_->happened = std::chrono::system_clock::now();
+  report_->when_it_happened = ranks_->facts();
+  records_->ask();
+}
+
+// A program that could not be started has done nothing.
+void Launch::leave_folder() {
+  if (!report_ || !failure_ || end_signal_ != 0 || failure_->exit_code == 126 || failure_->exit_code == 127) return;
+  report_->sentence = failure_->sentence;
+  report_->rank = failure_->rank;
+  report_->now = ranks_->facts();
+  records_->take_all();
+  try {
+    const auto folder = write_failure_folder(options_, *report_, *records_);
+    say(fmt::format("what each rank did last lies in {}", folder.lexically_normal().string()));
+  } catch (const std::exception& error) {
+    say(fmt::format("what the ranks did last is lost: {}", error.what()));
+  }
+  report_.reset();
+  records_->forget();
 }
 
 void Launch::settle_failure() {
@@ -385,6 +424,7 @@ void Launch::on_verdict(const Failure& verdict) {
     else
       failure_ = verdict;
     failure_settled_ = true;
+    look_at_ranks();
     say_failure();
     enter(Phase::stopping);
     if (phase_ >= Phase::ended) nodes_->ended(turn_, failure_->rank);
@@ -439,6 +479,7 @@ bool Launch::is_missed(int rank) {
 void Launch::go_on() {
   settle_failure();
   if (ranks_->running() > 0) say(fmt::format("the other ranks go on without rank {}", failure_->rank));
+  leave_folder();
   left_behind_.push_back(*failure_);
   failure_.reset();
   failure_settled_ = window_over_ = false;
@@ -460,6 +501,7 @@ void Launch::on_lost(const std::string& sentence) {
   if (std::exchange(verdict_, Verdict::lost) == Verdict::awaited) {
     if (!failure_) failure_ = {.sentence = sentence, .exit_code = 1};
     failure_settled_ = true;
+    look_at_ranks();
     say_failure();
     enter(Phase::stopping);
   }
@@ -478,6 +520,7 @@ void Launch::enter(Phase next) {
     case Phase::stopping:
       return stop_within_grace();
     case Phase::finishing:
+      leave_folder();
       return end_when_written();
     case Phase::abandoned:
       return loop_.stop();
@@ -519,15 +562,18 @@ bool Launch::may_start_again() const {
 
 // With a rendezvous of its own, where nobody is left from the last time.
 void Launch::start_again() {
+  leave_folder();
   say(fmt::format("starting again: restart {} of {}", ++restarts_, options_.max_restarts));
   failure_.reset();
   others_.clear();
   left_behind_.clear();
   failure_settled_ = window_over_ = told_to_end_ = false;
   lines_when_said_.reset();
+  report_.reset();
   err_->fold(false);
   phase_ = Phase::meeting;
   ranks_.reset();
+  records_.reset();
   observer_.reset();
   server_.reset();
   start_alone();

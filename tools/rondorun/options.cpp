@@ -36,7 +36,7 @@ struct Words {
   std::string nodes_of;  // who says that there are several, where the command line does not
   std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local,
                                                                bind, numa_binding;
-  std::string pty = "auto", color = "auto";
+  std::string pty = "auto", color = "auto", failure_dir;
   std::string rdzv_conf, signals, completion, page;
   std::string hosts, hostfile, ssh = "ssh -x -o BatchMode=yes -o ControlMaster=no";
   Explanation explanation;
@@ -339,6 +339,7 @@ void add_flags(Flags& add, Words& words, Options& options) {
   add.option("port-range", options.port_range);
   add.option("gpus-per-rank", options.gpus_per_rank)->check(CLI::Range(1, 1024));
   add.option("bind", words.bind);
+  add.option("failure-dir", words.failure_dir);
   add.option("grace-period", words.grace_period_s);
   add.option_switch("continue-on-failure", options.continue_on_failure);
   add.option("join-timeout", words.join_timeout_s);
@@ -404,6 +405,11 @@ void set_logs(const Words& words, Options& options) {
   if (!options.log_dir.empty() && words.redirects.empty() && words.tee.empty()) options.logged = 3;
   if (options.log_dir.empty()) options.logged = 0;  // --tee alone: everything is shown anyway
   if (options.logged != 0 && !options.prefix) refuse("--log-dir cannot be had with --prefix none");
+}
+
+void set_failure_dir(const Words& words, Options& options) {
+  const std::string where = words.failure_dir.empty() ? env("RONDO_FAILURE_DIR").value_or(".") : words.failure_dir;
+  options.failure_dir = where == "none" ? "" : where;
 }
 
 std::vector<int> ranks(const std::string& text, const char* flag, const Options& options) {
@@ -573,6 +579,7 @@ void finish(const CLI::App& app, Words& words, Options& options) {
   set_color(words, options);
   set_terminals(words, options);
   set_logs(words, options);
+  set_failure_dir(words, options);
   options.shown = ranks(words.shown, "--ranks-filter", options);
   options.shown_local = ranks(words.shown_local, "--local-ranks-filter", options);
   if (options.hosts.empty()) return set_program(words, options);

@@ -48,6 +48,7 @@ struct Options {
   std::filesystem::path log_dir;                 // <rank>/stdout.log and stderr.log; empty: none
   unsigned logged = 0;                           // streams that go to these files, and
   unsigned hidden = 0;                           // those that go there alone: 1 stdout, 2 stderr
+  std::filesystem::path failure_dir = ".";       // where failures leave folders; empty: nowhere
   std::chrono::milliseconds grace_period{5000};
   std::chrono::milliseconds join_timeout{300'000};
   std::vector<FarHost> hosts;                // where ranks run that this launcher starts by ssh; empty: here

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/base/process_state.hpp"
 #include "comm/base/system_error.hpp"
 #include "runtime/process/descent.hpp"
 
@@ -55,6 +56,7 @@ struct Ranks::Rank {
   int rank = 0, index = 0;
   process::Child child{};
   bool running = false, ended_well = false;
+  std::optional<ExitStatus> status{};
   process::EventLoop::Clock::time_point ended_at{};
   std::unique_ptr<Source> out{}, err{};
 };
@@ -92,12 +94,13 @@ void Ranks::start(Rank& rank, int index) {
                                        .in = nothing.get(),
                                        .out = out.writer.get(),
                                        .err = err.writer.get(),
-                                       .keep = setup_.keep,
+                                       .keep = kept_by(program),
                                        .index = index,
                                        .cpus = program.cpus,
                                        .mask = setup_.signal_mask,
                                        .open_files = open_files_},
                                       start_errors_);
+  setup_.programs[static_cast<std::size_t>(index)].record.reset();  // the rank has it now
   rank.running = true;
   ++running_;
   if (setup_.prefix) {
@@ -107,6 +110,13 @@ void Ranks::start(Rank& rank, int index) {
   loop_.watch(rank.child.pidfd.get(), EPOLLIN, [this, &rank] {
     if (const auto status = process::try_reap(rank.child.pidfd.get())) ended(rank, *status);
   });
+}
+
+std::vector<int> Ranks::kept_by(const RankProgram& program) const {
+  std::vector<int> kept;
+  if (setup_.keep >= 0) kept.push_back(setup_.keep);
+  if (program.record) kept.push_back(program.record.get());
+  return kept;
 }
 
 // What only goes to a file is no terminal: it would be drawn for nobody.
@@ -150,6 +160,7 @@ void Ranks::ended(Rank& rank, const ExitStatus& status) {
   process::reap_adopted([this](pid_t pid) { return is_running(pid); });
   rank.ended_at = process::EventLoop::Clock::now();
   rank.ended_well = status.ok();
+  rank.status = status;
   if (status.ok()) {
     setup_.ended_well(rank.rank);
   } else {
@@ -201,6 +212,20 @@ std::vector<std::string> Ranks::last_lines(int rank) const {
     return lines.empty() ? one->out->last_lines() : lines;
   }
   return {};
+}
+
+std::vector<RankFacts> Ranks::facts() const {
+  std::vector<RankFacts> all;
+  for (const auto& one : ranks_) {
+    const auto process = one->running ? read_process(one->child.pid) : std::nullopt;
+    all.push_back({.rank = one->rank,
+                   .pid = one->child.pid,
+                   .state = process ? process->state : '\0',
+                   .ended = one->status,
+                   .ended_at = one->ended_at,
+                   .last_lines = last_lines(one->rank)});
+  }
+  return all;
 }
 
 void Ranks::signal(int signal) const {

@@ -27,6 +27,17 @@ struct RankProgram {
   bool shown = true;        // its output
   std::vector<int> cpus{};  // that it is bound to; empty: none
   ErrorFile error_file{};
+  Fd record{};  // its end of a socket of Records; none: it leaves none
+};
+
+// What the launcher knows of one of its ranks.
+struct RankFacts {
+  int rank = 0;
+  pid_t pid = 0;
+  char state = 0;                              // a letter of proc(5); 0: it has ended
+  std::optional<process::ExitStatus> ended{};  // how; none: it runs
+  process::EventLoop::Clock::time_point ended_at{};
+  std::vector<std::string> last_lines{};
 };
 
 struct Failure {
@@ -52,7 +63,7 @@ class Ranks {
     Terminals terminals = Terminals::where_shown;
     std::filesystem::path log_dir{};  // as in Options
     unsigned logged = 0, hidden = 0;
-    int keep = -1;           // a descriptor the programs inherit
+    int keep = -1;           // a descriptor that every program inherits; -1: none
     std::string place{};     // " on host x", where there are several
     sigset_t signal_mask{};  // theirs
     std::function<void(const Failure&)> failed;
@@ -72,6 +83,7 @@ class Ranks {
   std::vector<int> ended_well_before(process::EventLoop::Clock::time_point time) const;
   std::string list_running() const;                     // "0-2,5"
   std::vector<std::string> last_lines(int rank) const;  // a few of its stderr, or else of its stdout
+  std::vector<RankFacts> facts() const;                 // of all
   void finish_output();
   void follow_size();  // of our terminal, which has changed
 
@@ -79,6 +91,7 @@ class Ranks {
   struct Rank;
   Channel channel_for(const RankProgram& program, unsigned stream, const Sink& sink);
   void start(Rank& rank, int index);
+  std::vector<int> kept_by(const RankProgram& program) const;
   Source::Handling handling_for(const RankProgram& program, unsigned stream, const Sink& sink) const;
   void ended(Rank& rank, const process::ExitStatus& status);
   Failure failure_of(const Rank& rank, const process::ExitStatus& status);

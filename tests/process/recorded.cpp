@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that comes to grief: recorded SCENARIO. After three calls that go well,
+// "mismatch": rank 1 calls something else. "deadline": rank 2 never comes. "throws": rank 2 leaves by an exception.
+// "killed": rank 2 kills itself. "well": nothing happens. "loops": until it is ended.
+#include <unistd.h>
+#include <csignal>
+
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <rondo/rondo.hpp>
+
+namespace {
+
+void say(const std::string& line) {
+  std::puts(line.c_str());
+  std::fflush(stdout);
+}
+
+void run(rondo::Communicator& comm, const std::string& scenario) {
+  std::vector<float> data(1000, 1.0F);
+  for (int i = 0; i < 3; ++i) comm.all_reduce(data, rondo::ReduceOp::sum);
+  const int rank = comm.rank();
+  say("rank " + std::to_string(rank) + " has begun");
+  if (scenario == "mismatch" && rank == 1) return comm.broadcast(data, 0);
+  if (scenario == "deadline" && rank == 2) ::pause();
+  if (scenario == "throws" && rank == 2) throw std::runtime_error("no more data");
+  if (scenario == "killed" && rank == 2) ::kill(::getpid(), SIGKILL);
+  while (scenario == "loops") comm.all_reduce(data, rondo::ReduceOp::sum);
+  comm.all_reduce(data, rondo::ReduceOp::sum);
+  say("rank " + std::to_string(rank) + " is done");
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::string scenario = argv[1];
+  try {
+    auto comm = rondo::Communicator::from_environment(
+        {.timeout = std::chrono::milliseconds(scenario == "deadline" ? 400 : 20'000)});
+    run(comm, scenario);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 3;
+  }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job that fails leaves behind: a folder with the last operations of every rank.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/running.hpp"
+#include "tests/support/catch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace rondo::test;
+using nlohmann::json;
+
+// Where folders of failures go; all of it goes with the test.
+class Place {
+ public:
+  Place() : path_(fs::temp_directory_path() / fmt::format("rondo-recorder-{}", ::getpid())) {
+    fs::create_directory(path_);
+  }
+  ~Place() { fs::remove_all(path_); }
+  Place(const Place&) = delete;
+  const fs::path& path() const { return path_; }
+  std::vector<fs::path> folders() const {
+    std::vector<fs::path> all;
+    for (const auto& entry : fs::directory_iterator(path_)) all.push_back(entry.path());
+    return all;
+  }
+
+ private:
+  fs::path path_;
+};
+
+Running::How leaving(const std::string& where) {
+  return {.environment = {"CUDA_VISIBLE_DEVICES=", "RONDO_FAILURE_DIR=" + where}};
+}
+
+std::vector<std::string> job(const std::string& scenario, std::vector<std::string> flags = {}) {
+  flags.insert(flags.end(), {"--nproc-per-node", "4", "--", tool("recorded"), scenario});
+  return rondorun(flags);
+}
+
+json read(const fs::path& file) {
+  INFO(file);
+  std::ifstream in(file);
+  REQUIRE(in);
+  return json::parse(in);
+}
+
+std::string last_line(const std::string& text) {
+  const auto end = text.find_last_not_of('\n'), begin = text.find_last_of('\n', end);
+  return text.substr(begin + 1, end - begin);
+}
+
+// The job fails, and leaves one folder.
+fs::path folder_of(const Place& place, const std::string& scenario, int code) {
+  const auto ended = run(job(scenario), leaving(place.path()));
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == code);
+  REQUIRE(place.folders().size() == 1);
+  const fs::path folder = place.folders().front();
+  CHECK(folder.filename().string().starts_with("rondo-failure-rondorun-"));
+  CHECK((fs::status(folder).permissions() & fs::perms::mask) == fs::perms::owner_all);
+  CHECK(last_line(ended.err) == "rondorun: what each rank did last lies in " + folder.string());
+  return folder;
+}
+
+// Of the world.
+json world_of(const fs::path& folder, int rank) {
+  const json document = read(folder / fmt::format("rank{}.json", rank));
+  REQUIRE(document["communicators"].size() == 1);
+  const json& world = document["communicators"][0];
+  CHECK(world["name"] == "world");
+  CHECK(world["rank"] == rank);
+  CHECK(world["world_size"] == 4);
+  REQUIRE(world["calls"].size() >= 3);
+  return world;
+}
+
+const json& peer_of(const json& world, int rank) {
+  for (const json& peer : world["peers"])
+    if (peer["rank"] == rank) return peer;
+  FAIL("rank " << rank << " is not among the peers");
+  return world;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is killed leaves what its peers know of it, in one folder with their own last calls") {
+  const Place place;
+  const fs::path folder = folder_of(place, "killed", 128 + SIGKILL);
+  CHECK_FALSE(fs::exists(folder / "rank2.json"));
+  for (const int rank : {0, 1, 3}) {
+    const json world = world_of(folder, rank);
+    CHECK(world["calls"].size() == 4);
+    CHECK(world["calls"][3]["ended_us"].is_null());
+    CHECK(world["failure"].get<std::string>().find("rank 2 (host ") == 0);
+    const json& killed = peer_of(world, 2);
+    CHECK(killed["state"] == "lost");
+    CHECK(killed["entered"] == 3);
+    REQUIRE(killed["history"].size() == 3);
+    CHECK(killed["history"][2]["collective"] == "all_reduce");
+    CHECK(killed["history"][2]["count"] == 1000);
+  }
+  const json launcher = read(folder / "job.json");
+  CHECK(launcher["failed_rank"] == 2);
+  CHECK(launcher["sentence"].get<std::string>().find("was killed by signal 9 (Killed)") != std::string::npos);
+  CHECK(launcher["world_size"] == 4);
+  CHECK(launcher["command"] == json({tool("recorded"), "killed"}));
+  CHECK(launcher["ranks"][2]["signal"] == 9);
+  CHECK(launcher["ranks"][2]["last_lines"] == json({"rank 2 has begun"}));
+  CHECK(launcher["ranks"][0]["exit_code"] == 3);
+}
+
+TEST_CASE("ranks that call different things leave what each has called") {
+  const Place place;
+  const fs::path folder = folder_of(place, "mismatch", 3);
+  for (const int rank : {0, 1, 2, 3}) {
+    const json world = world_of(folder, rank);
+    REQUIRE(world["calls"].size() == 4);
+    CHECK(world["calls"][3]["collective"] == (rank == 1 ? "broadcast" : "all_reduce"));
+    CHECK(world["failure"].get<std::string>().find("rank 1") != std::string::npos);
+  }
+}
+
+TEST_CASE("a rank that never comes says where it is when the launcher asks") {
+  const Place place;
+  const fs::path folder = folder_of(place, "deadline", 3);
+  const json late = world_of(folder, 2);
+  CHECK(late["calls"].size() == 3);
+  CHECK(late["calls"][2]["ended_us"].is_number());
+  CHECK(peer_of(world_of(folder, 0), 2)["entered"] == 3);
+  CHECK(read(folder / "job.json")["ranks"][2]["state"] == "S");
+}
+
+TEST_CASE("a rank that leaves by an exception has left its own last calls before") {
+  const Place place;
+  const fs::path folder = folder_of(place, "throws", 3);
+  CHECK(world_of(folder, 2)["calls"].size() == 3);
+  CHECK(peer_of(world_of(folder, 0), 2)["state"] == "left");
+}
+
+TEST_CASE("a job that ends well makes no folder, nor does one that is told to leave none or to end") {
+  const Place place;
+  CHECK(run(job("well"), leaving(place.path())).code == 0);
+  CHECK(run(job("killed", {"--failure-dir", "none"}), leaving(place.path())).code == 128 + SIGKILL);
+  CHECK(run(job("killed"), leaving("none")).code == 128 + SIGKILL);
+  Running told(job("loops", {"--failure-dir", place.path()}), leaving("none"));
+  told.lines("rank 2 has begun", 1);
+  told.signal(SIGTERM);
+  CHECK(told.wait().code == 128 + SIGTERM);
+  CHECK(place.folders().empty());
+}
+
+TEST_CASE("where no folder can be made or filled the job says so once, and ends as without it") {
+  Place place;
+  std::vector<std::string> command = job("killed");
+  std::string where = "/dev/null/nowhere", reason = "Not a directory";
+  SECTION("the place is none") {}
+  SECTION("there are too many already") {
+    for (int i = 0; i < 100; ++i) fs::create_directory(place.path() / fmt::format("rondo-failure-{}", i));
+    where = place.path();
+    reason = "holds 100 folders of failures already: remove some";
+  }
+  SECTION("the disk is full") {
+    const std::string mount = fmt::format("mount -t tmpfs -o size=4k none '{}'", place.path().string());
+    if (run({"unshare", "-m", "sh", "-c", mount}).code != 0) {
+      WARN("skipped: this user may not mount a small disk");
+      return;
+    }
+    where = place.path();
+    reason = "No space left on device";
+    command.insert(command.begin(), {"unshare", "-m", "sh", "-c", mount + " && exec \"$@\"", "sh"});
+  }
+  const auto ended = run(command, leaving(where));
+  INFO(ended.err);
+  CHECK(ended.code == 128 + SIGKILL);
+  CHECK(last_line(ended.err).starts_with("rondorun: what the ranks did last is lost: "));
+  CHECK(last_line(ended.err).find(reason) != std::string::npos);
+  const std::string warning = "what the ranks did last";
+  CHECK(ended.err.find(warning) == ended.err.rfind(warning));
+}
+
+TEST_CASE("each failure has a folder of its own") {
+  const Place place;
+  const auto ended =
+      run(job("killed", {"--max-restarts", "2", "--rdzv-id", "a job/../of mine"}), leaving(place.path()));
+  CHECK(ended.code == 128 + SIGKILL);
+  CHECK(place.folders().size() == 3);
+  for (const auto& folder : place.folders()) {
+    INFO(folder);
+    CHECK(folder.filename().string().starts_with("rondo-failure-a_job_.._of_mine-"));
+    CHECK(fs::exists(folder / "job.json"));
+  }
+}
