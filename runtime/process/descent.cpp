@@ -12,6 +12,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "comm/base/process_state.hpp"
@@ -81,15 +82,19 @@ std::vector<pid_t> descendants_by_scan() {
   return result;
 }
 
-bool kill_descent(steady_clock::time_point deadline) {
+bool end_descent(steady_clock::time_point patience_ends, steady_clock::time_point deadline) {
   sigset_t child_ended;
   sigemptyset(&child_ended);
   sigaddset(&child_ended, SIGCHLD);
   // A process that forks while it is killed leaves a child to us, and its own end, reported after that, wakes us.
-  for (;;) {
-    for (const pid_t pid : descendants()) ::kill(pid, SIGKILL);
+  for (std::set<pid_t> told;;) {
+    const auto now = steady_clock::now();
+    const bool patient = now < patience_ends;
+    for (const pid_t pid : descendants()) {
+      if (!patient || told.insert(pid).second) ::kill(pid, patient ? SIGTERM : SIGKILL);
+    }
     if (reap_all()) return true;
-    const auto left = deadline - steady_clock::now();
+    const auto left = (patient ? patience_ends : deadline) - now;
     if (left <= steady_clock::duration::zero()) return false;
     const auto wait = std::min<steady_clock::duration>(left, std::chrono::milliseconds(100));
     const timespec limit{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(wait).count()};

@@ -17,9 +17,11 @@ std::vector<pid_t> descendants();
 // The same from the parent of every process in /proc, for kernels without /proc/*/task/*/children. Slower.
 std::vector<pid_t> descendants_by_scan();
 
-// Kills with SIGKILL until there is nothing left to kill or to reap; false at the deadline. SIGCHLD must be blocked
-// in every thread.
-bool kill_descent(std::chrono::steady_clock::time_point deadline);
+// Ends all of it: each by SIGTERM, since what watches over others may have things to tidy when they are gone (Python's
+// resource tracker has), and who is left at `patience_ends` by SIGKILL, until there is nothing left to kill or to reap;
+// false at the deadline. SIGCHLD must be blocked in every thread.
+bool end_descent(std::chrono::steady_clock::time_point patience_ends, std::chrono::steady_clock::time_point deadline);
+inline bool kill_descent(std::chrono::steady_clock::time_point deadline) { return end_descent({}, deadline); }
 
 // Reaps adopted processes that have ended, up to one that `is_own` claims: call it on SIGCHLD and after each of those.
 void reap_adopted(const std::function<bool(pid_t)>& is_own);

@@ -47,6 +47,7 @@ constexpr milliseconds kSettle{250};
 constexpr milliseconds kHearsay{150};   // a failure that may be the echo of another rank's counts after this long
 constexpr milliseconds kPatience{300};  // of people who pressed Ctrl-C
 constexpr std::chrono::seconds kKillLimit{2};
+constexpr milliseconds kTidyingLimit{3000};        // for what ranks leave behind, before it is killed
 constexpr std::chrono::seconds kVerdictLimit{5};   // for the rendezvous to answer, when all else is over
 constexpr std::chrono::seconds kDecisionLimit{1};  // for it to say whether survivors go on
 constexpr const char* kOwnHost = "127.0.0.1";
@@ -580,7 +581,9 @@ void Launch::start_again() {
 }
 
 void Launch::on_ranks_ended() {
-  if (!process::kill_descent(Clock::now() + kKillLimit))
+  const auto patience = interrupts_ > 1 ? milliseconds(0) : std::min(options_.grace_period, kTidyingLimit);
+  const auto patience_ends = Clock::now() + patience;
+  if (!process::end_descent(patience_ends, patience_ends + kKillLimit))
     say("some processes that the ranks left behind could not be killed");
   ranks_->finish_output();
   while (failure_ && !nodes_) {

@@ -228,9 +228,10 @@ std::vector<RankFacts> Ranks::facts() const {
   return all;
 }
 
+// SIGKILL is for the rank alone: what it leaves behind may have things to tidy.
 void Ranks::signal(int signal) const {
   for (const auto& rank : ranks_)
-    if (rank->running) ::kill(-rank->child.pid, signal);
+    if (rank->running) ::kill(signal == SIGKILL ? rank->child.pid : -rank->child.pid, signal);
 }
 
 bool Ranks::is_running(pid_t pid) const {
