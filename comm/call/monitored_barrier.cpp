@@ -80,7 +80,7 @@ void MonitoredBarrier::follow() {
       refuse(count_, first_missing_in(verdict),
              fmt::format("rank {} did not come in time{}, says rank 0", first_missing_in(verdict), more));
     }
-    if (team_.departed(0) || !team_.sleep_until(until_)) give_up();
+    if (team_.departed(0) || !sleep(0)) give_up();
   }
 }
 
@@ -94,8 +94,16 @@ MonitoredBarrier::State MonitoredBarrier::await(int peer) const {
   for (;;) {
     team_.failure().check();
     const State state = look_at(peer);
-    if (state != State::absent || team_.departed(peer) || !team_.sleep_until(until_)) return state;
+    if (state != State::absent || team_.departed(peer) || !sleep(peer)) return state;
   }
+}
+
+// A while, or until something happens; false: it is too late.
+bool MonitoredBarrier::sleep(int peer) const {
+  constexpr std::chrono::milliseconds kLookEvery{50};  // whether it lives
+  if (!team_.sleep_until(std::min(until_, std::chrono::steady_clock::now() + kLookEvery))) return false;
+  team_.look_whether_it_lives(peer);
+  return true;
 }
 
 // From here on rank 0 knows that this rank no longer waits.

@@ -23,6 +23,7 @@ class MonitoredBarrier {
   enum class State : std::uint8_t { present, absent, gave_up };
   State look_at(int peer) const;
   State await(int peer) const;
+  bool sleep(int peer) const;
   [[noreturn]] void give_up();
 
   Team& team_;

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr auto kFirstInspection = 10ms;
-constexpr auto kInspectEvery = 100ms;
+constexpr auto kInspectEvery = 50ms;
 constexpr auto kReportAfter = 2s;
 constexpr auto kNap = 1ms;         // where nothing wakes the rank
 constexpr auto kLingerFor = 20ms;  // of the thread, once nothing is left
@@ -377,6 +377,9 @@ void Messages::inspect() {
   guarded([&] {
     team_.failure().check();
     look_for_departures();
+    blocked_.clear();
+    exchange_.list_blocked(blocked_);
+    death_watch_.look(team_, blocked_);
     look_for_deadlines();
   });
   collect();

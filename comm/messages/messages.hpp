@@ -99,6 +99,7 @@ class Messages {
   bool running_ = false, stopping_ = false;
   std::vector<pollfd> polled_;
   std::vector<Blocked> blocked_;
+  DeathWatch death_watch_;
   std::thread thread_;
 };
 

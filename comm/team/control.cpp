@@ -30,6 +30,12 @@ void Control::add(int peer, Fd socket, std::unique_ptr<SecureStream> stream) {
       std::make_unique<Peer>(Peer{.rank = peer, .socket = std::move(socket), .stream = std::move(stream)}));
 }
 
+void Control::hear(int peer) {
+  for (const auto& known : peers_) {
+    if (known->rank == peer) monitor_->look(known->watch);
+  }
+}
+
 int Control::socket(int peer) const {
   const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const auto& known) { return known->rank == peer; });
   return found == peers_.end() ? -1 : (*found)->socket.get();

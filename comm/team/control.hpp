@@ -49,6 +49,7 @@ class Control {
   int socket(int peer) const;  // open as long as this lives
   void start();                // after the last add()
   void stop();                 // after this no event comes
+  void hear(int peer);         // the events of all that has come from it, in this thread
 
   void announce_failure(ErrorCode code, const Culprits& culprits, std::string_view sentence);
   void announce_waiting(const Signature& signature);

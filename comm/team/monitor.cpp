@@ -62,12 +62,12 @@ void Monitor::loop() {
     for (int i = 0; i < count; ++i) {
       const int id = events[static_cast<std::size_t>(i)].data.fd;
       if (id == 0) return;
-      dispatch(id);
+      look(id);
     }
   }
 }
 
-void Monitor::dispatch(int id) {
+void Monitor::look(int id) {
   const std::lock_guard lock(mutex_);
   const auto found = watched_.find(id);
   if (found == watched_.end()) return;

@@ -14,7 +14,7 @@ namespace rondo::comm {
 
 class Monitor {
  public:
-  using Handler = std::function<bool()>;  // on the monitor's thread; false: stop watching
+  using Handler = std::function<bool()>;  // one at a time, mostly on the monitor's thread; false: stop watching
 
   static std::shared_ptr<Monitor> of_process();
   Monitor();
@@ -25,6 +25,8 @@ class Monitor {
   // Calls `handler` whenever `fd` is readable or hung up. The descriptor stays the caller's, open until unwatch().
   int watch(int fd, Handler handler);
   void unwatch(int id);  // after this no handler of that id runs
+  // Runs that handler in this thread, which holds no lock that a handler takes: what the kernel has, it has then seen.
+  void look(int id);
 
  private:
   struct Watched {
@@ -32,7 +34,6 @@ class Monitor {
     Handler handler;
   };
   void loop();
-  void dispatch(int id);
 
   Fd epoll_, stop_;
   std::mutex mutex_;  // held while a handler runs

@@ -98,6 +98,9 @@ class Team {
   bool lost(int peer) const;            // its process is gone
   void check_presence(int peer) const;  // throws when it is lost
   bool is_halted(int peer) const;       // its process is by a signal, as far as this host knows; not by a debugger
+  // Asks the kernel whether the peer's process ends without a goodbye, which fails the communicator. It says so long
+  // before descriptors do where the process has much memory. Not the monitor's thread.
+  void look_whether_it_lives(int peer);
   // Devices: a rank frees what it exported once its importers have let go of it, or are gone. False: not by then.
   void announce_unmapped();
   bool await_unmapped(int peer, std::chrono::steady_clock::time_point until) const;

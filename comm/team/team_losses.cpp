@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's process is gone, or nobody hears of it any more: on the monitor's thread.
+// A rank's process is gone, or nobody hears of it any more: on the monitor's thread, except for looks.
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -20,11 +20,18 @@ constexpr std::chrono::milliseconds kNeighbours{250}, kLookAgainAfter{1};
 }  // namespace
 
 void Team::on_exit(int peer) {
-  RankLine& line = parts_.segment.line(placement(peer).segment_index);
-  if (line.departed.load(std::memory_order_acquire) != 0) return;
-  const std::string how = describe_end(peer, "its process ended");
-  line.lost.store(1, std::memory_order_release);
-  fail(ErrorCode::peer_lost, peer, fmt::format("{} is lost: {}", whole_name(peer), how));
+  if (!departed(peer)) declare_lost(peer, describe_end(peer, "its process ended"));
+}
+
+// Where its descriptor tells by now, the monitor does, and the number may be another process'. Its goodbye came before
+// its end, but need not have been read.
+void Team::look_whether_it_lives(int peer) {
+  const Fd& process = processes_[static_cast<std::size_t>(peer)];
+  if (!process || departed(peer) || lost(peer)) return;
+  const auto how = how_it_ends(placement(peer).pid);
+  if (pollfd ended{process.get(), POLLIN, 0}; !how || ::poll(&ended, 1, 0) != 0) return;
+  if (!shares_memory(peer)) control_->hear(peer);
+  if (!departed(peer)) declare_lost(peer, "its process " + *how);
 }
 
 std::string Team::describe_end(int peer, std::string_view otherwise) const {
@@ -57,7 +64,10 @@ void Team::on_loss(int peer, std::string_view reason) {
 }
 
 void Team::declare_lost(int peer, std::string_view reason) {
-  remotes_[static_cast<std::size_t>(peer)]->lost = true;
+  if (shares_memory(peer))
+    parts_.segment.line(placement(peer).segment_index).lost.store(1, std::memory_order_release);
+  else
+    remotes_[static_cast<std::size_t>(peer)]->lost = true;
   fail(ErrorCode::peer_lost, peer, fmt::format("{} is lost: {}", whole_name(peer), reason));
 }
 

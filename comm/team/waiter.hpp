@@ -24,6 +24,16 @@ struct Blocked {  // what the caller cannot go on without
   Wake wake;
 };
 
+// Looks whether those live who are waited for. Somebody waits for whoever dies, and tells all. A look takes some
+// microseconds: of many ranks a few are looked at.
+class DeathWatch {
+ public:
+  void look(Team& team, std::span<const Blocked> blocked);  // throws the communicator's failure
+
+ private:
+  std::size_t next_ = 0;
+};
+
 class Waiter {
  public:
   Waiter(Team& team, const Config& config);
@@ -74,6 +84,7 @@ class Waiter {
   bool reported_ = false;
   Clock::time_point started_, next_inspection_, next_announcement_;
   std::chrono::milliseconds announce_every_{};
+  DeathWatch death_watch_;
   std::vector<pollfd> polled_;
 };
 
