@@ -95,6 +95,7 @@ std::shared_ptr<Client> Client::connect(const Endpoint& endpoint, Deadline deadl
   Deadline quiet_until = Clock::now() + kQuietFor;
   do {
     Fd fd = try_connect(endpoint.host, endpoint.port, deadline, reason);
+    if (fd) set_tcp_options(fd.get(), endpoint.link_patience);
     try {
       auto session = fd ? authenticate(fd.get(), endpoint, deadline, reason) : nullptr;
       if (session) {

@@ -15,6 +15,7 @@
 #include <rondo/store.hpp>
 
 #include "comm/base/fork.hpp"
+#include "comm/base/pulse.hpp"
 #include "rendezvous/membership.hpp"
 #include "rendezvous/secret.hpp"
 
@@ -26,6 +27,7 @@ struct Endpoint {
   std::optional<Secret> secret{};  // nullopt: only with a server that has none either
   std::string job{};
   bool encrypted = false;  // by TLS, which the server must want, too; invalid_argument without a secret
+  std::chrono::milliseconds link_patience = given_link_patience();
 };
 
 class RONDO_API Client final : public Store {

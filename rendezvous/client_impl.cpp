@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "comm/base/duration.hpp"
+#include "rendezvous/socket.hpp"
 
 namespace rondo::rendezvous {
 namespace {
@@ -107,8 +108,9 @@ void Client::Impl::read_some() {
   const ssize_t got = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
-    throw Error(ErrorCode::peer_lost, fmt::format("the rendezvous server at {} is gone: {}", server_,
-                                                  got == 0 ? "it closed the connection" : std::strerror(errno)));
+    const int error = got == 0 ? 0 : errno;
+    throw Error(ErrorCode::peer_lost,
+                fmt::format("the rendezvous server at {} is gone: {}", server_, describe_end(fd_.get(), error)));
   }
   std::string to_send;
   std::vector<ClientSession::Answer> answers;

@@ -50,10 +50,7 @@ Fd try_connect(const std::string& host, std::uint16_t port, Deadline deadline, s
     const Deadline own = address->ai_next == nullptr ? deadline : std::min(deadline, now + (deadline - now) / 4);
     Fd fd = make_socket(address->ai_family);
     const int failed = fd ? connect_within(fd.get(), *address, own) : errno;
-    if (failed == 0) {
-      set_tcp_options(fd.get());
-      return fd;
-    }
+    if (failed == 0) return fd;
     reason = std::strerror(failed);
   }
   return Fd();

@@ -105,7 +105,7 @@ void Gatherings::expire(const std::string& name) {
                                        missing.front())));
 }
 
-void Gatherings::gone(ConnectionId connection, const std::string& description) {
+void Gatherings::gone(ConnectionId connection, const std::string& description, const std::string& reason) {
   for (Entry place = gatherings_.begin(); place != gatherings_.end();) {
     const Entry here = place++;
     const Gathering& gathering = here->second;
@@ -115,10 +115,10 @@ void Gatherings::gone(ConnectionId connection, const std::string& description) {
     if (const Member* absent = absent_from(gathering, here->first)) {
       answer(here, Replies::body_of(absent_error(*absent, here->first)));
     } else if (contributor != gathering.arrived.end()) {
-      answer(here, Replies::body_of(
-                       Error(ErrorCode::peer_lost,
-                             fmt::format("{} was lost before everybody had come to '{}'", description, here->first),
-                             static_cast<int>(contributor->first))));
+      answer(here, Replies::body_of(Error(ErrorCode::peer_lost,
+                                          fmt::format("{} was lost{}{} before everybody had come to '{}'", description,
+                                                      reason.empty() ? "" : ": ", reason, here->first),
+                                          static_cast<int>(contributor->first))));
     }
   }
 }

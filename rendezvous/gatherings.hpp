@@ -19,7 +19,7 @@ class Gatherings {
   void expire(const std::string& name);  // fails for all who wait there
   // Fails what can no longer complete: where the connection has contributed, and, when a member is gone for good,
   // where all members, or the survivors of a communicator, are needed.
-  void gone(ConnectionId connection, const std::string& description);
+  void gone(ConnectionId connection, const std::string& description, const std::string& reason);
 
  private:
   struct Arrival {

@@ -55,14 +55,14 @@ in_port_t& port_of(sockaddr_storage& address) {
 }
 
 // errno is set when the descriptor is not there.
-Fd listen_at(Address address, std::uint16_t port) {
+Fd listen_at(Address address, std::uint16_t port, std::chrono::milliseconds link_patience) {
   port_of(address.storage) = htons(port);
   Fd fd = make_socket(address.storage.ss_family);
   if (!fd) return fd;
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.storage.ss_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-  set_tcp_options(fd.get());  // accepted sockets inherit them
+  set_tcp_options(fd.get(), link_patience);  // accepted sockets inherit them
   const auto* where = reinterpret_cast<const sockaddr*>(&address.storage);
   if (::bind(fd.get(), where, address.length) == 0 && ::listen(fd.get(), SOMAXCONN) == 0) return fd;
   const int reason = errno;
@@ -93,11 +93,12 @@ bool may_be_left_out(const Address& address, int reason) {
 }
 
 // Nothing: a free port was wanted, and the one of the first address is taken on another.
-std::optional<Listening> try_listen(const std::vector<Address>& addresses, std::uint16_t port) {
+std::optional<Listening> try_listen(const std::vector<Address>& addresses, std::uint16_t port,
+                                    std::chrono::milliseconds link_patience) {
   Listening listening{.sockets = {}, .families = {}, .port = port};
   int left_out = 0;
   for (const Address& address : addresses) {
-    Fd fd = listen_at(address, listening.port);
+    Fd fd = listen_at(address, listening.port, link_patience);
     if (!fd) {
       const int reason = errno;
       if (port == 0 && reason == EADDRINUSE && !listening.sockets.empty()) return std::nullopt;
@@ -115,7 +116,8 @@ std::optional<Listening> try_listen(const std::vector<Address>& addresses, std::
 
 }  // namespace
 
-Listening listen_on(const std::vector<std::string>& hosts, std::uint16_t port) {
+Listening listen_on(const std::vector<std::string>& hosts, std::uint16_t port,
+                    std::chrono::milliseconds link_patience) {
   std::vector<Address> addresses;
   for (const std::string& host : hosts) {
     for (const Address& address : addresses_at(host)) {
@@ -128,7 +130,7 @@ Listening listen_on(const std::vector<std::string>& hosts, std::uint16_t port) {
   if (addresses.empty()) throw Error(ErrorCode::invalid_argument, "a rendezvous server needs an address to listen on");
   constexpr int kAttempts = 16;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (auto listening = try_listen(addresses, port)) return std::move(*listening);
+    if (auto listening = try_listen(addresses, port, link_patience)) return std::move(*listening);
   }
   throw Error(ErrorCode::system, "found no port that is free on every address to listen on");
 }

@@ -7,6 +7,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/pulse.hpp"
 
 namespace rondo::rendezvous {
 
@@ -23,7 +24,8 @@ struct AddressInUse : Error {
 // Every address of `hosts`, all at one port; 0: a port that is free on all of them. Of a name's addresses those are
 // left out that this machine does not have (::1 without IPv6), unless none is left; this machine's own name
 // (is_own_name) means its network addresses too. Throws with the address and the reason; AddressInUse: the port is
-// taken.
-Listening listen_on(const std::vector<std::string>& hosts, std::uint16_t port);
+// taken. What is accepted has that patience (control_patience).
+Listening listen_on(const std::vector<std::string>& hosts, std::uint16_t port,
+                    std::chrono::milliseconds link_patience = kLinkPatience);
 
 }  // namespace rondo::rendezvous

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank says when it joins, and what it learns.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
 
 #include <rondo/error.hpp>
+
+#include "comm/base/pulse.hpp"
 
 namespace rondo::rendezvous {
 
@@ -23,7 +26,8 @@ struct JoinRequest {
   // Of the process: a further join under the same non-empty name shares the place of the first. Empty: of the client.
   std::string instance{};
   // A member that says nothing for this long counts as lost; the client says something four times as often. 0: never.
-  std::chrono::milliseconds lease{10'000};
+  std::chrono::milliseconds lease =
+      std::max<std::chrono::milliseconds>(std::chrono::seconds(10), 4 * given_link_patience());
 };
 
 // A member came again before rank 0 did, to a server that is rank 0's own: it may be about to end. Later, there or

@@ -106,7 +106,7 @@ void Room::gone(ConnectionId connection, Presence how, const std::string& reason
   const std::string description = members_.describe(connection);
   survivals_.gone(connection);
   members_.gone(connection, how, reason);
-  gatherings_.gone(connection, description);
+  gatherings_.gone(connection, description, reason);
   survivals_.gone(connection);  // again: now it is awaited no more
   for (const WaitId wait : waits_.of(connection)) values_.cancel(wait);
 }

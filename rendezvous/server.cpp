@@ -90,7 +90,7 @@ class Server::Impl final : private Output {
         timer_(io_),
         room_for_more_(io_),
         spare_(open_spare()) {
-    Listening listening = listen_on(options.bind, options.port);
+    Listening listening = listen_on(options.bind, options.port, options.link_patience);
     port_ = listening.port;
     for (std::size_t i = 0; i < listening.sockets.size(); ++i) {
       const ForkPause pause;  // from one owner's mark to the other's
@@ -253,8 +253,8 @@ class Server::Impl final : private Output {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (got <= 0) {
       if (!connection.closing) {
-        const std::string reason = got == 0 ? "its connection was closed" : std::strerror(errno);
-        core_.disconnected(connection.id, reason, now());
+        const int error = got == 0 ? 0 : errno;
+        core_.disconnected(connection.id, describe_end(connection.socket.native_handle(), error), now());
       }
       end(connection);
       return false;

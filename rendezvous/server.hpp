@@ -12,6 +12,7 @@
 #include <rondo/export.hpp>
 
 #include "comm/base/fork.hpp"
+#include "comm/base/pulse.hpp"
 #include "rendezvous/secret.hpp"
 
 namespace rondo::rendezvous {
@@ -34,6 +35,7 @@ struct ServerOptions {
   bool is_rank_0s = false;                     // it ends with rank 0's communicator: see NotYet
   std::string starter{};                       // whose child rank 0 is, for who comes later; empty: not told
   Limits limits{};
+  std::chrono::milliseconds link_patience = given_link_patience();
 };
 
 class RONDO_API Server {

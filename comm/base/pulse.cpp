@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "comm/base/env.hpp"
+
 namespace rondo {
 namespace {
 
@@ -34,6 +36,11 @@ std::optional<Condition> condition_of(int socket) {
 }
 
 }  // namespace
+
+std::chrono::milliseconds given_link_patience() {
+  const auto given = env_number("RONDO_LINK_PATIENCE_MS", kLeastLinkPatience.count(), kMostLinkPatience.count());
+  return given ? milliseconds(*given) : kLinkPatience;
+}
 
 void Pulse::prepare(int socket) {
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);

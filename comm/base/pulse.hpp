@@ -12,6 +12,9 @@ namespace rondo {
 inline constexpr std::chrono::milliseconds kLinkPatience{1750};
 inline constexpr std::chrono::milliseconds kLeastLinkPatience{1500}, kMostLinkPatience{600'000};
 
+// RONDO_LINK_PATIENCE_MS, or what is usual. Error(invalid_argument) where it is out of these bounds.
+std::chrono::milliseconds given_link_patience();
+
 // The kernel gives up a connection by itself after this, however few segments it has sent in vain: later than we do.
 // (In microseconds it must fit in 31 bits, since that is how some kernels count.)
 inline constexpr std::chrono::milliseconds kKernelPatience{2'000'000};

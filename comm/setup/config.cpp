@@ -60,7 +60,7 @@ Config Config::from_environment(const Transports& known) {
   number("RONDO_SPIN", config.spin, 0, 1'000'000'000);
   number("RONDO_YIELDS", config.yields, 0, 1'000'000'000);
   number("RONDO_RECORD_FD", config.record_fd, 0, 1 << 24);
-  number("RONDO_LINK_PATIENCE_MS", config.link_patience_ms, kLeastLinkPatience.count(), kMostLinkPatience.count());
+  config.link_patience_ms = static_cast<std::uint32_t>(given_link_patience().count());
   config.slice_bytes = (config.slice_bytes + 63) / 64 * 64;  // whole elements of every dtype, aligned slots
   if (const auto path = env("RONDO_TUNING")) config.tuning = read_tuning(*path);
   config.flight_recorder = env("RONDO_FLIGHT_RECORDER").value_or("");

@@ -84,6 +84,9 @@ TEST_CASE("what torchrun takes on one node") {
     CAPTURE(words.front(), ended.err);
     CHECK(ended.out == "[0] x\n");
   }
+  CHECK(run(rondorun({"--link-patience", "2.5", "sh", "-c", "echo $RONDO_LINK_PATIENCE_MS"})).out == "[0] 2500\n");
+  CHECK(run(rondorun({"true"}), {.environment = {"RONDO_LINK_PATIENCE_MS=9"}}).err.find("RONDO_LINK_PATIENCE_MS") !=
+        std::string::npos);
   for (const auto& [words, sentence] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--rdzv-conf", "join_timeout=3,is_host=1", "true"}, "--rdzv-conf join_timeout=3,is_host=1 is not"},
            {{"--signals-to-handle", "SIGTERM,SIGALRM", "true"}, "--signals-to-handle SIGALRM is not supported"},
@@ -92,6 +95,7 @@ TEST_CASE("what torchrun takes on one node") {
            {{"--prefix", "host", "true"}, "--prefix must be rank or none, not 'host'"},
            {{"--bind", "cor", "true"}, "--bind must be none, core or numa, not 'cor'"},
            {{"--grace-period", "-1", "true"}, "--grace-period must be seconds from 0 to 1e7, not -1"},
+           {{"--link-patience", "1", "true"}, "--link-patience must be seconds from 1.5 to 600, not 1"},
            {{"--print-completion", "zsh"}, "--print-completion must be bash, not 'zsh'"}}) {
     const auto ended = run(rondorun(words));
     CAPTURE(ended.err);

@@ -79,6 +79,8 @@ constexpr std::array kFlags{
     Flag{"continue-on-failure", 0, "", kOwn,
          "the other ranks are never told to end, however late they shrink() to those that are left", ""},
     Flag{"join-timeout", 0, "SECONDS", kOwn, "to wait for the other nodes (300)", ""},
+    Flag{"link-patience", 0, "SECONDS", kOwn,
+         "for another host that is silent; control connections have four times that and 20 s at least (1.75)", ""},
     Flag{"ranks-filter", 0, "N,...", kOwn, "as --local-ranks-filter by rank, over all nodes", ""},
     Flag{"pass-local-rank", 0, "FLAG", kOwn,
          "each rank's last argument is --FLAG=LOCAL_RANK, as local-rank or local_rank", ""},

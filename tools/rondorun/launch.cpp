@@ -217,8 +217,10 @@ void Launch::start_alone() {
   placement.master_port = free_port();
   placement.restarts = restarts_;
   placement.job = options_.job.empty() ? fmt::format("rondorun-{}", ::getpid()) : options_.job;
-  server_ = std::make_unique<rendezvous::Server>(
-      rendezvous::ServerOptions{.bind = {placement.master_address}, .secret = secret_, .job = placement.job});
+  server_ = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {placement.master_address},
+                                                                           .secret = secret_,
+                                                                           .job = placement.job,
+                                                                           .link_patience = options_.link_patience});
   placement.rendezvous = endpoint_text(placement.master_address, server_->port());
   job_ = placement.job;
   start_ranks(placement);

@@ -132,16 +132,23 @@ std::string Nodes::missing_sentence() {
 void Nodes::meet() {
   if (node_ <= 0) {
     try {
-      server_ = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{
-          .bind = {options_.master_address}, .port = options_.master_port, .secret = secret_, .job = options_.job});
+      server_ =
+          std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {options_.master_address},
+                                                                         .port = options_.master_port,
+                                                                         .secret = secret_,
+                                                                         .job = options_.job,
+                                                                         .link_patience = options_.link_patience});
       node_ = 0;
     } catch (const Error&) {
       if (node_ == 0) throw;
     }
   }
-  client_ = rendezvous::Client::connect(
-      {.host = options_.master_address, .port = options_.master_port, .secret = secret_, .job = options_.job},
-      join_deadline());
+  client_ = rendezvous::Client::connect({.host = options_.master_address,
+                                         .port = options_.master_port,
+                                         .secret = secret_,
+                                         .job = options_.job,
+                                         .link_patience = options_.link_patience},
+                                        join_deadline());
   {
     const std::lock_guard lock(mutex_);
     connected_ = true;

@@ -40,7 +40,7 @@ struct Words {
   std::string rdzv_conf, signals, completion, page;
   std::string hosts, hostfile, ssh = "ssh -x -o BatchMode=yes -o ControlMaster=no";
   Explanation explanation;
-  std::optional<double> grace_period_s, shutdown_timeout_s;
+  std::optional<double> grace_period_s, shutdown_timeout_s, link_patience_s;
   double join_timeout_s = 300;
   bool standalone = false, no_python = false, module = false, run_path = false, version = false, explain = false;
 };
@@ -343,6 +343,7 @@ void add_flags(Flags& add, Words& words, Options& options) {
   add.option("grace-period", words.grace_period_s);
   add.option_switch("continue-on-failure", options.continue_on_failure);
   add.option("join-timeout", words.join_timeout_s);
+  add.option("link-patience", words.link_patience_s);
   add.option("ranks-filter", words.shown);
   add.option("pass-local-rank", options.local_rank_flag)->check(CLI::Validator(is_flag_name, ""));
   add.option("prefix", words.prefix);
@@ -369,12 +370,29 @@ std::vector<std::string> flags_in_variables() {
   return words;
 }
 
+std::chrono::milliseconds link_patience_of(std::optional<double> given_s) {
+  if (!given_s) {
+    try {
+      return given_link_patience();
+    } catch (const Error& error) {  // about the variable
+      refuse(error.what());
+    }
+  }
+  const std::chrono::duration<double> given(*given_s);
+  if (given >= kLeastLinkPatience && given <= kMostLinkPatience)
+    return std::chrono::round<std::chrono::milliseconds>(given);
+  const auto seconds_of = [](std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; };
+  refuse(fmt::format("--link-patience must be seconds from {} to {}, not {}", seconds_of(kLeastLinkPatience),
+                     seconds_of(kMostLinkPatience), *given_s));
+}
+
 void set_waits(const Words& words, Options& options) {
   if (words.shutdown_timeout_s && words.grace_period_s)
     refuse("--grace-period and --shutdown-timeout are one: give one of them");
   options.grace_period = words.shutdown_timeout_s ? seconds(*words.shutdown_timeout_s, "--shutdown-timeout")
                                                   : seconds(words.grace_period_s.value_or(5), "--grace-period");
   options.join_timeout = seconds(words.join_timeout_s, "--join-timeout");
+  options.link_patience = link_patience_of(words.link_patience_s);
   constexpr std::string_view kKey = "join_timeout=";
   if (words.rdzv_conf.starts_with(kKey) && words.rdzv_conf.find(',') == std::string::npos) {
     options.join_timeout =

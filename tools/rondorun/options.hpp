@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "comm/base/pulse.hpp"
 #include "rendezvous/secret.hpp"
 #include "tools/rondorun/cores.hpp"
 #include "tools/rondorun/hosts.hpp"
@@ -51,6 +52,7 @@ struct Options {
   std::filesystem::path failure_dir = ".";       // where failures leave folders; empty: nowhere
   std::chrono::milliseconds grace_period{5000};
   std::chrono::milliseconds join_timeout{300'000};
+  std::chrono::milliseconds link_patience = kLinkPatience;
   std::vector<FarHost> hosts;                // where ranks run that this launcher starts by ssh; empty: here
   std::vector<std::string> ssh;              // the command that takes a host and a command for its shell
   std::string far_program;                   // rondorun, there
