@@ -47,9 +47,6 @@ void check_sizes(std::string_view key, std::size_t value_bytes) {
 
 }  // namespace
 
-namespace {
-
-// Authenticates a fresh connection. Nothing thrown for what may pass: then `reason` is set and null returned.
 std::unique_ptr<ClientSession> authenticate(int fd, const Endpoint& endpoint, Deadline deadline, std::string& reason) {
   auto session = std::make_unique<ClientSession>(endpoint.secret, endpoint.job, endpoint.encrypted);
   std::string to_send = session->hello();
@@ -86,8 +83,6 @@ std::unique_ptr<ClientSession> authenticate(int fd, const Endpoint& endpoint, De
   }
 }
 
-}  // namespace
-
 std::shared_ptr<Client> Client::connect(const Endpoint& endpoint, Deadline deadline) {
   const std::string server = endpoint_text(endpoint.host, endpoint.port);
   std::string reason = "no attempt was possible before the deadline";
@@ -99,7 +94,7 @@ std::shared_ptr<Client> Client::connect(const Endpoint& endpoint, Deadline deadl
     try {
       auto session = fd ? authenticate(fd.get(), endpoint, deadline, reason) : nullptr;
       if (session) {
-        return std::shared_ptr<Client>(new Client(std::make_unique<Impl>(std::move(fd), std::move(session), server)));
+        return std::shared_ptr<Client>(new Client(std::make_unique<Impl>(std::move(fd), std::move(session), endpoint)));
       }
     } catch (const Error& error) {
       throw Error(error.error_code(),
@@ -138,8 +133,10 @@ Membership Client::join(const JoinRequest& request, Deadline deadline) {
   join.set_lease_ms(static_cast<std::uint32_t>(request.lease.count()));
   join.set_instance(request.instance.empty() ? impl_->instance() : request.instance);
   if (request.lease.count() > 0) impl_->keep_lease(request.lease);
+  proto::Join own = join;
   const proto::Reply reply = impl_->call(std::move(message), deadline);
   const proto::Membership& given = reply.membership();
+  if (!given.of_rank_0() && !given.server().empty()) impl_->is_member(std::move(own), given);
   return {.rank = static_cast<int>(given.rank()),
           .world_size = static_cast<int>(given.world_size()),
           .local_rank = static_cast<int>(given.local_rank()),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One authenticated connection to a rendezvous server. Any number of threads may call; a thread of the client's own
-// reads replies and keeps the lease. When the server or the connection is gone, every call throws peer_lost.
+// reads replies and keeps the lease. When the server or the connection is gone, every call throws peer_lost; but a
+// member of a server that is not rank 0's waits until one is back at its address, as long as each call may take.
 // In a forked child every call throws invalid_argument.
 #pragma once
 #include <chrono>

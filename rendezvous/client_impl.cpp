@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/client_impl.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -38,13 +39,20 @@ void Client::Impl::put(std::string_view frame) {
 }
 
 // A frame that went out in part makes the connection useless, so any failure ends it.
-void Client::Impl::send(std::uint64_t id, const proto::Request& request) {
+void Client::Impl::send(std::uint64_t id, Pending& pending) {
   const std::lock_guard lock(sending_);
+  if (!connected_ || pending.sent_over == connection_) return;
+  pending.sent_over = connection_;
+  send_now(id, pending.request);
+}
+
+void Client::Impl::send_now(std::uint64_t id, const proto::Request& request) {
   try {
     put(session_->request(id, request));
   } catch (const Error& error) {
-    ::shutdown(fd_.get(), SHUT_RDWR);
-    break_off(Error(ErrorCode::peer_lost, error.what()));
+    connected_ = false;
+    ::shutdown(fd_.get(), SHUT_RDWR);  // which the reader sees
+    if (!awaits_return()) break_off(Error(ErrorCode::peer_lost, error.what()));
   }
 }
 
@@ -54,6 +62,11 @@ void Client::Impl::break_off(const Error& error) {
   for (const auto& [id, pending] : pending_) pending->done.notify_all();
 }
 
+void Client::Impl::Pending::set_time() {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  request.set_timeout_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0)));
+}
+
 proto::Reply Client::Impl::call(proto::Request request, Deadline deadline) {
   if (!origin_.is_here()) {
     throw Error(ErrorCode::invalid_argument,
@@ -61,32 +74,42 @@ proto::Reply Client::Impl::call(proto::Request request, Deadline deadline) {
                             "connect anew here",
                             server_));
   }
-  deadline = at_most_for_ever(deadline);
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-  request.set_timeout_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0)));
   Pending pending;
+  pending.request = std::move(request);
+  pending.deadline = at_most_for_ever(deadline);
+  pending.set_time();
   std::unique_lock lock(waiting_);
   const std::uint64_t id = ++last_id_;
   pending_.emplace(id, &pending);
   lock.unlock();
-  send(id, request);
+  send(id, pending);
   lock.lock();
-  pending.done.wait_until(lock, std::max(deadline, Clock::now()) + kGrace,
+  pending.done.wait_until(lock, std::max(pending.deadline, Clock::now()) + kGrace,
                           [&] { return pending.reply.has_value() || broken_.has_value(); });
   pending_.erase(id);
   if (!pending.reply && broken_) throw *broken_;
-  if (!pending.reply) {
-    throw Error(ErrorCode::timeout,
-                fmt::format("the rendezvous server at {} did not answer within the deadline; see whether its process "
-                            "still runs and the network to it is up",
-                            server_));
-  }
+  if (!pending.reply) throw too_late();
   if (pending.reply->has_failure()) {
     Error error = error_of(pending.reply->failure());
     if (pending.reply->failure().busy()) throw NotYet(error.error_code(), error.what(), error.culprit());
     throw error;
   }
   return std::move(*pending.reply);
+}
+
+Error Client::Impl::too_late() const {
+  if (!away_) {
+    return {ErrorCode::timeout,
+            fmt::format("the rendezvous server at {} did not answer within the deadline; see whether its process "
+                        "still runs and the network to it is up",
+                        server_)};
+  }
+  const auto for_s = std::chrono::duration<double>(std::chrono::system_clock::now() - away_->since).count();
+  return {
+      ErrorCode::timeout,
+      fmt::format("the rendezvous server at {} has been away since {:%Y-%m-%d %H:%M:%S}, for {:.1f} s: {}; start it "
+                  "again at this address",
+                  server_, fmt::localtime(std::chrono::system_clock::to_time_t(away_->since)), for_s, away_->reason)};
 }
 
 void Client::Impl::deliver(std::vector<ClientSession::Answer>& answers) {
@@ -98,6 +121,7 @@ void Client::Impl::deliver(std::vector<ClientSession::Answer>& answers) {
     const std::lock_guard lock(waiting_);
     const auto found = pending_.find(answer.request);
     if (found == pending_.end()) continue;  // its caller has given up
+    if (membership_) written_.note(found->second->request, answer.reply);
     found->second->reply = std::move(answer.reply);
     found->second->done.notify_all();
   }
@@ -121,25 +145,38 @@ void Client::Impl::read_some() {
 void Client::Impl::beat() {
   proto::Request request;
   request.mutable_heartbeat();
-  send(0, request);
+  const std::lock_guard lock(sending_);
+  if (connected_) send_now(0, request);
+}
+
+void Client::Impl::read_until_broken() {
+  Deadline next_beat = Deadline::max();
+  while (!stopping_) {
+    const int beat_ms = beat_ms_;
+    if (beat_ms > 0 && next_beat == Deadline::max()) next_beat = Clock::now();
+    if (Clock::now() >= next_beat) {
+      beat();
+      next_beat = Clock::now() + std::chrono::milliseconds(beat_ms);
+    }
+    pollfd waiting[2] = {{fd_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+    const int ready = ::poll(waiting, 2, beat_ms > 0 ? poll_ms(next_beat) : -1);
+    if (ready < 0 && errno != EINTR) throw_errno("cannot wait for the rendezvous server");
+    std::uint64_t wakes = 0;
+    if (ready > 0 && waiting[1].revents != 0 && ::read(stop_.get(), &wakes, sizeof wakes) < 0) continue;
+    if (ready > 0 && waiting[0].revents != 0) read_some();
+  }
 }
 
 void Client::Impl::read() {
   try {
-    Deadline next_beat = Deadline::max();
-    while (!stopping_) {
-      const int beat_ms = beat_ms_;
-      if (beat_ms > 0 && next_beat == Deadline::max()) next_beat = Clock::now();
-      if (Clock::now() >= next_beat) {
-        beat();
-        next_beat = Clock::now() + std::chrono::milliseconds(beat_ms);
+    for (bool again = true; again;) {
+      try {
+        read_until_broken();
+        again = false;
+      } catch (const Error& error) {
+        if (!awaits_return()) throw;
+        again = await_return(error.what());
       }
-      pollfd waiting[2] = {{fd_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
-      const int ready = ::poll(waiting, 2, beat_ms > 0 ? poll_ms(next_beat) : -1);
-      if (ready < 0 && errno != EINTR) throw_errno("cannot wait for the rendezvous server");
-      std::uint64_t wakes = 0;
-      if (ready > 0 && waiting[1].revents != 0 && ::read(stop_.get(), &wakes, sizeof wakes) < 0) continue;
-      if (ready > 0 && waiting[0].revents != 0) read_some();
     }
   } catch (const Error& error) {
     break_off(error);
@@ -154,6 +191,7 @@ void Client::Impl::leave() noexcept {
     proto::Request request;
     request.mutable_leave();
     const std::lock_guard lock(sending_);
+    if (!connected_) return;
     const std::string frame = session_->request(0, request);
     // Best effort: a server that hears nothing sees the connection end.
     if (::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;

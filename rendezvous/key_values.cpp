@@ -10,7 +10,7 @@
 
 namespace rondo::rendezvous {
 
-void KeyValues::put(const std::string& key, const std::string& value) {
+std::uint64_t KeyValues::put(const std::string& key, const std::string& value) {
   const auto old = values_.find(key);
   const std::size_t before = old == values_.end() ? 0 : key.size() + old->second.size();
   if (bytes_ - before + key.size() + value.size() > limit_bytes_) {
@@ -19,6 +19,7 @@ void KeyValues::put(const std::string& key, const std::string& value) {
                                                value.size(), key, limit_bytes_));
   }
   keep(key, value);
+  return versions_[key];
 }
 
 // Wakes those who wait for it.
@@ -26,6 +27,7 @@ void KeyValues::keep(const std::string& key, const std::string& value) {
   const auto [place, fresh] = values_.try_emplace(key);
   bytes_ += (fresh ? key.size() : 0) + value.size() - place->second.size();
   place->second = value;
+  versions_[key] = ++last_version_;
   const auto waiting = waiting_.extract(key);
   if (waiting.empty()) return;
   proto::Reply reply;
@@ -36,8 +38,9 @@ void KeyValues::keep(const std::string& key, const std::string& value) {
 }
 
 void KeyValues::set(Caller caller, const proto::Pair& pair) {
-  put(pair.key(), pair.value());
-  replies_.send(caller, proto::Reply());
+  proto::Reply reply;
+  reply.set_version(put(pair.key(), pair.value()));
+  replies_.send(caller, reply);
 }
 
 void KeyValues::get(Caller caller, const std::string& key, Time deadline) {
@@ -66,8 +69,8 @@ void KeyValues::add(Caller caller, const proto::Add& request) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("adding {} to key '{}' overflows 64 bits", request.amount(), request.key()));
   }
-  put(request.key(), std::to_string(sum));
   proto::Reply reply;
+  reply.set_version(put(request.key(), std::to_string(sum)));
   reply.set_sum(sum);
   replies_.send(caller, reply);
 }
@@ -76,8 +79,8 @@ void KeyValues::compare_and_set(Caller caller, const proto::CompareAndSet& reque
   const auto found = values_.find(request.key());
   const bool equal = found == values_.end() ? request.expect_absent()
                                             : !request.expect_absent() && found->second == request.expected();
-  if (equal) put(request.key(), request.desired());
   proto::Reply reply;
+  if (equal) reply.set_version(put(request.key(), request.desired()));
   reply.set_found(equal);
   replies_.send(caller, reply);
 }
@@ -89,8 +92,26 @@ void KeyValues::erase(Caller caller, const std::string& key) {
   if (found != values_.end()) {
     bytes_ -= key.size() + found->second.size();
     values_.erase(found);
+    versions_.erase(key);
+    reply.set_version(++last_version_);
   }
   replies_.send(caller, reply);
+}
+
+// Clients that come again tell what they wrote, in any order.
+void KeyValues::told(Caller caller, const proto::Told& told) {
+  last_version_ = std::max(last_version_, told.version());
+  const auto known = versions_.find(told.key());
+  if (known == versions_.end() || known->second < told.version()) {
+    if (!told.erased()) {
+      put(told.key(), told.value());
+    } else if (const auto found = values_.find(told.key()); found != values_.end()) {
+      bytes_ -= told.key().size() + found->second.size();
+      values_.erase(found);
+    }
+    versions_[told.key()] = told.version();
+  }
+  replies_.send(caller, proto::Reply());
 }
 
 void KeyValues::forget(WaitId wait, const std::string& key) {

@@ -22,18 +22,21 @@ class KeyValues {
   void add(Caller caller, const proto::Add& request);
   void compare_and_set(Caller caller, const proto::CompareAndSet& request);
   void erase(Caller caller, const std::string& key);
+  void told(Caller caller, const proto::Told& told);  // counts where nobody knows better
 
   void expire(WaitId wait);
   void cancel(WaitId wait);
 
  private:
-  void put(const std::string& key, const std::string& value);  // within the limit
+  std::uint64_t put(const std::string& key, const std::string& value);  // within the limit; its version
   void forget(WaitId wait, const std::string& key);
 
   Waits& waits_;
   Replies& replies_;
   std::size_t limit_bytes_, bytes_ = 0;
   std::unordered_map<std::string, std::string> values_;
+  std::unordered_map<std::string, std::uint64_t> versions_;  // of these, and of what was told to be erased
+  std::uint64_t last_version_ = 0;
   std::unordered_map<std::string, std::vector<WaitId>> waiting_;
 };
 

@@ -25,6 +25,8 @@ void require(bool holds, ErrorCode code, const std::string& sentence, int culpri
 }  // namespace
 
 std::string who(const Member& member) {
+  if (member.join.instance().empty() && member.connections == 0)
+    return fmt::format("{} (not heard of since this server was started)", asking(member.join));
   return fmt::format("{} (host {}, pid {})", asking(member.join), member.join.host(), member.join.pid());
 }
 
@@ -98,6 +100,12 @@ void Members::refuse_late_comer(const proto::Join& join) const {
                       members_.size(), job_, join.host(), join.pid()));
   const Member& first = members_[static_cast<std::size_t>(join.rank())];
   const bool lost = first.presence == Presence::lost;
+  require(
+      first.connections > 0 || lost || first.presence == Presence::left, ErrorCode::mismatch,
+      fmt::format("duplicate rank: {} from host {}, pid {} cannot join job '{}', which was there before this server "
+                  "was started, and whose rank {} may come back; restart all ranks, or start this one elsewhere",
+                  asking(join), join.host(), join.pid(), job_, join.rank()),
+      join.rank());
   log::warn("rendezvous: host {}, pid {} wanted to be {} of job '{}', which is complete; two jobs may share its place",
             join.host(), join.pid(), asking(join), job_);
   throw Error(
@@ -113,6 +121,7 @@ void Members::join(Caller caller, const proto::Join& join, const std::string& ad
   require(!open_.contains(caller.connection) && !ranks_.contains(caller.connection), ErrorCode::invalid_argument,
           "this client has joined already");
   check(join);
+  if (join.again()) return come_again(caller, join, address);
   if (join.generation() > generation_) begin_generation(join.generation());
   if (rejoin(caller, join, address, deadline)) return;
   if (spoiled_) throw Error(*spoiled_);
@@ -124,6 +133,39 @@ void Members::join(Caller caller, const proto::Join& join, const std::string& ad
   if (!join.instance().empty()) by_instance_[join.instance()] = caller.connection;
   open_.emplace(caller.connection, std::move(member));
   if (static_cast<int>(open_.size()) == world_size_) finish();
+}
+
+// A member of this job at an earlier server, which has ended. The first one brings the whole job back; whom nobody has
+// heard of yet counts as alive until its peers say that it is missing.
+void Members::come_again(Caller caller, const proto::Join& join, const std::string& address) {
+  const std::string from_there =
+      fmt::format("{} from host {}, pid {} cannot come back to job '{}'", asking(join), join.host(), join.pid(), job_);
+  require(join.rank() >= 0 && !join.instance().empty(), ErrorCode::invalid_argument, from_there + " without its name");
+  if (!complete_) {
+    require(open_.empty(), ErrorCode::mismatch, from_there + ": another one begins there");
+    generation_ = join.generation();
+    world_size_ = join.world_size();
+    members_.assign(static_cast<std::size_t>(world_size_), {});
+    for (int rank = 0; rank < world_size_; ++rank) {
+      Member& member = members_[static_cast<std::size_t>(rank)];
+      member.join.set_rank(rank);
+      member.connections = 0;
+    }
+    complete_ = true;
+  }
+  require(join.generation() == generation_, ErrorCode::mismatch, from_there + ": another one is there");
+  Member& member = members_[static_cast<std::size_t>(join.rank())];
+  if (!member.join.instance().empty()) {
+    require(member.join.instance() == join.instance(), ErrorCode::mismatch,
+            fmt::format("{}: {} has its place", from_there, who(member)), join.rank());
+    return share_place(caller, join.rank());
+  }
+  member.join = join;
+  member.address = address;
+  member.connections = 1;
+  ranks_[caller.connection] = join.rank();
+  rank_of_instance_[join.instance()] = join.rank();
+  welcome(member, caller);
 }
 
 // The same process again, because its first connection broke: it takes its own place.
@@ -236,6 +278,8 @@ void Members::welcome(Member& member, Caller caller) {
   answer.set_master_address(first.join.master_address().empty() ? first.address : first.join.master_address());
   answer.set_master_port(first.join.master_port());
   answer.set_generation(generation_);
+  answer.set_server(server_);
+  answer.set_of_rank_0(is_rank_0s_);
   replies_.send(caller, reply);
 }
 

@@ -13,6 +13,15 @@
 
 namespace rondo::rendezvous {
 
+struct RoomOptions {
+  std::string job{};
+  int world_size = -1;
+  bool is_rank_0s = false;  // the server: see NotYet
+  std::string name{};       // of the server, unlike that of any before it
+  std::string starter{};    // of the server's process, kept under kStarterKey unless it is empty
+  std::size_t store_bytes = std::size_t{256} << 20;
+};
+
 enum class Presence : std::uint8_t { alive, left, lost };
 
 struct Member {
@@ -20,8 +29,10 @@ struct Member {
   ConnectionId connection = 0;
   WaitId wait = 0;  // while the round is open
   std::string address;
-  int connections = 1;  // a process may join more than once; it is gone when the last of them is
-  int joins = 1;        // ever
+  // A process may join more than once; it is gone when the last of them is. 0: it was a member of an earlier server at
+  // this address and has not come to this one yet.
+  int connections = 1;
+  int joins = 1;  // ever
   Presence presence = Presence::alive;
   std::string reason{};  // why it is lost
   int node = 0, local_rank = 0, local_size = 1;
@@ -29,12 +40,13 @@ struct Member {
 
 class Members {
  public:
-  Members(Waits& waits, Replies& replies, std::string job, int world_size, bool is_rank_0s)
+  Members(Waits& waits, Replies& replies, const RoomOptions& options)
       : waits_(waits),
         replies_(replies),
-        job_(std::move(job)),
-        fixed_world_size_(world_size),
-        is_rank_0s_(is_rank_0s) {}
+        job_(options.job),
+        server_(options.name),
+        fixed_world_size_(options.world_size),
+        is_rank_0s_(options.is_rank_0s) {}
 
   void join(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
   void fail_round(const Error& error);  // the open one, for everybody in it
@@ -53,6 +65,7 @@ class Members {
   void check(const proto::Join& join) const;
   bool rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
   void share_place(Caller caller, int rank);
+  void come_again(Caller caller, const proto::Join& join, const std::string& address);
   void refuse_duplicate(const proto::Join& join);
   void refuse_late_comer(const proto::Join& join) const;
   void finish();
@@ -63,7 +76,7 @@ class Members {
 
   Waits& waits_;
   Replies& replies_;
-  std::string job_;
+  std::string job_, server_;
   int fixed_world_size_, world_size_ = -1, nodes_ = 0;  // world_size_: of this round; -1: nobody has said
   bool is_rank_0s_;
   std::uint32_t generation_ = 0;

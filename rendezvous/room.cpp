@@ -45,7 +45,7 @@ const proto::Join& checked(const proto::Join& join) {
 Room::Room(const RoomOptions& options, Replies& replies)
     : replies_(replies),
       values_(waits_, replies, options.store_bytes),
-      members_(waits_, replies, options.job, options.world_size, options.is_rank_0s),
+      members_(waits_, replies, options),
       survivals_(waits_, replies, members_, values_),
       gatherings_(waits_, replies, members_, survivals_) {
   if (!options.starter.empty()) values_.keep(kStarterKey, options.starter);
@@ -81,6 +81,10 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
       key(request.compare_and_set().key());
       value(request.compare_and_set().desired());
       return values_.compare_and_set(caller, request.compare_and_set());
+    case Operation::kTold:
+      key(request.told().key());
+      value(request.told().value());
+      return values_.told(caller, request.told());
     case Operation::kErase:
       return values_.erase(caller, key(request.erase().key()));
     case Operation::kExchange:

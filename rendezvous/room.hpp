@@ -10,14 +10,6 @@ namespace rondo::rendezvous {
 
 inline constexpr const char* kStarterKey = "rondo/starter";
 
-struct RoomOptions {
-  std::string job{};
-  int world_size = -1;
-  bool is_rank_0s = false;  // the server: see NotYet
-  std::string starter{};    // of the server's process, kept under kStarterKey unless it is empty
-  std::size_t store_bytes = std::size_t{256} << 20;
-};
-
 class Room {
  public:
   Room(const RoomOptions& options, Replies& replies);

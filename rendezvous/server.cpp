@@ -65,10 +65,17 @@ std::size_t most_strangers(const ServerOptions& options, std::size_t reserved) {
   return descriptors_for_strangers(reserved, options.is_rank_0s ? std::min(most, kStrangersOfRank0) : most);
 }
 
+std::string new_name() {
+  std::string bytes(16, '\0');
+  fill_random(std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
 CoreOptions core_options(const ServerOptions& options, std::size_t reserved) {
   return {.room = {.job = options.job,
                    .world_size = options.world_size,
                    .is_rank_0s = options.is_rank_0s,
+                   .name = new_name(),
                    .starter = options.starter,
                    .store_bytes = options.limits.store_bytes},
           .secret = options.secret,

@@ -8,11 +8,13 @@
 #include <chrono>
 #include <deque>
 #include <iostream>
+#include <memory>
 #include <regex>
 #include <sstream>
 
 #include "tests/process/host.hpp"
 #include "tests/process/running.hpp"
+#include "tests/process/secret_file.hpp"
 #include "tests/support/catch.hpp"
 
 namespace {
@@ -20,10 +22,7 @@ namespace {
 using namespace rondo::test;
 
 // Ranks of one host, by hand.
-std::deque<Running> start(int count, const Words& how, const Words& environment) {
-  static int jobs = 0;
-  // The number names the job, and no such port is bound.
-  const std::string port = std::to_string(20'000 + (::getpid() + 1000 * jobs++) % 20'000);
+std::deque<Running> start_at(const std::string& port, int count, const Words& how, const Words& environment) {
   std::deque<Running> ranks;
   for (int r = 0; r < count; ++r) {
     ranks.emplace_back(
@@ -35,6 +34,34 @@ std::deque<Running> start(int count, const Words& how, const Words& environment)
   for (auto& rank : ranks) rank.lines("joined ", 1);
   return ranks;
 }
+
+std::deque<Running> start(int count, const Words& how, const Words& environment) {
+  static int jobs = 0;
+  // The number names the job, and no such port is bound.
+  return start_at(std::to_string(20'000 + (::getpid() + 1000 * jobs++) % 20'000), count, how, environment);
+}
+
+// A server by itself, which may be killed and started again at its port.
+class ServerProgram {
+ public:
+  ServerProgram() { start(); }
+  void start() {
+    program_ = std::make_unique<Running>(
+        Words{tool("rondo-rendezvous"), "--port", port_, "--secret-file", secret_.path.string()});
+    port_ = program_->lines("127.0.0.1:", 1).front();
+  }
+  void kill() {
+    program_->signal(SIGKILL);
+    program_->wait();
+  }
+  const std::string& port() const { return port_; }
+  std::string secret() const { return secret_.path.string(); }
+
+ private:
+  SecretFile secret_{"server"};
+  std::string port_ = "0";
+  std::unique_ptr<Running> program_;
+};
 
 // How rank 1 is lost, or rank 2, or both.
 struct Loss {
@@ -84,6 +111,28 @@ TEST_CASE("the time that shrinking takes", "[.long]") {
   std::cout << fmt::format("{:26} {:3} ranks: median {:7.1f} ms, worst {:7.1f} ms\n", loss.name, count,
                            ms(times[kTimes / 2]), ms(times.back()))
             << std::flush;
+}
+
+TEST_CASE("a rendezvous server dies and comes back while ranks reduce, and they shrink all the same") {
+  const int victim = GENERATE(0, 2);
+  const bool back_before_the_loss = GENERATE(true, false);
+  ServerProgram server;
+  auto ranks = start_at(server.port(), 4, {}, {"RONDO_SECRET_FILE=" + server.secret()});
+  server.kill();
+  if (back_before_the_loss) server.start();
+  ranks[static_cast<std::size_t>(victim)].signal(SIGKILL);
+  for (int r = 0; r < 4; ++r) {
+    // The first that fails: nobody has missed the server until then.
+    if (r != victim) CHECK(ranks[static_cast<std::size_t>(r)].lines("lost ", 1).front() == std::to_string(victim));
+  }
+  if (!back_before_the_loss) server.start();
+  for (int r = 0; r < 4; ++r) {
+    if (r == victim) continue;
+    const auto ended = ranks[static_cast<std::size_t>(r)].wait();
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+    CHECK(ended.out.find(" of 3, sum 3, split ") != std::string::npos);
+  }
 }
 
 TEST_CASE("survivors shrink to a communicator that works, over any transport") {

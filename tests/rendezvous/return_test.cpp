@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// A server that dies, and another one at its address that knows nothing but what the clients tell it.
+#include <thread>
+
+#include "rendezvous/survivals.hpp"
+#include "tests/rendezvous/jobs.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace rondo;
+using namespace rondo::rendezvous;
+using namespace rondo::rendezvous::test;
+
+namespace {
+
+struct Clients {
+  Job job{};
+  const std::uint16_t port = job.server->port();
+  std::vector<std::shared_ptr<Client>> clients{};
+
+  explicit Clients(int count) {
+    for (int r = 0; r < count; ++r) clients.push_back(job.client());
+    in_threads(count, [&](int rank) { client(rank).join({.rank = rank, .world_size = count}, in(seconds(20))); });
+  }
+  Client& client(int rank) { return *clients[static_cast<std::size_t>(rank)]; }
+  void stop() { job.server.reset(); }
+  void start() { start(job.secret); }
+  void start(const Secret& secret) {
+    job.server = std::make_unique<Server>(ServerOptions{.port = port, .secret = secret, .job = "test"});
+  }
+  // All of them are back.
+  void meet(const std::string& name) {
+    const int count = static_cast<int>(clients.size());
+    in_threads(count, [&](int rank) { client(rank).barrier(name, rank, count, in(seconds(20))); });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a call waits for a server that is away, and then says since when") {
+  Clients members(2);
+  members.stop();
+  const std::string error = error_of([&] { members.client(0).get("x", in(milliseconds(50))); });
+  CHECK(contains(error, "timeout: the rendezvous server at 127.0.0.1:"));
+  CHECK(contains(error, " has been away since 20"));
+  CHECK(contains(error, "start it again at this address"));
+}
+
+TEST_CASE("what was asked of a server that died is answered by the next one") {
+  Clients members(2);
+  std::string got;
+  std::jthread waiting([&] { got = text(members.client(0).get("late", in(seconds(20)))); });
+  CHECK(!error_of([&] { members.client(1).get("nothing", in(milliseconds(1))); }).empty());
+  members.stop();
+  members.start();
+  members.client(1).set("late", as_bytes("value"));
+  waiting.join();
+  CHECK(got == "value");
+}
+
+TEST_CASE("the next server knows what its clients wrote, the latest of each key") {
+  Clients members(2);
+  members.client(0).set("kept", as_bytes("value"));
+  members.client(0).set("key", as_bytes("older"));
+  members.client(1).set("key", as_bytes("newer"));
+  members.client(1).set("gone", as_bytes("value"));
+  members.client(0).erase("gone");
+  members.client(0).add("count", 2);
+  members.client(1).add("count", 3);
+  members.client(0).compare_and_set("chosen", std::nullopt, as_bytes("first"));
+  for (int round = 0; round < 2; ++round) {
+    members.stop();
+    members.start();
+    members.meet("back");
+    for (const int rank : {0, 1}) {
+      Client& client = members.client(rank);
+      CHECK(client.try_get("kept") == bytes("value"));
+      CHECK(client.try_get("key") == bytes("newer"));
+      CHECK(!client.try_get("gone"));
+      CHECK(client.try_get("count") == bytes("5"));
+      CHECK(!client.compare_and_set("chosen", std::nullopt, as_bytes("second")));
+    }
+  }
+  CHECK(members.client(1).add("count", 1) == 6);
+}
+
+TEST_CASE("members of a server that died survive at the next one, with whom they miss") {
+  Clients members(4);
+  const std::vector<int> all{0, 1, 2, 3};
+  members.stop();
+  members.clients[1].reset();  // it dies meanwhile, and the next server never hears of it
+  members.start();
+  in_threads(4, [&](int rank) {
+    if (rank == 1) return;
+    const int missing[] = {1};
+    if (rank == 3) members.client(3).missing("world@1", missing);
+    const auto survivors = members.client(rank).survivors("world@1", rank, all, in(seconds(20)));
+    if (survivors != std::vector<int>{0, 2, 3}) throw Error(ErrorCode::mismatch, "others have survived");
+  });
+  CHECK(members.client(0).try_get(missed_key(1)));
+}
+
+TEST_CASE("who is new to a job that has come back is told what to do") {
+  Clients members(2);
+  members.stop();
+  members.start();
+  members.meet("back");
+  const std::string error =
+      error_of([&] { members.job.client()->join({.rank = 1, .world_size = 2}, in(seconds(20))); });
+  CHECK(contains(error, "duplicate rank: rank 1 from host "));
+  CHECK(contains(error, "holds it; start every rank once"));
+}
+
+TEST_CASE("whoever listens at the address without the secret is not the server, and does not keep it away") {
+  Clients members(2);
+  members.stop();
+  members.start(Secret::generate());
+  const std::string error = error_of([&] { members.client(0).get("x", in(milliseconds(50))); });
+  CHECK(contains(error, " has been away since 20"));
+  CHECK(contains(error, "secret"));
+  members.stop();
+  members.start();
+  members.meet("back");
+}
+
+TEST_CASE("another job that begins at the address is no return") {
+  Clients members(2);
+  members.stop();
+  // In the place of the server until the other job has it.
+  ServerOptions options{.port = members.port, .secret = members.job.secret, .job = "test", .world_size = 3};
+  members.job.server = std::make_unique<Server>(std::move(options));
+  const std::string error = error_of([&] { members.client(0).get("x", in(seconds(20))); });
+  CHECK(contains(error, "came back without this job"));
+  CHECK(contains(error, "world size"));
+}
+
+TEST_CASE("a server that is rank 0's own does not come back") {
+  Job job(1, {}, true);
+  auto client = job.client();
+  client->join({.rank = 0, .world_size = 1}, in(seconds(20)));
+  job.server.reset();
+  CHECK(contains(error_of([&] { client->get("x", in(seconds(20))); }), "is gone"));
+}
