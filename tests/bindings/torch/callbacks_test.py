@@ -45,6 +45,23 @@ def power_sgd(rank, world):
         assert state.iter == 8, state.iter  # its own path was taken
 
 
+def power_sgd_by_buckets(rank, world):
+    """Several buckets, each of which has gone through all three calls when the next one begins: a hook that waits for
+    what it returns keeps the order of calls equal."""
+    plain = trained(rank, world, None, None)
+    seen = set()
+
+    def in_turn(state, bucket):
+        seen.add(bucket.index())
+        future = powerSGD_hook.powerSGD_hook(state, bucket)
+        future.wait()
+        return future
+
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=64, start_powerSGD_iter=2, min_compression_rate=0.1)
+    assert torch.allclose(trained(rank, world, in_turn, state, 0.01), plain, atol=1e-4)
+    assert len(seen) >= 3 and state.iter == 8, (seen, state.iter)
+
+
 def waits_in_then(_, bucket):
     """The mean in two steps: the sum of halves, and in its callback once more."""
     world = dist.get_world_size()
@@ -150,7 +167,7 @@ def at_the_end(rank, world):
         assert ended.wait(30)
 
 
-CASES = (power_sgd, hand_made_hook, chains, waits_for_others, in_order, at_the_end)
+CASES = (power_sgd, power_sgd_by_buckets, hand_made_hook, chains, waits_for_others, in_order, at_the_end)
 
 
 def all_cases(rank, world):
