@@ -5,6 +5,7 @@ They run with the backend "rondo", and say "gloo" where Rondo stands in for it. 
 world do, and one process that does the work of all comes to the same within rounding. CONTROL is a backend of PyTorch's
 own that runs instead."""
 
+import importlib.util
 import os
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPT, SPAWNED, BESIDE, ON_TOP = (os.path.join(HERE, f"{name}.py") for name in ("script", "spawned", "beside", "on_top"))
+FRAMEWORKS = os.path.join(HERE, "frameworks.py")
 RONDORUN = CONTROL = None
 
 
@@ -130,6 +132,24 @@ class Tutorials(unittest.TestCase):
                     ([RONDORUN, "--nproc-per-node", "4", sys.executable, ON_TOP, backend, results], {})
                 ],
             )
+
+    def framework(self, name, as_gloo):
+        package = "pytorch_lightning" if name == "lightning" else name
+        if importlib.util.find_spec(package) is None:
+            self.skipTest(f"{package} is not here; a site that tools/torch-env makes anew has it")
+        self.computed(
+            2,
+            as_gloo,
+            lambda backend, results: [
+                ([RONDORUN, "--nproc-per-node", "2", sys.executable, FRAMEWORKS, name, backend, results], {})
+            ],
+        )
+
+    def test_accelerate(self):
+        self.framework("accelerate", True)  # it knows its backends by name
+
+    def test_lightning(self):
+        self.framework("lightning", False)
 
     def spawned(self, world, as_gloo, way, place, nodes=({},)):
         def commands(backend, results):
