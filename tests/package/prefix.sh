@@ -19,6 +19,7 @@ broadcast_perf
 gather_perf
 reduce_perf
 reduce_scatter_perf
+rondo
 rondo-plan
 rondo-rendezvous
 rondo-tune
@@ -39,7 +40,7 @@ for program in "$prefix"/bin/*; do
   name=${program##*/}
   env --ignore-environment "$program" --help >/dev/null || complain "$name --help fails"
   dynamic=$(readelf --dynamic --wide "$program")
-  [[ $name == rondo@(run|-plan|-rendezvous) || $dynamic == *'Shared library: [librondo.so.'* ]] ||
+  [[ $name == rondo@(|run|-plan|-rendezvous) || $dynamic == *'Shared library: [librondo.so.'* ]] ||
     complain "$name holds the library instead of using it"
   # One copy of everything that has a state: what the library exports nobody else defines.
   if own=$(nm --dynamic --defined-only --demangle "$program" | grep --max-count=3 --extended-regexp ' [A-UW-Z] rondo::'); then

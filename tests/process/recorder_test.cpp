@@ -56,6 +56,15 @@ std::string last_line(const std::string& text) {
   return text.substr(begin + 1, end - begin);
 }
 
+std::string explained(const fs::path& folder) {
+  const auto ended = run({tool("rondo"), "explain", folder});
+  CHECK(ended.err == "");
+  CHECK(ended.code == 0);
+  return ended.out;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 // The job fails, and leaves one folder.
 fs::path folder_of(const Place& place, const std::string& scenario, int code) {
   const auto ended = run(job(scenario), leaving(place.path()));
@@ -65,7 +74,7 @@ fs::path folder_of(const Place& place, const std::string& scenario, int code) {
   const fs::path folder = place.folders().front();
   CHECK(folder.filename().string().starts_with("rondo-failure-rondorun-"));
   CHECK((fs::status(folder).permissions() & fs::perms::mask) == fs::perms::owner_all);
-  CHECK(last_line(ended.err) == "rondorun: what each rank did last lies in " + folder.string());
+  CHECK(last_line(ended.err) == "rondorun: what each rank did last: rondo explain " + folder.string());
   return folder;
 }
 
@@ -114,6 +123,18 @@ TEST_CASE("a rank that is killed leaves what its peers know of it, in one folder
   CHECK(launcher["ranks"][2]["signal"] == 9);
   CHECK(launcher["ranks"][2]["last_lines"] == json({"rank 2 has begun"}));
   CHECK(launcher["ranks"][0]["exit_code"] == 3);
+  const std::string page = explained(folder);
+  INFO(page);
+  CHECK(contains(page, ", 4 ranks: " + tool("recorded") + " killed\n"));
+  CHECK(contains(page, ") was killed by signal 9 (Killed).\n"));
+  CHECK(contains(page, "- world failed: rank 2 (host "));
+  CHECK(contains(page, "- ranks 0,1,3 waited in #4 of world, all_reduce of 1000 f32, sum, since "));
+  CHECK(contains(page, ", for rank 2.\n  rank 2 had entered #3 by then, and was lost.\n"));
+  CHECK(contains(page,
+                 "; its last call was all_reduce of 1000 f32, sum, #3 of world, as its neighbours know; it was "
+                 "killed before it could write.\n"));
+  CHECK(contains(page, "\nLast lines of the rank that failed\n  rank 2 has begun\n"));
+  CHECK_FALSE(contains(page, "The first call in which ranks differ"));
 }
 
 TEST_CASE("ranks that call different things leave what each has called") {
@@ -125,6 +146,10 @@ TEST_CASE("ranks that call different things leave what each has called") {
     CHECK(world["calls"][3]["collective"] == (rank == 1 ? "broadcast" : "all_reduce"));
     CHECK(world["failure"].get<std::string>().find("rank 1") != std::string::npos);
   }
+  CHECK(
+      contains(explained(folder),
+               "What happened\n- The first call in which ranks differ is #4 of world:\n"
+               "  ranks 0,2,3 called all_reduce of 1000 f32, sum.\n  rank 1 called broadcast of 1000 f32, root 0.\n"));
 }
 
 TEST_CASE("a rank that never comes says where it is when the launcher asks") {
@@ -135,6 +160,12 @@ TEST_CASE("a rank that never comes says where it is when the launcher asks") {
   CHECK(late["calls"][2]["ended_us"].is_number());
   CHECK(peer_of(world_of(folder, 0), 2)["entered"] == 3);
   CHECK(read(folder / "job.json")["ranks"][2]["state"] == "S");
+  const std::string page = explained(folder);
+  INFO(page);
+  CHECK(contains(page, "- ranks 0,1,3 waited in #4 of world, all_reduce of 1000 f32, sum, since "));
+  CHECK(contains(page, " ms, for rank 2.\n  rank 2 had entered #3 by then.\n"));
+  CHECK(contains(page, ") was asleep then, killed by signal 15 (Terminated); its last call was"));
+  CHECK(contains(page, "\nWho came last\n"));
 }
 
 TEST_CASE("a rank that leaves by an exception has left its own last calls before") {
@@ -196,4 +227,76 @@ TEST_CASE("each failure has a folder of its own") {
     CHECK(folder.filename().string().starts_with("rondo-failure-a_job_.._of_mine-"));
     CHECK(fs::exists(folder / "job.json"));
   }
+}
+
+TEST_CASE("the trace is JSON that has every rank's calls on one axis of time") {
+  const Place place;
+  const fs::path folder = folder_of(place, "deadline", 3);
+  const auto ended = run({tool("rondo"), "explain", "--trace", folder});
+  CHECK(ended.code == 0);
+  const json trace = json::parse(ended.out);
+  std::map<int, std::vector<json>> calls;
+  for (const json& event : trace["traceEvents"])
+    if (event["ph"] == "X") calls[event["pid"]].push_back(event);
+  REQUIRE(calls.size() == 4);
+  CHECK(calls[2].size() == 3);
+  for (const int rank : {0, 1, 3}) {
+    REQUIRE(calls[rank].size() == 4);
+    CHECK(calls[rank][3]["args"]["over"] == false);
+    CHECK(calls[rank][3]["dur"] > 390'000);  // the deadline of 0.4 s
+    for (std::size_t i = 0; i < 3; ++i) {    // nobody is done with a call before all have begun it
+      const double begun = calls[2][i]["ts"], ended_at = double(calls[rank][i]["ts"]) + double(calls[rank][i]["dur"]);
+      CHECK(begun >= 0);
+      CHECK(ended_at + 1000 > begun);  // ranks read the clocks one after the other
+    }
+  }
+}
+
+TEST_CASE("files that are no records are refused in one sentence") {
+  const Place place;
+  const std::string head = R"({"format": 1, "host": "a", "pid": 1, "steady_us": 0, "wall_us": 0, )";
+  const std::string call = R"("collective": "barrier", "sequence": 1, "count": 0, "dtype": "u8", "reduce_op": "sum", )";
+  const auto [text, why] = GENERATE_COPY(table<std::string, std::string>({
+      {"", "it is not JSON"},
+      {"{", "it is not JSON"},
+      {std::string(100'000, '['), "it is not JSON"},
+      {"[]", "it has no 'format'"},
+      {R"({"format": 2})", "its format is 2, and this program knows 1 alone"},
+      {R"({"format": 1})", "it has no 'host'"},
+      {R"({"format": 1, "host": 7})", "'host' is no text"},
+      {head + R"("communicators": 3})", "'communicators' is no list"},
+      {head + R"("communicators": [3]})", "it has no 'name'"},
+      {R"({"format": 1, "host": "a", "pid": -1})", "'pid' is not a whole number from 0 to 9007199254740992"},
+      {R"({"format": 1, "host": "a", "pid": 1e300})", "'pid' is not a whole number from 0 to 9007199254740992"},
+      {R"({"format": 1, "host": "a", "pid": 1, "wall_us": 1e300})", "'wall_us' is no time"},
+      {head + R"("communicators": [{"name": "w", "failure": "", "generation": 0, "rank": 0, "world_size": 1,
+         "job_rank": 0, "calls": [{)" +
+           call + R"("root": 5000000000}]}]})",
+       "'root' is not a whole number from -2147483648 to 2147483647"},
+  }));
+  std::ofstream(place.path() / "rank3.json") << text;
+  const auto ended = run({tool("rondo"), "explain", place.path()});
+  CHECK(ended.code == 2);
+  CHECK(ended.out == "");
+  CHECK(ended.err == fmt::format("rondo: {}/rank3.json is no record of a failure: {}\n", place.path().string(), why));
+}
+
+TEST_CASE("what a record says does not steer the terminal") {
+  const Place place;
+  std::ofstream(place.path() / "rank0.json")
+      << R"({"format": 1, "host": "a", "pid": 1, "steady_us": 0, "wall_us": 0, "communicators": [{"name": "w",
+            "failure": "\u001b[2Jgone \u009b2J \u00fc", "generation": 0, "rank": 0, "world_size": 1, "job_rank": 0,
+            "calls": [], "peers": []}]})";
+  const std::string page = explained(place.path());
+  INFO(page);
+  CHECK(contains(page, "- w failed:  [2Jgone   2J \u00fc.\n"));
+}
+
+TEST_CASE("rondo says what it is asked wrongly") {
+  const auto nothing = run({tool("rondo"), "explain", "/nonexistent"});
+  CHECK(nothing.code == 2);
+  CHECK(nothing.err == "rondo: cannot read the folder /nonexistent: No such file or directory\n");
+  CHECK(run({tool("rondo"), "explain"}).code == 2);
+  CHECK(run({tool("rondo")}).code == 2);
+  CHECK(run({tool("rondo"), "--help"}).code == 0);
 }

@@ -74,7 +74,7 @@ constexpr std::array kFlags{
     Flag{"bind", 0, "HOW", kOwn, "each rank to its share of the cores, or to their NUMA node: none, core, numa (none)",
          ""},
     Flag{"failure-dir", 0, "DIR", kOwn,
-         "where a job that fails leaves a folder of what each rank did last; none: nowhere (.)", ""},
+         "where a job that fails leaves a folder of what each rank did last, for rondo explain; none: nowhere (.)", ""},
     Flag{"grace-period", 0, "SECONDS", kOwn, "until what must end is killed (5)", ""},
     Flag{"continue-on-failure", 0, "", kOwn,
          "the other ranks are never told to end, however late they shrink() to those that are left", ""},

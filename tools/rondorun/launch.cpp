@@ -360,8 +360,8 @@ void Launch::leave_folder() {
   records_->take_all();
   try {
     const auto folder = write_failure_folder(options_, *report_, *records_);
-    say(fmt::format("what each rank did last lies in {}{}", folder.lexically_normal().string(),
-                    options_.starter >= 0 ? " on host " + host_name() : ""));
+    say(fmt::format("what each rank did last{}: rondo explain {}",
+                    options_.starter >= 0 ? " on host " + host_name() : "", folder.lexically_normal().string()));
   } catch (const std::exception& error) {
     say(fmt::format("what the ranks did last is lost: {}", error.what()));
   }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of the package: `rondorun`, `rondo-rendezvous`, and `python -m rondo.run`."""
+"""The programs of the package: `rondo`, `rondorun`, `rondo-rendezvous`, and `python -m rondo.run`."""
 
 import os
 import sys
@@ -12,6 +12,10 @@ def _become(program: str) -> NoReturn:
         os.execv(path, [program, *sys.argv[1:]])
     except OSError as error:
         sys.exit(f"{program}: {path} cannot be run: {error.strerror}")
+
+
+def rondo() -> NoReturn:
+    _become("rondo")
 
 
 def rondorun() -> NoReturn:

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// rondo: looks at what jobs leave behind.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <filesystem>
+#include <vector>
+
+#include "comm/base/standard_streams.hpp"
+#include "tools/rondo/page.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rondo;
+  open_missing_streams();
+  CLI::App app("Looks at what jobs leave behind.", "rondo");
+  app.set_version_flag("--version", fmt::format("rondo {}", RONDO_VERSION), "says which one this is");
+  app.require_subcommand(1);
+  auto* explain =
+      app.add_subcommand("explain", "what happened in a job that failed, from the folder that rondorun left");
+  std::vector<std::filesystem::path> folders;
+  bool trace = false;
+  explain->add_option("FOLDER", folders, "the folder; of several hosts one of each")->required();
+  explain->add_flag("--trace", trace, "instead of the page a trace for chrome://tracing or Perfetto, as JSON");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "rondo: {}\n", error.what());
+    return 2;
+  }
+  try {
+    const auto folder = records::read_folders(folders);
+    const std::string out = trace ? records::trace_of(folder) : records::page_of(folder);
+    const bool written = std::fwrite(out.data(), 1, out.size(), stdout) == out.size() && std::fflush(stdout) == 0;
+    if (!written) throw std::system_error(errno, std::generic_category(), "cannot write the page");
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rondo: {}\n", error.what());
+    return 2;
+  }
+}
