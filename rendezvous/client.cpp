@@ -130,6 +130,7 @@ Membership Client::join(const JoinRequest& request, Deadline deadline) {
   join.set_master_address(request.master_address);
   join.set_master_port(request.master_port);
   join.set_generation(request.generation);
+  join.set_again(request.again);
   join.set_lease_ms(static_cast<std::uint32_t>(request.lease.count()));
   join.set_instance(request.instance.empty() ? impl_->instance() : request.instance);
   if (request.lease.count() > 0) impl_->keep_lease(request.lease);
@@ -145,7 +146,8 @@ Membership Client::join(const JoinRequest& request, Deadline deadline) {
           .nodes = static_cast<int>(given.nodes()),
           .master_address = given.master_address(),
           .master_port = static_cast<std::uint16_t>(given.master_port()),
-          .generation = given.generation()};
+          .generation = given.generation(),
+          .of_rank_0 = given.of_rank_0()};
 }
 
 void Client::set(std::string_view key, std::span<const std::byte> value) {

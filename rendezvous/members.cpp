@@ -99,9 +99,9 @@ void Members::refuse_late_comer(const proto::Join& join) const {
           fmt::format("duplicate rank: all {} ranks of job '{}' have joined, so host {}, pid {} is one too many",
                       members_.size(), job_, join.host(), join.pid()));
   const Member& first = members_[static_cast<std::size_t>(join.rank())];
-  const bool lost = first.presence == Presence::lost;
+  const bool lost = first.presence == Presence::lost, gone = first.presence != Presence::alive;
   require(
-      first.connections > 0 || lost || first.presence == Presence::left, ErrorCode::mismatch,
+      first.connections > 0 || gone, ErrorCode::mismatch,
       fmt::format("duplicate rank: {} from host {}, pid {} cannot join job '{}', which was there before this server "
                   "was started, and whose rank {} may come back; restart all ranks, or start this one elsewhere",
                   asking(join), join.host(), join.pid(), job_, join.rank()),
@@ -113,7 +113,10 @@ void Members::refuse_late_comer(const proto::Join& join) const {
       fmt::format("duplicate rank: {} from host {}, pid {} cannot join job '{}', because host {}, pid {} {} it; "
                   "{}, and give each of several jobs a meeting place or a name (RONDO_JOB) of its own",
                   asking(join), join.host(), join.pid(), job_, first.join.host(), first.join.pid(),
-                  lost ? "was lost with" : "holds", lost ? "restart all ranks" : "start every rank once"),
+                  lost   ? "was lost with"
+                  : gone ? "has left with"
+                         : "holds",
+                  gone ? "restart all ranks" : "start every rank once"),
       join.rank());
 }
 

@@ -25,6 +25,7 @@ struct JoinRequest {
   std::uint32_t generation = 0;  // of the launcher's restarts; the highest one joins, lower ones are refused
   // Of the process: a further join under the same non-empty name shares the place of the first. Empty: of the client.
   std::string instance{};
+  bool again = false;  // a member of this job at an earlier server, which is gone
   // A member that says nothing for this long counts as lost; the client says something four times as often. 0: never.
   std::chrono::milliseconds lease =
       std::max<std::chrono::milliseconds>(std::chrono::seconds(10), 4 * given_link_patience());
@@ -43,6 +44,7 @@ struct Membership {
   std::string master_address;
   std::uint16_t master_port = 0;
   std::uint32_t generation = 0;
+  bool of_rank_0 = false;  // the server is, and ends with rank 0's communicator
 };
 
 }  // namespace rondo::rendezvous

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -20,6 +22,7 @@
 #include "rendezvous/socket.hpp"
 #include "runtime/meeting_file.hpp"
 #include "runtime/neighbours.hpp"
+#include "runtime/place_store.hpp"
 #include "runtime/port_holder.hpp"
 
 namespace rondo::runtime {
@@ -33,16 +36,18 @@ using rendezvous::JoinRequest;
 using rendezvous::Secret;
 using rendezvous::Server;
 
-// The store of a communicator whose process serves: the server goes after the client that uses it.
-struct Served {
-  std::shared_ptr<Hosting> hosting;
-  std::shared_ptr<Client> client;
-};
+// A point that outlives what it is made of.
+using MakePoint = std::function<std::unique_ptr<MeetingPoint>()>;
 
-std::shared_ptr<Store> store_of(std::shared_ptr<Hosting> hosting, std::shared_ptr<Client> client) {
-  if (!hosting) return client;
-  auto served = std::make_shared<Served>(Served{std::move(hosting), std::move(client)});
-  return {served, served->client.get()};
+std::shared_ptr<Store> store_of(Met met, const MakePoint& make_point, JoinRequest request) {
+  if (!met.membership.of_rank_0) return met.client;
+  request.rank = met.membership.rank;
+  request.world_size = met.membership.world_size;
+  request.generation = met.membership.generation;
+  request.again = true;
+  return std::make_shared<PlaceStore>(std::move(met), [make_point, request](Store::Deadline deadline) {
+    return meet_at_point(*make_point(), request, deadline);
+  });
 }
 
 std::string chosen_interface(const Options& options) {
@@ -92,7 +97,8 @@ std::vector<std::string> addresses_for_peers(const Client& client, const std::st
 }
 
 // `server_host`: by what name the server was reached.
-Bootstrap bootstrap_of(Met met, const std::string& server_host, const Choices& choices) {
+Bootstrap bootstrap_of(Met met, const std::string& server_host, const Choices& choices, const MakePoint& make_point,
+                       const JoinRequest& request) {
   Bootstrap bootstrap;
   bootstrap.addresses = addresses_for_peers(*met.client, server_host, choices);
   bootstrap.first_port = choices.first_port;
@@ -104,7 +110,7 @@ Bootstrap bootstrap_of(Met met, const std::string& server_host, const Choices& c
     bootstrap.authenticator = rendezvous::make_authenticator(
         *met.endpoint.secret, fmt::format("peers|{}|{}", met.endpoint.job, met.membership.generation));
   }
-  bootstrap.store = store_of(std::move(met.hosting), std::move(met.client));
+  bootstrap.store = store_of(std::move(met), make_point, request);
   return bootstrap;
 }
 
@@ -142,9 +148,9 @@ class TcpPoint final : public MeetingPoint {
   std::string describe() const override { return rendezvous::endpoint_text(place_.host, place_.port); }
 
  private:
-  const MeetingAddress& place_;
+  const MeetingAddress place_;
   const Endpoint endpoint_;
-  const Choices& choices_;
+  const Choices choices_;
 };
 
 // Nobody has given us anything to trust one another by, so this works among the processes of one user on one machine.
@@ -164,10 +170,11 @@ Bootstrap meet_neighbours(const MeetingAddress& place, const JoinRequest& reques
                     request.rank, endpoint));
   }
   const Choices choices = read_choices(options);
-  NeighbourPoint point(fmt::format("{}|{}|{}", endpoint, place.job, request.generation), place.job);
-  Met met = meet_at_point(point, request, deadline);
+  const MakePoint make_point = [meeting = fmt::format("{}|{}|{}", endpoint, place.job, request.generation),
+                                job = place.job] { return std::make_unique<NeighbourPoint>(meeting, job); };
+  Met met = meet_at_point(*make_point(), request, deadline);
   const std::string host = met.endpoint.host;
-  return bootstrap_of(std::move(met), host, choices);
+  return bootstrap_of(std::move(met), host, choices, make_point, request);
 }
 
 // What stands between a launcher and its ranks often closes what it does not know, and may open something else there.
@@ -217,8 +224,8 @@ Bootstrap meet_at(const MeetingAddress& place, const Trust& trust, const JoinReq
                   Store::Deadline deadline) {
   if (!trust.given()) return meet_neighbours(place, request, options, deadline);
   const Choices choices = read_choices(options);
-  TcpPoint point(place, trust, choices);
-  return bootstrap_of(meet_at_point(point, request, deadline), place.host, choices);
+  const MakePoint make_point = [place, trust, choices] { return std::make_unique<TcpPoint>(place, trust, choices); };
+  return bootstrap_of(meet_at_point(*make_point(), request, deadline), place.host, choices, make_point, request);
 }
 
 Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, const Options& options,
@@ -228,12 +235,15 @@ Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, cons
   }
   const Choices choices = read_choices(options);
   const std::string host = choices.addresses.empty() ? "127.0.0.1" : choices.addresses.front();
-  FilePoint point(path, host, env("RONDO_JOB").value_or("file"));
+  const MakePoint make_point = [path, host, job = env("RONDO_JOB").value_or("file")] {
+    return std::make_unique<FilePoint>(path, host, job);
+  };
+  const auto point = make_point();
   try {
-    return bootstrap_of(meet_at_point(point, request, deadline), host, choices);
+    return bootstrap_of(meet_at_point(*point, request, deadline), host, choices, make_point, request);
   } catch (const Error& error) {
     if (error.error_code() != ErrorCode::mismatch) throw;
-    throw Error(error.error_code(), fmt::format("at {}: {}", point.describe(), error.what()), error.culprit());
+    throw Error(error.error_code(), fmt::format("at {}: {}", point->describe(), error.what()), error.culprit());
   }
 }
 

@@ -61,12 +61,12 @@ class Meeting {
  private:
   std::optional<Met> attempt() {
     try {
-      auto hosting = request_.rank == 0 ? host_here(point_, request_.world_size) : nullptr;
+      auto hosting = may_host() ? host_here(point_, request_.world_size) : nullptr;
       const auto endpoint = hosting ? std::optional(hosting->endpoint) : point_.find(reason_, deadline_);
       if (!endpoint) return std::nullopt;
       auto client = connect(*endpoint, hosting != nullptr);
       if (!client) return std::nullopt;
-      if (!hosting) give_way(*client, endpoint->job);
+      if (!hosting && !request_.again) give_way(*client, endpoint->job);
       const auto membership = client->join(request_, deadline_);
       return Met{std::move(hosting), std::move(client), *endpoint, membership};
     } catch (const rendezvous::NotYet& error) {
@@ -99,10 +99,10 @@ class Meeting {
     std::this_thread::sleep_for(std::min<Clock::duration>(kForSiblings, (deadline_ - Clock::now()) / 2));
   }
 
-  // Rank 0 that joins whoever has its place looks again whether it is free: the other may end, or be nobody that
+  // Who may host and joins whoever has the place looks again whether it is free: the other may end, or be nobody that
   // serves.
   std::shared_ptr<rendezvous::Client> connect(const rendezvous::Endpoint& endpoint, bool is_ours) {
-    const bool may_become_free = request_.rank == 0 && !is_ours;
+    const bool may_become_free = may_host() && !is_ours;
     if (!point_.may_be_stale() && !may_become_free) return rendezvous::Client::connect(endpoint, deadline_);
     const std::string place = fmt::format("{}:{}", endpoint.host, endpoint.port);
     if (place != tried_) attempt_ = kFirstAttempt;
@@ -118,6 +118,9 @@ class Meeting {
     }
     return nullptr;
   }
+
+  // Where rank 0 is gone, any of those who met it there.
+  bool may_host() const { return request_.rank == 0 || request_.again; }
 
   MeetingPoint& point_;
   const rendezvous::JoinRequest& request_;

@@ -31,11 +31,12 @@ Absences::~Absences() {
 void Absences::run() {
   for (std::unique_lock lock(mutex_); !over_; ends_.wait_for(lock, kLookEvery, [this] { return over_; })) {
     lock.unlock();
+    const std::vector<int> found = find_new();
     try {
-      const std::vector<int> found = find_new();
       if (!found.empty()) store_.missing(name_, found);
-    } catch (const Error& error) {  // which the survivors' own question meets, too
+    } catch (const Error& error) {  // which the survivors' own question meets, too; another store may take its place
       log::debug("{}: {}", name_, error.what());
+      for (const int r : found) looks_[static_cast<std::size_t>(r)] = kLooks - 1;
     }
     lock.lock();
   }

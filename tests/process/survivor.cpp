@@ -2,7 +2,8 @@
 // A rank that goes on after a failure: survivor WAY SCENARIO [RANK PLACE [DELAY_US]]. What it then has, it says: the
 // ranks in the first world of those in each communicator that it comes to, in their order.
 // WAY: threads, spawn, env, or url, which meets at PLACE. SCENARIO: "abort": rank 0 aborts and nobody dies. "killed":
-// rank 2 is. "during": rank 1 dies too, DELAY_US after it has called shrink(). "left": rank 2 goes of its own will.
+// rank 2 is. "first": rank 0 is, whose server the others met at. "during": rank 1 dies too, DELAY_US after it has
+// called shrink(). "left": rank 2 goes of its own will.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/time.h>
@@ -29,7 +30,8 @@ constexpr int kRanks = 4;
 struct Scenario {
   std::string name;
   long delay_us = 0;
-  bool kills() const { return name == "killed" || name == "during"; }
+  bool kills() const { return name == "killed" || name == "during" || name == "first"; }
+  int victim() const { return name == "first" ? 0 : 2; }
 };
 
 void say(const std::string& line) {
@@ -102,9 +104,13 @@ void run(std::optional<Communicator> comm, const Scenario& scenario) {
   const int self = comm->rank();
   std::vector<int> ones(1000, 1);
   if (scenario.name == "left" && self == 2) return comm.reset();
-  if (scenario.kills() && self == 2) ::kill(::getpid(), SIGKILL);
+  if (scenario.kills() && self == scenario.victim()) {
+    comm->barrier();  // the others have their communicators, too
+    ::kill(::getpid(), SIGKILL);
+  }
   if (scenario.name == "abort" && self == 0) comm->abort();
   try {
+    if (scenario.kills()) comm->barrier();
     for (;;) comm->all_reduce(ones, rondo::ReduceOp::max);
   } catch (const rondo::Error&) {
   }

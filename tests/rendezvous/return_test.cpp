@@ -110,6 +110,15 @@ TEST_CASE("who is new to a job that has come back is told what to do") {
   CHECK(contains(error, "holds it; start every rank once"));
 }
 
+TEST_CASE("a rank that is started again alone is told what became of it, and what to do") {
+  Clients members(2);
+  members.clients[1].reset();
+  const std::string error =
+      error_of([&] { members.job.client()->join({.rank = 1, .world_size = 2}, in(seconds(20))); });
+  CHECK(contains(error, "duplicate rank: rank 1 from host "));
+  CHECK(contains(error, "has left with it; restart all ranks"));
+}
+
 TEST_CASE("whoever listens at the address without the secret is not the server, and does not keep it away") {
   Clients members(2);
   members.stop();
