@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include <rondo/error.hpp>
 
@@ -16,6 +17,10 @@ namespace {
 
 // However few may be there at once: a queue of 4,096 strangers is worked off in a quarter of a second.
 constexpr int kStrangersPerEviction = 4096;
+
+// Of a lease that seems to be over: a server that has stood still, or had no processor, finds all of them so, and what
+// clients said meanwhile still to be read.
+constexpr std::chrono::milliseconds kSecondLook{250};
 
 }  // namespace
 
@@ -39,6 +44,7 @@ void Core::received(ConnectionId id, std::span<const std::byte> bytes, Time now)
   if (place == connections_.end()) return;
   Connection& connection = place->second;
   connection.last_heard = now;
+  connection.doubted = false;
   try {
     if (connection.tls) return decrypt(id, connection, bytes, now);
     connection.reader.feed(bytes);
@@ -237,14 +243,17 @@ void Core::tick_leases(Time now) {
     leases_.erase(leases_.begin());
     const Entry place = connections_.find(id);
     if (place == connections_.end()) continue;
-    const Connection& connection = place->second;
-    if (now < connection.last_heard + connection.lease) {
+    Connection& connection = place->second;
+    const bool was_doubted = std::exchange(connection.doubted, now >= connection.last_heard + connection.lease);
+    if (!connection.doubted) {
       leases_.emplace(connection.last_heard + connection.lease, id);
-      continue;
+    } else if (!was_doubted) {
+      leases_.emplace(now + kSecondLook, id);
+    } else {
+      refuse(id,
+             Error(ErrorCode::peer_lost, fmt::format("nothing was heard from it for {} ms", connection.lease.count())),
+             End::final);
     }
-    refuse(id,
-           Error(ErrorCode::peer_lost, fmt::format("nothing was heard from it for {} ms", connection.lease.count())),
-           End::final);
   }
 }
 

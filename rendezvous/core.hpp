@@ -67,6 +67,7 @@ class Core final : private Replies {
     Time since{}, last_heard{};
     std::chrono::milliseconds lease{0};
     bool left = false;
+    bool doubted = false;  // its lease was over, and it has said nothing since
   };
   using Entry = std::unordered_map<ConnectionId, Connection>::iterator;
 

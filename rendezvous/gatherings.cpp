@@ -105,6 +105,14 @@ void Gatherings::expire(const std::string& name) {
                                        missing.front())));
 }
 
+void Gatherings::give_up(const Error& error) {
+  const SharedBody body = Replies::body_of(error);
+  for (Entry place = gatherings_.begin(); place != gatherings_.end();) {
+    const Entry here = place++;
+    if (here->second.of_members) answer(here, body);
+  }
+}
+
 void Gatherings::gone(ConnectionId connection, const std::string& description, const std::string& reason) {
   for (Entry place = gatherings_.begin(); place != gatherings_.end();) {
     const Entry here = place++;

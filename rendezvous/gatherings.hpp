@@ -20,6 +20,7 @@ class Gatherings {
   // Fails what can no longer complete: where the connection has contributed, and, when a member is gone for good,
   // where all members, or the survivors of a communicator, are needed.
   void gone(ConnectionId connection, const std::string& description, const std::string& reason);
+  void give_up(const Error& error);  // where a member has come: it is of a run that was given up
 
  private:
   struct Arrival {

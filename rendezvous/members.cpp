@@ -57,6 +57,9 @@ void Members::begin_generation(std::uint32_t generation) {
   spoiled_.reset();
   world_size_ = fixed_world_size_;
   generation_ = generation;
+  given_up_(Error(
+      ErrorCode::aborted,
+      fmt::format("generation {} of job '{}' has begun, and this rank is of one that was given up", generation, job_)));
 }
 
 void Members::check(const proto::Join& join) const {
@@ -147,7 +150,7 @@ void Members::come_again(Caller caller, const proto::Join& join, const std::stri
   if (!complete_) {
     require(open_.empty(), ErrorCode::mismatch, from_there + ": another one begins there");
     generation_ = join.generation();
-    world_size_ = join.world_size();
+    world_size_ = fixed_world_size_ > 0 ? fixed_world_size_ : join.world_size();
     members_.assign(static_cast<std::size_t>(world_size_), {});
     for (int rank = 0; rank < world_size_; ++rank) {
       Member& member = members_[static_cast<std::size_t>(rank)];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who has joined: one round per generation, which is open until every rank has come and complete ever after.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -40,13 +41,15 @@ struct Member {
 
 class Members {
  public:
-  Members(Waits& waits, Replies& replies, const RoomOptions& options)
+  // given_up: of the ranks of the generation before, when another one begins.
+  Members(Waits& waits, Replies& replies, const RoomOptions& options, std::function<void(const Error&)> given_up)
       : waits_(waits),
         replies_(replies),
         job_(options.job),
         server_(options.name),
         fixed_world_size_(options.world_size),
-        is_rank_0s_(options.is_rank_0s) {}
+        is_rank_0s_(options.is_rank_0s),
+        given_up_(std::move(given_up)) {}
 
   void join(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
   void fail_round(const Error& error);  // the open one, for everybody in it
@@ -79,6 +82,7 @@ class Members {
   std::string job_, server_;
   int fixed_world_size_, world_size_ = -1, nodes_ = 0;  // world_size_: of this round; -1: nobody has said
   bool is_rank_0s_;
+  std::function<void(const Error&)> given_up_;
   std::uint32_t generation_ = 0;
   std::optional<Error> spoiled_;  // a server of rank 0's own, to which rank 0 is still to come
   bool complete_ = false;

@@ -45,7 +45,11 @@ const proto::Join& checked(const proto::Join& join) {
 Room::Room(const RoomOptions& options, Replies& replies)
     : replies_(replies),
       values_(waits_, replies, options.store_bytes),
-      members_(waits_, replies, options),
+      members_(waits_, replies, options,
+               [this](const Error& error) {
+                 survivals_.give_up(error);
+                 gatherings_.give_up(error);
+               }),
       survivals_(waits_, replies, members_, values_),
       gatherings_(waits_, replies, members_, survivals_) {
   if (!options.starter.empty()) values_.keep(kStarterKey, options.starter);

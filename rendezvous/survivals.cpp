@@ -108,6 +108,12 @@ void Survivals::expire(const std::string& name) {
   survivals_.erase(found);
 }
 
+void Survivals::give_up(const Error& error) {
+  const SharedBody body = Replies::body_of(error);
+  for (auto& [name, survival] : survivals_) answer(survival, body);
+  survivals_.clear();
+}
+
 const Member* Survivals::first_absent(std::string_view exchange, std::size_t participants) const {
   const auto slash = exchange.rfind('/');
   const auto found = slash == exchange.npos ? survivals_.end() : survivals_.find(exchange.substr(0, slash));

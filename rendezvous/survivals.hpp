@@ -26,6 +26,7 @@ class Survivals {
   void miss(Caller caller, const proto::Missing& request);  // members that are not awaited any more
   void expire(const std::string& name);
   void gone(ConnectionId connection);
+  void give_up(const Error& error);  // all of them: their members are of a run that was given up
   // Survivors go on to meet in exchanges called "<name>/…", and one of them may go meanwhile: the first that has; null:
   // none has, or that is no exchange of theirs.
   const Member* first_absent(std::string_view exchange, std::size_t participants) const;

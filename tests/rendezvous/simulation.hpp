@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server's core and many clients in one thread, under a clock and a network of our own: seeded delays, bytes cut
-// anywhere, connections that break. Order holds within a connection and nowhere else.
+// anywhere, connections that break or are held up, a server that stands still or dies. Order holds within a connection
+// and nowhere else.
 #pragma once
+#include <deque>
 #include <functional>
 #include <map>
 #include <random>
@@ -18,7 +20,9 @@ using std::chrono::milliseconds;
 
 class Network final : private Output {
  public:
-  Network(std::uint64_t seed, const CoreOptions& options) : random_(seed), core_(options, *this) {}
+  Network(std::uint64_t seed, const CoreOptions& options) : random_(seed), options_(options) {
+    core_.emplace(options_, static_cast<Output&>(*this));
+  }
 
   struct Handler {
     std::function<void(std::span<const std::byte>)> bytes;
@@ -31,8 +35,18 @@ class Network final : private Output {
   void after(milliseconds delay, std::function<void()> action) { at(now_ + delay, std::move(action)); }
   void run(Time until);
 
+  void set_longest_delay(std::chrono::microseconds delay) {
+    longest_delay_us_ = static_cast<std::uint64_t>(delay.count());
+  }
+  // Nothing arrives at either end before, and then all of it.
+  void hold(ConnectionId id, Time until);
+  // The server does nothing until then, and finds its timers over before it reads what has come.
+  void freeze(Time until) { frozen_until_ = std::max(frozen_until_, until); }
+  // All its connections end, and a new one that knows nothing serves at its place.
+  void replace_server();
+
   Time now() const { return now_; }
-  Core& core() { return core_; }
+  Core& core() { return *core_; }
   std::uint64_t draw(std::uint64_t low, std::uint64_t high) {  // the same on every platform
     return low + random_() % (high - low + 1);
   }
@@ -45,7 +59,12 @@ class Network final : private Output {
     std::shared_ptr<TlsSession> tls{};  // of what the server says
   };
   void at(Time time, std::function<void()> action) { events_.emplace(time, std::move(action)); }
-  Time arrival(Time& last) { return last = std::max(last, now_ + std::chrono::microseconds(draw(10, 50'000))); }
+  // Of what the server does.
+  void at_server(Time time, std::function<void()> action);
+  void work_off();
+  Time arrival(Time& last) {
+    return last = std::max(last, now_ + std::chrono::microseconds(draw(10, longest_delay_us_)));
+  }
   std::vector<std::string> pieces(const std::string& bytes);
   void send(ConnectionId id, std::string head, SharedBody body) override;
   void encrypt(ConnectionId id, std::shared_ptr<TlsSession> tls) override { lines_[id].tls = std::move(tls); }
@@ -53,11 +72,14 @@ class Network final : private Output {
   void drop(ConnectionId id) override { close(id); }
 
   std::mt19937_64 random_;
-  Time now_{};
+  std::uint64_t longest_delay_us_ = 50'000;
+  CoreOptions options_;
+  Time now_{}, frozen_until_{};
   std::multimap<Time, std::function<void()>> events_;
+  std::deque<std::function<void()>> backlog_;  // of the server's, while it stands still
   std::map<ConnectionId, Line> lines_;
   ConnectionId last_ = 0;
-  Core core_;
+  std::optional<Core> core_;
 };
 
 inline std::vector<std::string> Network::pieces(const std::string& bytes) {
@@ -75,16 +97,16 @@ inline ConnectionId Network::connect(Handler handler) {
   const ConnectionId id = ++last_;
   lines_[id].handler = std::move(handler);
   Time& up = lines_[id].up;
-  at(arrival(up), [this, id] {
-    if (lines_[id].server_open) core_.connected(id, "10.0.0.1", now_);
+  at_server(arrival(up), [this, id] {
+    if (lines_[id].server_open) core_->connected(id, "10.0.0.1", now_);
   });
   return id;
 }
 
 inline void Network::send(ConnectionId id, const std::string& bytes) {
   for (const std::string& piece : pieces(bytes)) {
-    at(arrival(lines_[id].up), [this, id, piece] {
-      if (lines_[id].server_open) core_.received(id, as_bytes(piece), now_);
+    at_server(arrival(lines_[id].up), [this, id, piece] {
+      if (lines_[id].server_open) core_->received(id, as_bytes(piece), now_);
     });
   }
 }
@@ -92,10 +114,40 @@ inline void Network::send(ConnectionId id, const std::string& bytes) {
 inline void Network::cut(ConnectionId id, bool lose_what_is_under_way) {
   lines_[id].client_open = false;
   const auto end = [this, id] {
-    if (std::exchange(lines_[id].server_open, false)) core_.disconnected(id, "its connection was closed", now_);
+    if (std::exchange(lines_[id].server_open, false)) core_->disconnected(id, "its connection was closed", now_);
   };
-  if (lose_what_is_under_way) return at(now_, end);
-  at(arrival(lines_[id].up), end);
+  if (lose_what_is_under_way) return at_server(now_, end);
+  at_server(arrival(lines_[id].up), end);
+}
+
+inline void Network::at_server(Time time, std::function<void()> action) {
+  at(time, [this, action = std::move(action)] {
+    backlog_.push_back(action);
+    work_off();
+  });
+}
+
+// In the order in which it has come.
+inline void Network::work_off() {
+  if (now_ < frozen_until_) return at(frozen_until_, [this] { work_off(); });
+  while (!backlog_.empty()) {
+    const auto action = std::move(backlog_.front());
+    backlog_.pop_front();
+    action();
+  }
+}
+
+inline void Network::hold(ConnectionId id, Time until) {
+  Line& line = lines_[id];
+  line.up = std::max(line.up, until);
+  line.down = std::max(line.down, until);
+}
+
+inline void Network::replace_server() {
+  for (auto& [id, line] : lines_) {
+    if (std::exchange(line.server_open, false)) close(id);
+  }
+  core_.emplace(options_, static_cast<Output&>(*this));
 }
 
 inline void Network::send(ConnectionId id, std::string head, SharedBody body) {
@@ -120,12 +172,12 @@ inline void Network::close(ConnectionId id) {
 
 inline void Network::run(Time until) {
   for (;;) {
-    const auto timer = core_.next_timer().value_or(Time::max());
+    const auto timer = std::max(core_->next_timer().value_or(Time::max()), frozen_until_);
     const auto event = events_.empty() ? Time::max() : events_.begin()->first;
     if (std::min(timer, event) > until) return;
     now_ = std::max(now_, std::min(timer, event));
     if (timer <= event) {
-      core_.tick(now_);
+      core_->tick(now_);
     } else {
       const auto next = events_.extract(events_.begin());
       next.mapped()();
