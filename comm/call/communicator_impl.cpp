@@ -442,7 +442,7 @@ void CommunicatorImpl::monitored_barrier(std::chrono::milliseconds timeout, bool
 
 void CommunicatorImpl::abort() {
   check_process();
-  team_->fail(ErrorCode::aborted, rank(), fmt::format("rank {} called abort()", rank()));
+  team_->abort();
   if (device_) device_->abort();
 }
 

@@ -80,6 +80,8 @@ void Control::announce_attendance(std::uint64_t entered, std::uint64_t verdict) 
 
 void Control::announce_apart(std::uint64_t split) { send_all({.kind = Kind::apart, .entered = split}); }
 
+void Control::announce_abort(std::uint64_t mark) { send_all({.kind = Kind::abort, .entered = mark}); }
+
 void Control::ask(std::uint64_t question, const Signature& about) {
   send_all({.kind = Kind::question, .question = question, .signature = about});
 }
@@ -173,6 +175,9 @@ void Control::deliver(Peer& peer) {
       return;
     case Kind::apart:
       events_.apart(peer.rank, message.entered);
+      return;
+    case Kind::abort:
+      events_.aborted(peer.rank, message.entered);
       return;
     case Kind::question:
       events_.asked(peer.rank, message.question, message.signature);

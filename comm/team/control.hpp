@@ -36,6 +36,7 @@ class Control {
     std::function<void(int peer, std::uint64_t question, const Signature& about)> asked;
     // What was asked about `whom`, by the peer itself or by a neighbour of its.
     std::function<void(int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags)> answered;
+    std::function<void(int peer, std::uint64_t mark)> aborted;    // a communicator of its process; as RankLine's
     std::function<void(int peer, std::string_view reason)> lost;  // end of stream without a goodbye
   };
 
@@ -61,6 +62,7 @@ class Control {
   void announce_unmapped();
   void announce_attendance(std::uint64_t entered, std::uint64_t verdict);
   void announce_apart(std::uint64_t split);
+  void announce_abort(std::uint64_t mark);
   void ask(std::uint64_t question, const Signature& about);  // all of them
   void answer(int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags);
 
@@ -73,14 +75,15 @@ class Control {
     attendance = 5,
     question = 6,
     answer = 7,
-    apart = 8
+    apart = 8,
+    abort = 9
   };
   struct Message {
     Kind kind{};
     std::int32_t code = 0;
     std::int32_t whom = -1;                  // that an answer is about
     std::uint32_t length = 0;                // of sentence
-    std::uint64_t entered = 0, verdict = 0;  // of attendance; entered: of a split, too
+    std::uint64_t entered = 0, verdict = 0;  // of attendance; entered: of a split or an abort, too
     std::uint64_t question = 0, flags = 0;   // of questions and answers
     Signature signature{};
     Culprits culprits{};

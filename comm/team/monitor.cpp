@@ -54,6 +54,22 @@ void Monitor::unwatch(int id) {
   watched_.erase(found);
 }
 
+int Monitor::hear_aborts(std::function<void()> handler) {
+  const std::lock_guard lock(hearing_);
+  hearers_.emplace(next_hearer_, std::move(handler));
+  return next_hearer_++;
+}
+
+void Monitor::stop_hearing(int id) {
+  const std::lock_guard lock(hearing_);
+  hearers_.erase(id);
+}
+
+void Monitor::tell_abort() {
+  const std::lock_guard lock(hearing_);
+  for (const auto& [id, handler] : hearers_) handler();
+}
+
 void Monitor::loop() {
   std::array<epoll_event, 64> events;
   for (;;) {

@@ -25,6 +25,11 @@ class Monitor {
   // Calls `handler` whenever `fd` is readable or hung up. The descriptor stays the caller's, open until unwatch().
   int watch(int fd, Handler handler);
   void unwatch(int id);  // after this no handler of that id runs
+  // What communicators of this process tell each other: that one of them is aborted, after which the process may end.
+  // In the thread that tells, one at a time.
+  int hear_aborts(std::function<void()> handler);
+  void stop_hearing(int id);  // after this no handler of that id runs
+  void tell_abort();
   // Runs that handler in this thread, which holds no lock that a handler takes: what the kernel has, it has then seen.
   void look(int id);
 
@@ -38,7 +43,9 @@ class Monitor {
   Fd epoll_, stop_;
   std::mutex mutex_;  // held while a handler runs
   std::map<int, Watched> watched_;
-  int next_id_ = 1;
+  std::mutex hearing_;  // held while one of these runs
+  std::map<int, std::function<void()>> hearers_;
+  int next_id_ = 1, next_hearer_ = 1;
   std::thread thread_;
 };
 

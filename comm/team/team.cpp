@@ -44,6 +44,7 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
   events.answered = [this](int peer, std::uint64_t question, int whom, const Signature& at, std::uint64_t flags) {
     on_answer(peer, question, whom, at, flags);
   };
+  events.aborted = [remote](int peer, std::uint64_t mark) { remote(peer).aborted = mark; };
   events.unmapped = [this, remote](int peer) {
     remote(peer).unmapped = true;
     parts_.bells.ring(own_index());
@@ -62,6 +63,7 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.fail
 }
 
 Team::~Team() {
+  if (parts_.monitor) parts_.monitor->stop_hearing(hearer_);
   take_leave();
   for (const int id : watch_ids_) parts_.monitor->unwatch(id);
   if (pulses_) pulses_->stop();
@@ -92,6 +94,7 @@ void Team::start() {
   }
   control_->start();
   pulses_->start();
+  hearer_ = parts_.monitor->hear_aborts([this] { note_abort(); });
   for (const auto& [socket, peer] : watches_) watch(peer, socket.get());
 }
 
@@ -107,8 +110,17 @@ void Team::watch(int peer, int fd) {
 }
 
 void Team::fail(ErrorCode code, const Culprits& culprits, std::string_view sentence) {
+  if (code == ErrorCode::peer_lost && has_aborted(culprits.one)) {
+    return fail(ErrorCode::aborted, culprits,
+                fmt::format("{} called abort() on another communicator; {}", whole_name(culprits.one), sentence));
+  }
   if (!failure_.raise(code, culprits, sentence) || !control_ || passed_on_.exchange(true)) return;
   control_->announce_failure(code, culprits, sentence);
+}
+
+void Team::abort() {
+  fail(ErrorCode::aborted, rank(), fmt::format("rank {} called abort()", rank()));
+  if (parts_.monitor) parts_.monitor->tell_abort();
 }
 
 void Team::pass_on_failure() {
@@ -166,7 +178,9 @@ bool Team::lost(int peer) const {
 
 void Team::check_presence(int peer) const {
   if (peer == rank() || !lost(peer)) return;
-  throw Error(ErrorCode::peer_lost, fmt::format("{} is lost", whole_name(peer)), peer);
+  throw Error(ErrorCode::peer_lost,
+              fmt::format("{} is lost: {}", whole_name(peer), describe_end(peer, "its process or connection ended")),
+              peer);
 }
 
 void Team::announce_waiting(const Signature& signature) {

@@ -88,6 +88,9 @@ class Team {
   // First failure of all ranks wins; every rank gets it.
   void fail(ErrorCode code, const Culprits& culprits, std::string_view sentence);
   void fail(const Error& error);
+  // This rank does: the communicator fails. Its process may end then: what it is to other communicators is told before,
+  // and their ranks do not take it for lost.
+  void abort();
   // To the ranks of other nodes, before a caller hears of it: it may end the process, which they would take for the
   // failure, and whoever failed first may not have told them.
   void pass_on_failure();
@@ -164,6 +167,8 @@ class Team {
   bool may_leave_something(int peer) const;
   void watch(int peer, int fd);
   void on_exit(int peer);
+  bool has_aborted(int peer) const;
+  void note_abort();
   std::string describe_end(int peer, std::string_view otherwise) const;
   void on_loss(int peer, std::string_view reason);
   bool has_witnesses(int peer) const;
@@ -206,6 +211,7 @@ class Team {
   std::chrono::steady_clock::time_point looked_for_stopped_{};
   std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
   std::vector<int> watch_ids_;
+  int hearer_ = 0;
   std::vector<Fd> processes_;  // by peer: of neighbours
   std::unique_ptr<Control> control_;
   std::unique_ptr<Pulses> pulses_;

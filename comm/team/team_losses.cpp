@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
+
 #include "comm/base/log.hpp"
 #include "comm/base/process_state.hpp"
 #include "comm/team/team_remote.hpp"
@@ -68,7 +70,29 @@ void Team::declare_lost(int peer, std::string_view reason) {
     parts_.segment.line(placement(peer).segment_index).lost.store(1, std::memory_order_release);
   else
     remotes_[static_cast<std::size_t>(peer)]->lost = true;
+  if (has_aborted(peer)) return fail(ErrorCode::peer_lost, peer, reason);  // which says who it was
   fail(ErrorCode::peer_lost, peer, fmt::format("{} is lost: {}", whole_name(peer), reason));
+}
+
+// One that goes on here after that has not ended for it: it has entered a later collective, or this rank has been
+// through one, which needs all.
+bool Team::has_aborted(int peer) const {
+  if (peer < 0 || peer >= size() || peer == rank()) return false;
+  const std::uint64_t mark = shares_memory(peer) ? parts_.segment.line(placement(peer).segment_index).aborted.load()
+                                                 : remotes_[static_cast<std::size_t>(peer)]->aborted.load();
+  if (mark == 0 || arrived(peer) >= mark) return false;
+  const std::uint64_t own = arrived(rank());
+  Signature done;
+  for (std::uint64_t sequence = std::max(mark, own - std::min(own, kHistory)); sequence < own; ++sequence) {
+    if (read_history(own_line().calls, sequence, done) && !row_of(done.collective).rooted) return false;
+  }
+  return true;
+}
+
+void Team::note_abort() {
+  const std::uint64_t mark = arrived(rank()) + 1;
+  own_line().aborted = mark;
+  if (control_) control_->announce_abort(mark);
 }
 
 // Who hears nobody is more likely to have been cut off than all others at once; all others say the same of it.

@@ -10,6 +10,7 @@ namespace rondo::comm {
 struct Team::Remote {
   std::atomic<bool> departed{false}, lost{false}, unmapped{false};
   std::atomic<std::uint32_t> keeps_apart{0};
+  std::atomic<std::uint64_t> aborted{0};  // as RankLine's
   Attendance attendance{};
   mutable std::mutex mutex;
   Signature latest{};  // guarded by it: the latest collective that it is known to have entered

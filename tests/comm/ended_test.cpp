@@ -73,6 +73,59 @@ TEST_CASE("how a rank's process ended is in every other rank's error") {
   check_ends(layout, "its process exited with code 0", [] { ::_exit(0); });
 }
 
+// Whether its process ends at once or takes leave, and whether the others are
+// in the aborted communicator or another.
+TEST_CASE("a rank that aborts and then ends is not lost to any communicator") {
+  const Layout layout = GENERATE(Layout{"", kRanks}, Layout{"tcp", kRanks}, Layout{"", 2}, Layout{"", 1});
+  const bool of_child = GENERATE(false, true), in_child = GENERATE(false, true), leaves = GENERATE(false, true);
+  const Setting over("RONDO_TRANSPORT", layout.transport);
+  const auto ended = fork_ranks(kRanks, kLimit, [&](int rank, const auto& store) {
+    Communicator comm = join_forked(rank, kRanks, store, options_of(layout, rank));
+    Communicator child = comm.split(0, rank);
+    Communicator& called = in_child ? child : comm;
+    if (rank == kVictim) {
+      called.barrier();
+      (of_child ? child : comm).abort();
+      if (leaves) return;
+      ::_exit(3);
+    }
+    const auto error = thrown_by([&] {
+      for (;;) called.barrier();
+    });
+    expect(code_of(error) == ErrorCode::aborted && culprit_of(error) == kVictim, sentence_of(error));
+    expect(contains(sentence_of(error), "called abort()") && !contains(sentence_of(error), "lost"), sentence_of(error));
+  });
+  for (int rank = 0; rank < kRanks; ++rank) {
+    CAPTURE(layout.transport, layout.ranks_per_node, of_child, in_child, leaves, rank);
+    if (rank != kVictim) CHECK(ended[static_cast<std::size_t>(rank)].failure == "");
+  }
+}
+
+TEST_CASE("a rank that goes on after an abort is lost when it is killed") {
+  const Layout layout = GENERATE(Layout{"", kRanks}, Layout{"", 1});
+  const auto ended = fork_ranks(kRanks, kLimit, [&](int rank, const auto& store) {
+    Communicator comm = join_forked(rank, kRanks, store, options_of(layout, rank));
+    {
+      Communicator child = comm.split(0, rank);
+      child.barrier();
+      if (rank == kVictim) child.abort();
+    }
+    comm.barrier();
+    if (rank == kVictim) {
+      comm.barrier();
+      ::raise(SIGKILL);
+    }
+    const auto error = thrown_by([&] {
+      for (;;) comm.barrier();
+    });
+    expect(code_of(error) == ErrorCode::peer_lost && culprit_of(error) == kVictim, sentence_of(error));
+  });
+  for (int rank = 0; rank < kRanks; ++rank) {
+    CAPTURE(layout.ranks_per_node, rank);
+    if (rank != kVictim) CHECK(ended[static_cast<std::size_t>(rank)].failure == "");
+  }
+}
+
 TEST_CASE("so it is where it ends while the ranks meet") {
   const auto ended = fork_ranks(kRanks, kLimit, [&](int rank, const auto& store) {
     comm::Transports rows = comm::transports();
