@@ -22,7 +22,8 @@ constexpr auto kReportAfter = 2s;
 constexpr auto kNap = 1ms;         // where nothing wakes the rank
 constexpr auto kLingerFor = 20ms;  // of the thread, once nothing is left
 constexpr std::uint64_t kSpinsPerYield = 64, kRoundsPerInspection = 4096;
-constexpr std::uint64_t kCallsPerYield = 16;  // a look that calls the kernel takes as long as many pauses
+constexpr std::uint64_t kYieldsUntilTold = 2;  // where many want few cores, each may take long
+constexpr std::uint64_t kCallsPerYield = 16;   // a look that calls the kernel takes as long as many pauses
 
 bool calls_kernel(Team& team) {
   for (int peer = 0; peer < team.size(); ++peer) {
@@ -227,6 +228,7 @@ void Messages::settle(Batch& batch, std::exception_ptr failure) {
   batch.settled = true;
   batch.failure = std::move(failure);
   if (batch.kind == Batch::Kind::blocking) {
+    if (std::exchange(told_, false)) team_.own_line().message.store(0, std::memory_order_release);
     ended_.splice(ended_.begin(), batches_, batch.place);
     if (waiting_ != 0) changed_.notify_all();
   } else {
@@ -268,6 +270,7 @@ bool Messages::drive(Lock& lock, Clock::time_point until, Done done) {
 void Messages::idle(Lock& lock, Patience& patience, Clock::time_point until) {
   if (++patience.rounds % kRoundsPerInspection == 0 && Clock::now() >= next_inspection_) inspect();
   const bool moved = patience.vain++ == 0, spins = patience.vain <= spins_ && patience.vain % rounds_per_yield_ != 0;
+  if (patience.vain == spins_ + kYieldsUntilTold) tell_what_waits();
   if (entering_.load(std::memory_order_relaxed) == 0) {  // then the mutex need not be given away
     if (moved) return;
     if (spins) return pause_cpu();
@@ -374,6 +377,7 @@ void Messages::inspect() {
   mind_times(Clock::now());
   next_inspection_ = Clock::now() + kInspectEvery;
   if (batches_.empty()) return;
+  tell_what_waits();
   guarded([&] {
     team_.failure().check();
     look_for_departures();
@@ -383,6 +387,19 @@ void Messages::inspect() {
     look_for_deadlines();
   });
   collect();
+}
+
+// Others whose calls do not end ask for it.
+void Messages::tell_what_waits() {
+  for (const auto& batch : batches_) {
+    if (batch->kind != Batch::Kind::blocking) continue;
+    for (const Operation& operation : batch->operations) {
+      if (operation.finished) continue;
+      told_ = true;
+      const PackedMessage message(operation.sends, operation.other());
+      return team_.own_line().message.store(message.word, std::memory_order_release);
+    }
+  }
 }
 
 const Operation* Messages::find_waiting_for(int peer) const {

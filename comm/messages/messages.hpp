@@ -71,6 +71,7 @@ class Messages {
   void poll_links(Lock& lock, Clock::time_point until);
   void mind_times(Clock::time_point now);
   void inspect();
+  void tell_what_waits();
   void look_for_departures();
   void look_for_deadlines();
   std::string report(const Batch& batch, const Operation& operation) const;
@@ -97,6 +98,7 @@ class Messages {
   bool watching_ = false;  // a thread sleeps on the doorbell and the links; others on changed_
   Fd nudge_;               // of that thread
   bool running_ = false, stopping_ = false;
+  bool told_ = false;  // others, that a call waits
   std::vector<pollfd> polled_;
   std::vector<Blocked> blocked_;
   DeathWatch death_watch_;

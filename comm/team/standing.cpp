@@ -44,6 +44,17 @@ Majority find_majority(std::span<const Standing> standings, std::uint64_t sequen
   return rondo::find_majority(there, [&](int a, int b) { return compare(a, at(a), b, at(b)).empty(); });
 }
 
+PackedMessage::PackedMessage(bool sends, int peer)
+    : word(1 + (sends ? 1U : 0U) + 2 * static_cast<std::uint64_t>(std::max(peer, -1) + 2)) {}
+
+std::string PackedMessage::describe() const {
+  if (word == 0) return {};
+  const bool sends = (word - 1) % 2 != 0;
+  const std::uint64_t peer = (word - 1) / 2 - 1;
+  return fmt::format("{} {}", sends ? "send to" : "recv from",
+                     peer == 0 ? "any rank" : fmt::format("rank {}", peer - 1));
+}
+
 std::string describe_late(int rank, const Placement& placement, const Standing& standing) {
   const std::string who = fmt::format("rank {} (host {}, pid {})", rank, placement.host, placement.pid);
   const bool none = standing.at.sequence == 0;
@@ -52,7 +63,11 @@ std::string describe_late(int rank, const Placement& placement, const Standing& 
   const std::string last =
       fmt::format("the last collective that {} is known to have entered is {}",
                   state.empty() ? who : fmt::format("rank {}", rank), none ? "none" : describe(standing.at));
-  return state.empty() ? "; " + last : fmt::format("; {}{}; {}", who, state, last);
+  const std::string message = standing.message.describe();
+  const std::string now = !message.empty()          ? ", and it waits in " + message
+                          : standing.waits && !none ? ", where it waits for others"
+                                                    : "";
+  return (state.empty() ? "; " + last : fmt::format("; {}{}; {}", who, state, last)) + now;
 }
 
 }  // namespace rondo::comm

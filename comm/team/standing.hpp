@@ -19,11 +19,21 @@ inline constexpr std::chrono::milliseconds kInquiry{300};
 // How long a mismatch may take until it is clear who is to blame: others may be on their way to the call in question.
 inline constexpr std::chrono::milliseconds kJudging{100};
 
+// A send or a receive that a rank waits in, in a word of memory or of an answer.
+struct PackedMessage {
+  std::uint64_t word = 0;  // 0: none
+  PackedMessage() = default;
+  explicit PackedMessage(std::uint64_t packed) : word(packed) {}
+  PackedMessage(bool sends, int peer);  // peer -1: any
+  std::string describe() const;         // "recv from rank 3"; empty: none
+};
+
 // Of one rank, towards a collective that was asked about.
 struct Standing {
-  bool known = false;    // it has said so, or a neighbour that sees it has; nothing but `at` is valid otherwise
-  bool waits = false;    // in the collective of `at`, for others
-  bool stopped = false;  // its process is, by a signal or a debugger
+  bool known = false;       // it has said so, or a neighbour that sees it has; nothing but `at` is valid otherwise
+  bool waits = false;       // in the collective of `at`, for others
+  bool stopped = false;     // its process is, by a signal or a debugger
+  PackedMessage message{};  // that its calling thread waits for
   Signature at{};  // that collective, if the rank has entered it; else the latest that it is known to have entered,
                    // with sequence 0 for none. Of one entered so long ago that nobody remembers it, a later one.
 };

@@ -12,6 +12,7 @@ namespace rondo::comm {
 namespace {
 
 constexpr std::uint64_t kWaits = 1, kStopped = 2;
+constexpr int kFlags = 2;                           // bits; above them is a PackedMessage
 constexpr std::chrono::milliseconds kLookEvery{5};  // for a failure, which ends the inquiry
 
 Team::Side side_of(const Signature& about) { return about.on_device != 0 ? Team::Side::device : Team::Side::host; }
@@ -35,6 +36,7 @@ Standing Team::standing(int peer, const Signature& about) const {
   found.at.on_device = about.on_device;
   const RankLine& line = parts_.segment.line(placement(peer).segment_index);
   found.waits = last != 0 && side == Side::host && line.waits_in.load(std::memory_order_acquire) == last;
+  found.message = PackedMessage(line.message.load(std::memory_order_acquire));
   found.stopped = is_seen_stopped(peer);
   return found;
 }
@@ -107,7 +109,8 @@ std::string Team::describe_latest(int peer) const {
 // A rank whose process is stopped cannot; its neighbours speak for it.
 void Team::on_question(int peer, std::uint64_t question, const Signature& about) {
   const auto say = [&](int whom, const Standing& s) {
-    control_->answer(peer, question, whom, s.at, (s.waits ? kWaits : 0) | (s.stopped ? kStopped : 0));
+    const std::uint64_t flags = (s.waits ? kWaits : 0) | (s.stopped ? kStopped : 0) | s.message.word << kFlags;
+    control_->answer(peer, question, whom, s.at, flags);
   };
   say(rank(), standing(rank(), about));
   for (const int neighbour : stopped_neighbours()) say(neighbour, standing(neighbour, about));
@@ -136,7 +139,11 @@ void Team::on_answer(int peer, std::uint64_t question, int whom, const Signature
   Remote& remote = *remotes_[static_cast<std::size_t>(whom)];
   const bool speaks_itself = whom == peer;
   if (question != question_ || (!speaks_itself && remote.answered == question)) return;
-  remote.standing = {.known = true, .waits = (flags & kWaits) != 0, .stopped = (flags & kStopped) != 0, .at = at};
+  remote.standing = {.known = true,
+                     .waits = (flags & kWaits) != 0,
+                     .stopped = (flags & kStopped) != 0,
+                     .message = PackedMessage(flags >> kFlags),
+                     .at = at};
   remote.answered = question;
   answered_.notify_all();
 }

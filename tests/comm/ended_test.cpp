@@ -76,7 +76,7 @@ TEST_CASE("how a rank's process ended is in every other rank's error") {
 // Whether its process ends at once or takes leave, and whether the others are
 // in the aborted communicator or another.
 TEST_CASE("a rank that aborts and then ends is not lost to any communicator") {
-  const Layout layout = GENERATE(Layout{"", kRanks}, Layout{"tcp", kRanks}, Layout{"", 2}, Layout{"", 1});
+  const Layout layout = GENERATE(Layout{"", kRanks}, Layout{"", 2}, Layout{"", 1});
   const bool of_child = GENERATE(false, true), in_child = GENERATE(false, true), leaves = GENERATE(false, true);
   const Setting over("RONDO_TRANSPORT", layout.transport);
   const auto ended = fork_ranks(kRanks, kLimit, [&](int rank, const auto& store) {
@@ -157,6 +157,23 @@ TEST_CASE("how a process ended is known before its parent has asked, and after")
   REQUIRE(::waitpid(pid, nullptr, 0) == pid);
   const std::string later = how_it_ended(pid, process.get());
   CHECK((later == expected.second || later == "ended"));  // Linux before 6.15 has forgotten it
+}
+
+// On one node and over connections: what each of them was in is known to both.
+TEST_CASE("the deadline of a barrier says that another rank is in recv, and the other way round") {
+  const Layout layout = GENERATE(Layout{"", 2}, Layout{"", 1});
+  const bool receiver_first = GENERATE(false, true);
+  const auto ended = fork_ranks(2, kLimit, [&](int rank, const auto& store) {
+    Communicator comm = join_forked(rank, 2, store, options_of(layout, rank));
+    comm.barrier();
+    comm.set_timeout(rank == (receiver_first ? 1 : 0) ? 400ms : 10s);
+    std::vector<int> data(1);
+    const auto error = thrown_by([&] { rank == 0 ? comm.barrier() : comm.recv(data, 0); });
+    expect(code_of(error) == ErrorCode::timeout, sentence_of(error));
+    for (const char* word : {"barrier #", "recv ", "from rank 0"})
+      expect(contains(sentence_of(error), word), sentence_of(error));
+  });
+  check_ended_well(ended);
 }
 
 TEST_CASE("a rank whose process is stopped is called stopped, by every other rank") {

@@ -48,3 +48,15 @@ TEST_CASE("standing: that a rank has entered none is said when it is known") {
   CHECK(describe_late(1, place, in(0, !kWaits, kStopped)) ==
         "; rank 1 (host h, pid 7) is stopped; the last collective that rank 1 is known to have entered is none");
 }
+
+TEST_CASE("standing: what a rank waits in is said") {
+  const auto said = [](const Standing& standing) { return describe_late(1, {.host = "h", .pid = 7}, standing); };
+  Standing receiving = in(0);
+  receiving.message = PackedMessage(false, 12);
+  CHECK(said(receiving).ends_with(" is none, and it waits in recv from rank 12"));
+  receiving.message = PackedMessage(true, 0);
+  CHECK(said(receiving).ends_with(" is none, and it waits in send to rank 0"));
+  receiving.message = PackedMessage(false, -1);
+  CHECK(said(receiving).ends_with(" is none, and it waits in recv from any rank"));
+  CHECK(said(in(4, kWaits)).ends_with(", where it waits for others"));
+}
