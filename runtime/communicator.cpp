@@ -12,6 +12,7 @@
 #include "comm/base/limits.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/setup/bootstrap.hpp"
+#include "comm/setup/encryption_choice.hpp"
 #include "comm/setup/local_store.hpp"
 #include "rendezvous/crypto.hpp"
 #include "runtime/borrowed_store.hpp"
@@ -48,6 +49,11 @@ void check_place(const Rendezvous& given) {
 Communicator create_over(const Rendezvous& given, const Options& options, Store::Deadline deadline) {
   if (given.rank < 0) {
     throw Error(ErrorCode::invalid_argument, "with a store of your own, create() needs this rank's number");
+  }
+  if (encryption_is_wanted()) {
+    throw Error(ErrorCode::unsupported,
+                "RONDO_ENCRYPT=1 does not go with a store of your own: the key would go through it, and what else it "
+                "carries is its own affair; let the ranks meet by env://, tcp:// or file://, or unset RONDO_ENCRYPT");
   }
   const auto store = std::make_shared<runtime::BorrowedStore>(*given.store);
   Bootstrap bootstrap;

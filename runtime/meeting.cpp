@@ -16,10 +16,12 @@
 #include "comm/base/env.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
+#include "comm/setup/encryption_choice.hpp"
 #include "rendezvous/interfaces.hpp"
 #include "rendezvous/listen.hpp"
 #include "rendezvous/server.hpp"
 #include "rendezvous/socket.hpp"
+#include "rendezvous/tls_socket.hpp"
 #include "runtime/meeting_file.hpp"
 #include "runtime/neighbours.hpp"
 #include "runtime/place_store.hpp"
@@ -58,6 +60,7 @@ std::string chosen_interface(const Options& options) {
 struct Choices {
   std::vector<std::string> addresses;  // none: found out
   std::uint16_t first_port = 0, last_port = 0;
+  bool encrypted = encryption_is_wanted();  // also where survivors meet again
 };
 
 std::optional<std::uint16_t> port_in(std::string_view text) {
@@ -110,6 +113,10 @@ Bootstrap bootstrap_of(Met met, const std::string& server_host, const Choices& c
     bootstrap.authenticator = rendezvous::make_authenticator(
         *met.endpoint.secret, fmt::format("peers|{}|{}", met.endpoint.job, met.membership.generation));
   }
+  if (met.endpoint.encrypted) {
+    bootstrap.encryption = rendezvous::make_encryption(
+        *met.endpoint.secret, fmt::format("peers|{}|{}", met.endpoint.job, met.membership.generation));
+  }
   bootstrap.store = store_of(std::move(met), make_point, request);
   return bootstrap;
 }
@@ -118,7 +125,9 @@ Bootstrap bootstrap_of(Met met, const std::string& server_host, const Choices& c
 class TcpPoint final : public MeetingPoint {
  public:
   TcpPoint(const MeetingAddress& place, const Trust& trust, const Choices& choices)
-      : place_(place), endpoint_{place.host, place.port, trust.secret, place.job}, choices_(choices) {}
+      : place_(place),
+        endpoint_{place.host, place.port, trust.secret, place.job, choices.encrypted},
+        choices_(choices) {}
   std::string key() const override { return fmt::format("tcp|{}|{}", describe(), place_.job); }
   std::shared_ptr<Hosting> try_host(int world_size) override {
     if (!place_.may_serve || !is_local(place_.host)) return nullptr;
@@ -129,6 +138,7 @@ class TcpPoint final : public MeetingPoint {
       hosting->server = std::make_unique<Server>(rendezvous::ServerOptions{.bind = std::move(addresses),
                                                                            .port = place_.port,
                                                                            .secret = endpoint_.secret,
+                                                                           .encrypted = endpoint_.encrypted,
                                                                            .job = place_.job,
                                                                            .world_size = world_size,
                                                                            .is_rank_0s = true,
@@ -171,7 +181,9 @@ Bootstrap meet_neighbours(const MeetingAddress& place, const JoinRequest& reques
   }
   const Choices choices = read_choices(options);
   const MakePoint make_point = [meeting = fmt::format("{}|{}|{}", endpoint, place.job, request.generation),
-                                job = place.job] { return std::make_unique<NeighbourPoint>(meeting, job); };
+                                job = place.job, encrypted = choices.encrypted] {
+    return std::make_unique<NeighbourPoint>(meeting, job, encrypted);
+  };
   Met met = meet_at_point(*make_point(), request, deadline);
   const std::string host = met.endpoint.host;
   return bootstrap_of(std::move(met), host, choices, make_point, request);
@@ -235,8 +247,8 @@ Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, cons
   }
   const Choices choices = read_choices(options);
   const std::string host = choices.addresses.empty() ? "127.0.0.1" : choices.addresses.front();
-  const MakePoint make_point = [path, host, job = env("RONDO_JOB").value_or("file")] {
-    return std::make_unique<FilePoint>(path, host, job);
+  const MakePoint make_point = [path, host, job = env("RONDO_JOB").value_or("file"), encrypted = choices.encrypted] {
+    return std::make_unique<FilePoint>(path, host, job, encrypted);
   };
   const auto point = make_point();
   try {

@@ -145,13 +145,15 @@ std::shared_ptr<Hosting> FilePoint::try_host(int world_size) {
   if (held_) return nullptr;
   auto claim = std::make_shared<FileClaim>(path_, std::move(file));
   auto hosting = std::make_shared<Hosting>();
-  hosting->endpoint = {.host = host_, .secret = rendezvous::Secret::generate(), .job = job_};
-  hosting->server = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {host_},
-                                                                                   .secret = hosting->endpoint.secret,
-                                                                                   .job = hosting->endpoint.job,
-                                                                                   .world_size = world_size,
-                                                                                   .is_rank_0s = true,
-                                                                                   .starter = parent_identity()});
+  hosting->endpoint = {.host = host_, .secret = rendezvous::Secret::generate(), .job = job_, .encrypted = encrypted_};
+  hosting->server =
+      std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {host_},
+                                                                     .secret = hosting->endpoint.secret,
+                                                                     .encrypted = hosting->endpoint.encrypted,
+                                                                     .job = hosting->endpoint.job,
+                                                                     .world_size = world_size,
+                                                                     .is_rank_0s = true,
+                                                                     .starter = parent_identity()});
   hosting->endpoint.port = hosting->server->port();
   claim->write(hosting->endpoint);
   hosting->claim = std::move(claim);
@@ -167,6 +169,7 @@ std::optional<rendezvous::Endpoint> FilePoint::find(std::string& reason, Store::
   } catch (const Error& error) {  // what a dead run or another program left
     reason = error.what();
   }
+  if (endpoint) endpoint->encrypted = encrypted_;
   if (!endpoint || endpoint->job == job_) return endpoint;
   reason = fmt::format("job '{}' meets there and this rank is of job '{}'; give each job a file of its own",
                        endpoint->job, job_);

@@ -13,8 +13,8 @@ namespace rondo::runtime {
 class FilePoint final : public MeetingPoint {
  public:
   // Rank 0 serves at `host`, an address of this machine. Ranks of another `job` do not meet there.
-  FilePoint(std::filesystem::path path, std::string host, std::string job)
-      : path_(std::move(path)), host_(std::move(host)), job_(std::move(job)) {}
+  FilePoint(std::filesystem::path path, std::string host, std::string job, bool encrypted)
+      : path_(std::move(path)), host_(std::move(host)), job_(std::move(job)), encrypted_(encrypted) {}
   std::string key() const override { return "file|" + path_.string(); }
   std::shared_ptr<Hosting> try_host(int world_size) override;
   std::optional<rendezvous::Endpoint> find(std::string& reason, Store::Deadline deadline) override;
@@ -24,6 +24,7 @@ class FilePoint final : public MeetingPoint {
  private:
   std::filesystem::path path_;
   std::string host_, job_;
+  bool encrypted_;
   bool held_ = false;  // by another process, when last seen
 };
 

@@ -223,12 +223,15 @@ std::shared_ptr<Hosting> NeighbourPoint::try_host(int world_size) {
   Fd named = take_name(meeting_);
   if (!named) return nullptr;
   auto hosting = std::make_shared<Hosting>();
-  hosting->endpoint = {.host = "127.0.0.1", .secret = rendezvous::Secret::generate(), .job = job_};
-  hosting->server = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.secret = hosting->endpoint.secret,
-                                                                                   .job = job_,
-                                                                                   .world_size = world_size,
-                                                                                   .is_rank_0s = true,
-                                                                                   .starter = parent_identity()});
+  hosting->endpoint = {
+      .host = "127.0.0.1", .secret = rendezvous::Secret::generate(), .job = job_, .encrypted = encrypted_};
+  hosting->server =
+      std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.secret = hosting->endpoint.secret,
+                                                                     .encrypted = hosting->endpoint.encrypted,
+                                                                     .job = job_,
+                                                                     .world_size = world_size,
+                                                                     .is_rank_0s = true,
+                                                                     .starter = parent_identity()});
   hosting->endpoint.port = hosting->server->port();
   hosting->claim = std::make_shared<Host>(std::move(named), hosting->endpoint);
   return hosting;
@@ -251,7 +254,7 @@ std::optional<rendezvous::Endpoint> NeighbourPoint::find(std::string& reason, St
       return std::nullopt;
     }
     rendezvous::Endpoint endpoint{
-        .host = {}, .secret = rendezvous::Secret::from_hex(text.substr(end + 1)), .job = job_};
+        .host = {}, .secret = rendezvous::Secret::from_hex(text.substr(end + 1)), .job = job_, .encrypted = encrypted_};
     parse_endpoint(text.substr(0, end), "rank 0's address, ", endpoint.host, endpoint.port);
     reason.clear();
     return endpoint;

@@ -11,8 +11,9 @@ namespace rondo::runtime {
 
 class NeighbourPoint final : public MeetingPoint {
  public:
-  // `meeting`: what the ranks were given to meet by; `job`: the server's.
-  NeighbourPoint(std::string meeting, std::string job) : meeting_(std::move(meeting)), job_(std::move(job)) {}
+  // `meeting`: what the ranks were given to meet by; `job`: the server's, and whether it encrypts.
+  NeighbourPoint(std::string meeting, std::string job, bool encrypted)
+      : meeting_(std::move(meeting)), job_(std::move(job)), encrypted_(encrypted) {}
   std::string key() const override { return "neighbours|" + meeting_; }
   std::shared_ptr<Hosting> try_host(int world_size) override;
   std::optional<rendezvous::Endpoint> find(std::string& reason, Store::Deadline deadline) override;
@@ -21,6 +22,7 @@ class NeighbourPoint final : public MeetingPoint {
 
  private:
   std::string meeting_, job_;
+  bool encrypted_;
 };
 
 }  // namespace rondo::runtime

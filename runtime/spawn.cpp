@@ -21,8 +21,10 @@
 #include "comm/base/fork.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/setup/bootstrap.hpp"
+#include "comm/setup/encryption_choice.hpp"
 #include "rendezvous/client.hpp"
 #include "rendezvous/server.hpp"
+#include "rendezvous/tls_socket.hpp"
 #include "runtime/process/child.hpp"
 #include "runtime/process/event_loop.hpp"
 #include "runtime/process/exit_status.hpp"
@@ -78,6 +80,7 @@ class Spawned {
   const Body& body_;
   process::Supervision& supervision_;
   rendezvous::Secret secret_;
+  const bool encrypted_ = encryption_is_wanted();
   Pipe ports_, reports_;
   std::vector<process::Child> ranks_;
   std::unique_ptr<rendezvous::Server> server_;
@@ -129,8 +132,8 @@ Communicator Spawned::join(int rank) {
     throw Error(ErrorCode::system, "the process that spawned this rank is gone");
   const Options options{};
   const auto deadline = deadline_after(options.join_timeout);
-  const auto client =
-      rendezvous::Client::connect({.host = "127.0.0.1", .port = port, .secret = secret_, .job = kJob}, deadline);
+  const auto client = rendezvous::Client::connect(
+      {.host = "127.0.0.1", .port = port, .secret = secret_, .job = kJob, .encrypted = encrypted_}, deadline);
   // Whom the server does not know it would not wait for when a communicator's survivors meet there. A rank on this
   // machine is gone when its connection is; one that is stopped is not.
   client->join({.rank = rank, .world_size = world_size_, .lease = std::chrono::milliseconds(0)}, deadline);
@@ -139,6 +142,7 @@ Communicator Spawned::join(int rank) {
   bootstrap.world_size = world_size_;
   bootstrap.store = client;
   bootstrap.authenticator = rendezvous::make_authenticator(secret_, "peers");
+  if (encrypted_) bootstrap.encryption = rendezvous::make_encryption(secret_, "peers");
   bootstrap.addresses = {client->local_address()};
   return make_communicator(std::move(bootstrap), options);
 }
@@ -168,7 +172,7 @@ int Spawned::run() {
 
 void Spawned::serve() {
   server_ = std::make_unique<rendezvous::Server>(
-      rendezvous::ServerOptions{.secret = secret_, .job = kJob, .world_size = world_size_});
+      rendezvous::ServerOptions{.secret = secret_, .encrypted = encrypted_, .job = kJob, .world_size = world_size_});
   const std::uint16_t port = server_->port();
   for (int rank = 0; rank < world_size_; ++rank)
     if (::write(ports_.writer.get(), &port, sizeof port) != static_cast<ssize_t>(sizeof port))

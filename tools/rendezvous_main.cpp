@@ -10,6 +10,7 @@
 
 #include "comm/base/env.hpp"
 #include "comm/base/standard_streams.hpp"
+#include "comm/setup/encryption_choice.hpp"
 #include "rendezvous/server.hpp"
 #include "rendezvous/socket.hpp"
 
@@ -22,7 +23,7 @@ struct Flags {
   std::uint16_t port = 29500;
   std::string secret_file, job = "job";
   int world_size = -1;
-  bool insecure = false;
+  bool insecure = false, encrypt = false;
 };
 
 void declare(CLI::App& app, Flags& flags) {
@@ -31,6 +32,7 @@ void declare(CLI::App& app, Flags& flags) {
   app.add_option("--port", flags.port, "port to listen on (29500); 0: any free one");
   app.add_option("--secret-file", flags.secret_file, "file of mode 0600 with the job's 64 hexadecimal digits");
   app.add_flag("--insecure", flags.insecure, "no secret: whoever reaches the port may join");
+  app.add_flag("--encrypt", flags.encrypt, "TLS for all connections, which ranks want with RONDO_ENCRYPT=1 alone");
   app.add_option("--job", flags.job, "the job's id, the same as the ranks' RONDO_JOB (job)");
   app.add_option("--world-size", flags.world_size, "number of ranks; without it, the first rank decides")
       ->check(CLI::Range(1, 1 << 20));
@@ -60,6 +62,7 @@ int serve(const Flags& flags) {
   const rendezvous::Server server({.bind = flags.bind,
                                    .port = flags.port,
                                    .secret = secret_of(flags),
+                                   .encrypted = flags.encrypt || encryption_is_wanted(),
                                    .job = flags.job,
                                    .world_size = flags.world_size});
   fmt::print("{}\n", rendezvous::endpoint_text(flags.bind.front(), server.port()));

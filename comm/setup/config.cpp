@@ -15,6 +15,7 @@
 #include "comm/base/log_level.hpp"
 #include "comm/call/algorithms.hpp"
 #include "comm/device/launch/device_tuner.hpp"
+#include "comm/setup/encryption_choice.hpp"
 #include "comm/transport/transport.hpp"
 
 namespace rondo::comm {
@@ -61,6 +62,7 @@ Config Config::from_environment(const Transports& known) {
   number("RONDO_YIELDS", config.yields, 0, 1'000'000'000);
   number("RONDO_RECORD_FD", config.record_fd, 0, 1 << 24);
   config.link_patience_ms = static_cast<std::uint32_t>(given_link_patience().count());
+  config.encrypt = encryption_is_wanted();
   config.slice_bytes = (config.slice_bytes + 63) / 64 * 64;  // whole elements of every dtype, aligned slots
   if (const auto path = env("RONDO_TUNING")) config.tuning = read_tuning(*path);
   config.flight_recorder = env("RONDO_FLIGHT_RECORDER").value_or("");

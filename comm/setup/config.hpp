@@ -31,6 +31,8 @@ struct Config {
   // RONDO_LINK_PATIENCE_MS: how long another host may leave probes unanswered, 1500 to 600000.
   std::uint32_t link_patience_ms = static_cast<std::uint32_t>(kLinkPatience.count());
 
+  bool encrypt = false;  // RONDO_ENCRYPT=1: connections between ranks over TCP; read by who makes Bootstrap::encryption
+
   static Config from_environment(const std::vector<Transport>& known);
 };
 

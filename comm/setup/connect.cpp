@@ -365,6 +365,11 @@ class Connecting {
                           .messages = socket && on_host,
                           .pulses = placement(r).node != placement(bootstrap_.rank).node});
     }
+    if (config_.encrypt && !bootstrap_.encryption && !wishes.empty()) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("RONDO_ENCRYPT=1, but rank {} has no key for its connections: it needs the job's secret",
+                              bootstrap_.rank));
+    }
     std::vector<SecuredSocket> sockets(rows.size()), message_sockets(rows.size());
     for (MeshPeer& peer : meet_over_sockets(wishes)) {
       sockets[static_cast<std::size_t>(peer.rank)] = {std::move(peer.data), std::move(peer.data_stream)};

@@ -20,6 +20,7 @@ namespace rondo::test {
 namespace {
 
 constexpr std::size_t kLongestFrame = 64 << 10;
+constexpr std::size_t kMostRecorded = 16 << 20;
 constexpr int kBurst = 64;  // frames of one host before the next one's turn
 
 // The byte that tells hosts apart in their hardware addresses, 02:00:00:00:00:xx.
@@ -67,6 +68,11 @@ void Network::cut(std::size_t host, bool cut) {
   }
 }
 
+std::string Network::recording() const {
+  const std::lock_guard lock(mutex_);
+  return recording_;
+}
+
 void Network::run() {
   std::vector<pollfd> polled;
   for (const Fd& tap : taps_) polled.push_back({tap.get(), POLLIN, 0});
@@ -108,6 +114,7 @@ bool Network::is_lost(std::size_t from, std::size_t to, const std::string& frame
 
 void Network::forward(std::size_t from, std::size_t to, const std::string& frame) {
   const std::lock_guard lock(mutex_);
+  if (recording_.size() < kMostRecorded) recording_ += frame;
   if (is_lost(from, to, frame)) {
     ++lost_;
     return;

@@ -39,6 +39,7 @@ class Network {
   void cut(std::size_t host, bool cut);         // drops all that it sends and all for it: no reset, no ICMP
   std::uint64_t lost() const { return lost_; }  // packets, by loss and cuts
   std::uint64_t carried() const { return carried_; }
+  std::string recording() const;  // all frames that any host has sent so far, one behind the other
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -60,7 +61,8 @@ class Network {
   std::deque<Host> hosts_;
   std::vector<Fd> taps_;
   Fd stop_;
-  std::mutex mutex_;  // guards the weather and what is cut
+  mutable std::mutex mutex_;  // guards the weather, what is cut and what is kept
+  std::string recording_;
   Weather weather_;
   std::set<std::size_t> cut_;
   std::mt19937 random_;  // this and the rest: the thread's

@@ -16,9 +16,12 @@
 #include <mutex>
 #include <thread>
 
+#include "comm/setup/encryption_choice.hpp"
+#include "comm/setup/local_store.hpp"
 #include "rendezvous/listen.hpp"
 #include "tests/rendezvous/jobs.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/setting.hpp"
 
 using namespace rondo;
 using namespace rondo::runtime;
@@ -39,7 +42,7 @@ struct Folder {
   ~Folder() { std::filesystem::remove_all(path); }
 };
 
-// Joins with n ranks and sees that each can reach the store and sign for the others.
+// Joins with n ranks and sees that each can reach the store and sign for the others, and that all encrypt or none.
 template <class Meet>
 void check_meeting(int n, Meet meet) {
   std::mutex mutex;
@@ -58,6 +61,7 @@ void check_meeting(int n, Meet meet) {
     REQUIRE(mine.authenticator);
     CHECK(mine.authenticator->verify(rendezvous::as_bytes(message),
                                      all[0].authenticator->sign(rendezvous::as_bytes(message))));
+    CHECK((mine.encryption != nullptr) == encryption_is_wanted());
   }
   in_threads(n, [&](int rank) {
     const auto got = all[static_cast<std::size_t>(rank)].store->exchange("x", rank, n, bytes("v"), in(seconds(20)));
@@ -68,6 +72,7 @@ void check_meeting(int n, Meet meet) {
 }  // namespace
 
 TEST_CASE("ranks of one user on one machine need no secret") {
+  const rondo::test::Setting encryption("RONDO_ENCRYPT", GENERATE("", "1"));
   const Launch launch{.launcher = "set by hand",
                       .world_size = 3,
                       .master_address = "127.0.0.1",
@@ -104,6 +109,7 @@ TEST_CASE("rank 0 that does not come is named at the deadline") {
 }
 
 TEST_CASE("with a secret, rank 0 serves at the given port and others join there") {
+  const rondo::test::Setting encryption("RONDO_ENCRYPT", GENERATE("", "1"));
   const Trust trust{Secret::generate()};
   const MeetingAddress place{.host = "localhost", .port = free_port(), .job = "tcp"};
   check_meeting(3,
@@ -140,6 +146,7 @@ TEST_CASE("who has rank 0's port and does not serve there is named, and when it 
 }
 
 TEST_CASE("a file leads to rank 0, whatever lay there before, and is removed") {
+  const rondo::test::Setting encryption("RONDO_ENCRYPT", GENERATE("", "1"));
   const Folder folder;
   const std::string path = folder.path / "meeting";
   const int stale = GENERATE(0, 1, 2, 3);
@@ -210,4 +217,11 @@ TEST_CASE("a process may make several worlds of one server") {
   b.reset();
   const int members[] = {0};
   CHECK(a->survivors("world", 0, members, in(seconds(5))) == std::vector<int>{0});
+}
+
+TEST_CASE("ranks that are to encrypt do not meet through a store of the user's own") {
+  const rondo::test::Setting encryption("RONDO_ENCRYPT", "1");
+  LocalStore store;
+  const std::string error = error_of([&] { Communicator::create({.rank = 0, .world_size = 1, .store = &store}); });
+  CHECK(contains(error, "RONDO_ENCRYPT=1 does not go with a store of your own"));
 }

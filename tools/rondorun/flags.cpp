@@ -63,6 +63,7 @@ constexpr std::array kFlags{
     Flag{"secret-file", 0, "FILE", kOwn, "the job's secret, the same on every node", ""},
     Flag{"new-secret", 0, "FILE", kOwn, "writes such a file (mode 0600) and ends", ""},
     Flag{"no-secret", 0, "", kOwn, "several nodes without one: anybody may join", ""},
+    Flag{"encrypt", 0, "", kOwn, "TLS for all connections between processes of the job; the same on every node", ""},
     Flag{"hosts", 0, "NAME:N,...", kOwn,
          "starts N ranks on each of these hosts by ssh, from here; [IPv6]:N; :N left out: --nproc-per-node", ""},
     Flag{"hostfile", 0, "FILE", kOwn, "the same, with a host on each line", ""},

@@ -219,6 +219,7 @@ void Launch::start_alone() {
   placement.job = options_.job.empty() ? fmt::format("rondorun-{}", ::getpid()) : options_.job;
   server_ = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {placement.master_address},
                                                                            .secret = secret_,
+                                                                           .encrypted = options_.encrypt,
                                                                            .job = placement.job,
                                                                            .link_patience = options_.link_patience});
   placement.rendezvous = endpoint_text(placement.master_address, server_->port());
@@ -471,7 +472,8 @@ bool Launch::is_missed(int rank) {
     const auto limit = Clock::now() + std::chrono::seconds(1);
     if (!observer_)
       observer_ = rendezvous::Client::connect(
-          {.host = kOwnHost, .port = server_->port(), .secret = secret_, .job = job_}, limit);
+          {.host = kOwnHost, .port = server_->port(), .secret = secret_, .job = job_, .encrypted = options_.encrypt},
+          limit);
     return observer_->try_get(rendezvous::missed_key(rank)).has_value();
   } catch (const Error& error) {
     say(error.what());

@@ -136,6 +136,7 @@ void Nodes::meet() {
           std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {options_.master_address},
                                                                          .port = options_.master_port,
                                                                          .secret = secret_,
+                                                                         .encrypted = options_.encrypt,
                                                                          .job = options_.job,
                                                                          .link_patience = options_.link_patience});
       node_ = 0;
@@ -147,6 +148,7 @@ void Nodes::meet() {
                                          .port = options_.master_port,
                                          .secret = secret_,
                                          .job = options_.job,
+                                         .encrypted = options_.encrypt,
                                          .link_patience = options_.link_patience},
                                         join_deadline());
   {

@@ -20,6 +20,7 @@
 
 #include "comm/base/env.hpp"
 #include "comm/base/machine.hpp"
+#include "comm/setup/encryption_choice.hpp"
 #include "runtime/launchers/environment.hpp"
 #include "tools/rondorun/explain.hpp"
 #include "tools/rondorun/flags.hpp"
@@ -166,6 +167,8 @@ void set_nodes(Words& words, Options& options) {
     refuse(words.nodes_of +
            "several nodes need --master-addr HOST (or --rdzv-endpoint HOST:PORT), the address of node 0");
   if (options.master_port == 0) refuse("--master-port 0: several nodes need a port that all of them know, 1 to 65535");
+  if (options.encrypt && options.no_secret && options.secret_file.empty())
+    refuse("--encrypt cannot be had with --no-secret: its keys are made from the job's secret");
   if (options.secret_file.empty() && !options.no_secret && !options.secret)
     refuse(
         words.nodes_of +
@@ -332,6 +335,7 @@ void add_flags(Flags& add, Words& words, Options& options) {
   add.option("secret-file", options.secret_file);
   add.option("new-secret", options.new_secret);
   add.option_switch("no-secret", options.no_secret);
+  add.option_switch("encrypt", options.encrypt);
   add.option("hosts", words.hosts);
   add.option("hostfile", words.hostfile);
   add.option("ssh", words.ssh);
@@ -575,6 +579,11 @@ void set_hosts(const CLI::App& app, Words& words, Options& options) {
   std::istringstream ssh(words.ssh);
   for (std::string word; ssh >> word;) options.ssh.push_back(word);
   if (options.ssh.empty()) refuse("--ssh needs a command, as ssh");
+  if (options.encrypt && std::filesystem::path(options.ssh.front()).filename() != "ssh")
+    refuse(
+        fmt::format("--encrypt cannot be had with --ssh {}, through which the secret and all output go: only ssh is "
+                    "known to encrypt them",
+                    words.ssh));
   options.far_program = std::filesystem::read_symlink("/proc/self/exe");
   options.local_size = 0;
   explain_hosts(words.explanation, options);
@@ -584,6 +593,7 @@ void finish(const CLI::App& app, Words& words, Options& options) {
   if (!options.new_secret.empty()) return;
   for (const Flag& row : flags())
     if (row.honoured != Honoured::refused) words.explanation.set_origin(row.name, origin_of(app, row));
+  options.encrypt = options.encrypt || encryption_is_wanted();  // which ranks inherit
   check_backend(words.rdzv_backend);
   if (words.hosts.empty() && words.hostfile.empty())
     set_this_node(app, words, options);

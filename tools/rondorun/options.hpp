@@ -34,6 +34,7 @@ struct Options {
   bool job_is_given = false;
   std::filesystem::path secret_file;
   bool no_secret = false;
+  bool encrypt = false;
   std::filesystem::path new_secret;  // to be written instead of launching anything
   std::string interface;
   std::string port_range;
