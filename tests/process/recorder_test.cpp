@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job that fails leaves behind: a folder with the last operations of every rank.
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tools/rondorun/records.hpp"
 
 namespace {
 
@@ -229,6 +231,16 @@ TEST_CASE("each failure has a folder of its own") {
   }
 }
 
+TEST_CASE("the guide shows a page that is printed") {
+  std::ifstream file(RONDO_SOURCE_DIR "/docs/troubleshooting.md");
+  const std::string guide{std::istreambuf_iterator<char>(file), {}};
+  const auto begin = guide.find("```\nWhat happened\n");
+  REQUIRE(begin != std::string::npos);
+  const std::string shown = guide.substr(begin + 4, guide.find("```", begin + 4) - begin - 4);
+  const Place place;
+  CHECK(contains(explained(folder_of(place, "mismatch", 3)), shown));
+}
+
 TEST_CASE("the trace is JSON that has every rank's calls on one axis of time") {
   const Place place;
   const fs::path folder = folder_of(place, "deadline", 3);
@@ -299,4 +311,18 @@ TEST_CASE("rondo says what it is asked wrongly") {
   CHECK(run({tool("rondo"), "explain"}).code == 2);
   CHECK(run({tool("rondo")}).code == 2);
   CHECK(run({tool("rondo"), "--help"}).code == 0);
+}
+
+TEST_CASE("what a rank has said is there when it has ended with a question unread") {
+  rondo::process::EventLoop loop;
+  rondo::launcher::Records records(loop);
+  rondo::Fd rank = records.open(0);
+  const std::string packet = "fwhat it did";
+  REQUIRE(::send(rank.get(), packet.data(), packet.size(), 0) == static_cast<ssize_t>(packet.size()));
+  records.ask();
+  CHECK_FALSE(records.all_answered());
+  rank.reset();
+  records.take_all();
+  CHECK(records.latest(0) == "what it did");
+  CHECK(records.all_answered());
 }

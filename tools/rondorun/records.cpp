@@ -53,7 +53,7 @@ void Records::take(Rank& rank) {
   std::string packet(1 + comm::kMostRecordBytes, '\0');
   for (;;) {
     const ssize_t got = ::recv(rank.socket.get(), packet.data(), packet.size(), MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;  // it ended with our question unread: once
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) break;
     const std::string_view text(packet.data() + 1, static_cast<std::size_t>(got) - 1);
