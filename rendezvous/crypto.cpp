@@ -53,14 +53,19 @@ Hmac::~Hmac() = default;
 
 Digest Hmac::sign(std::span<const std::byte> first, std::span<const std::byte> second) {
   Digest digest;
+  sign_into(digest, first, second);
+  return digest;
+}
+
+void Hmac::sign_into(std::span<std::byte, 32> out, std::span<const std::byte> first,
+                     std::span<const std::byte> second) {
   std::size_t bytes = 0;
   const bool done =
       EVP_MAC_init(context_.get(), nullptr, 0, nullptr) == 1 &&
       EVP_MAC_update(context_.get(), raw(first), first.size()) == 1 &&
       EVP_MAC_update(context_.get(), raw(second), second.size()) == 1 &&
-      EVP_MAC_final(context_.get(), reinterpret_cast<unsigned char*>(digest.data()), &bytes, digest.size()) == 1;
-  require(done && bytes == digest.size(), "compute an HMAC");
-  return digest;
+      EVP_MAC_final(context_.get(), reinterpret_cast<unsigned char*>(out.data()), &bytes, out.size()) == 1;
+  require(done && bytes == out.size(), "compute an HMAC");
 }
 
 Digest sha256(std::span<const std::byte> bytes) {

@@ -17,7 +17,8 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span<const char>(text.data(), text.size()));
 }
 
-// HMAC-SHA256, keyed once.
+// HMAC-SHA256, keyed once. Its state lies where OpenSSL keeps it, in reach of a core dump: what outlives a call and is
+// derived from the secret is kept as KeptKey instead.
 class Hmac {
  public:
   explicit Hmac(std::span<const std::byte> key);
@@ -26,6 +27,9 @@ class Hmac {
   Hmac& operator=(Hmac&&) noexcept = default;
   ~Hmac();
   Digest sign(std::span<const std::byte> first, std::span<const std::byte> second = {});
+  // What is a key itself, to where it shall lie.
+  void sign_into(std::span<std::byte, 32> out, std::span<const std::byte> first,
+                 std::span<const std::byte> second = {});
   Digest sign(std::string_view first, std::span<const std::byte> second = {}) { return sign(as_bytes(first), second); }
 
  private:

@@ -39,8 +39,6 @@ Seals seals_of(const Digest& transcript, JobKey& key, bool client) {
   return client ? Seals{std::move(up), std::move(down)} : Seals{std::move(down), std::move(up)};
 }
 
-Digest tls_key_of(const Digest& transcript, JobKey& key) { return key.derive("encryption", transcript); }
-
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(ErrorCode::mismatch, sentence); }
 
 void check_hello(const proto::ClientHello& hello, const std::string& job, bool with_secret, bool encrypted) {
@@ -75,9 +73,16 @@ JobKey::JobKey(const std::optional<Secret>& secret, bool encrypted) : encrypted_
     throw Error(ErrorCode::invalid_argument,
                 "RONDO_ENCRYPT=1 needs the job's secret, from which its keys are made, and there is none");
   }
-  if (secret) hmac_.emplace(Hmac(as_bytes("rondo rendezvous 1")).sign(secret->bytes()));
+  if (secret) Hmac(as_bytes("rondo rendezvous 1")).sign_into(*key_.emplace(), secret->bytes());
 }
-Digest JobKey::derive(std::string_view label, const Digest& transcript) { return hmac_->sign(label, transcript); }
+Digest JobKey::derive(std::string_view label, const Digest& transcript) const {
+  return Hmac(**key_).sign(label, transcript);
+}
+KeptKey JobKey::derive_key(std::string_view label, const Digest& transcript) const {
+  KeptKey derived;
+  Hmac(**key_).sign_into(*derived, as_bytes(label), transcript);
+  return derived;
+}
 
 proto::ServerHello ServerHandshake::answer(std::string_view bytes, const std::string& job, JobKey& key) {
   proto::ClientHello hello;
@@ -142,10 +147,10 @@ proto::ClientProof ClientHandshake::finish(std::string_view bytes, JobKey& key) 
 }
 
 std::shared_ptr<TlsSession> ServerHandshake::encrypt(JobKey& key) const {
-  return std::make_shared<TlsSession>(Tls::End::accepting, tls_key_of(transcript_, key));
+  return std::make_shared<TlsSession>(Tls::End::accepting, *key.derive_key("encryption", transcript_));
 }
 std::unique_ptr<TlsSession> ClientHandshake::encrypt(JobKey& key) const {
-  return std::make_unique<TlsSession>(Tls::End::connecting, tls_key_of(transcript_, key));
+  return std::make_unique<TlsSession>(Tls::End::connecting, *key.derive_key("encryption", transcript_));
 }
 
 Seals ClientHandshake::seals(JobKey& key) const { return seals_of(transcript_, key, true); }

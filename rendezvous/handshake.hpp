@@ -28,11 +28,12 @@ class JobKey {
   // invalid_argument: encrypted without a secret.
   explicit JobKey(const std::optional<Secret>& secret, bool encrypted = false);
   bool encrypted() const { return encrypted_; }
-  explicit operator bool() const { return hmac_.has_value(); }
-  Digest derive(std::string_view label, const Digest& transcript);
+  explicit operator bool() const { return key_.has_value(); }
+  Digest derive(std::string_view label, const Digest& transcript) const;
+  KeptKey derive_key(std::string_view label, const Digest& transcript) const;
 
  private:
-  std::optional<Hmac> hmac_;
+  std::optional<KeptKey> key_;
   bool encrypted_;
 };
 

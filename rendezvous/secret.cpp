@@ -62,6 +62,12 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
+void write_hex(const Secret& secret, int fd) {
+  std::string text = secret.to_hex();
+  write_all(fd, text);
+  wipe(std::as_writable_bytes(std::span(text)));
+}
+
 bool is_own_group(gid_t group) {
   if (group == ::getegid()) return true;
   std::vector<gid_t> groups(static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
@@ -77,24 +83,19 @@ bool is_kept_from_others(const struct stat& status) {
 
 class DerivedAuthenticator final : public Authenticator {
  public:
-  explicit DerivedAuthenticator(const Digest& key) : hmac_(key) {}
-  Mac sign(std::span<const std::byte> message) const override {
-    Hmac copy(hmac_);  // several threads may sign
-    return copy.sign(message);
-  }
+  explicit DerivedAuthenticator(KeptKey key) : key_(std::move(key)) {}
+  Mac sign(std::span<const std::byte> message) const override { return Hmac(*key_).sign(message); }
   void random(std::span<std::byte> out) const override { fill_random(out); }
 
  private:
-  Hmac hmac_;
+  KeptKey key_;
 };
 
 }  // namespace
 
-Secret::~Secret() { wipe(bytes_); }
-
 Secret Secret::generate() {
   Secret secret;
-  fill_random(secret.bytes_);
+  fill_random(*secret.bytes_);
   return secret;
 }
 
@@ -108,7 +109,7 @@ Secret Secret::from_hex(std::string_view digits) {
   }
   Secret secret;
   for (std::size_t i = 0; i < kBytes; ++i) {
-    secret.bytes_[i] = static_cast<std::byte>(value_of(digits[2 * i]) * 16 + value_of(digits[2 * i + 1]));
+    (*secret.bytes_)[i] = static_cast<std::byte>(value_of(digits[2 * i]) * 16 + value_of(digits[2 * i + 1]));
   }
   return secret;
 }
@@ -140,14 +141,14 @@ Secret Secret::from_fd(int fd) {
 std::string Secret::to_hex() const {
   std::string text;
   text.reserve(kDigits);
-  for (const std::byte byte : bytes_) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  for (const std::byte byte : *bytes_) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   return text;
 }
 
 Fd Secret::to_memfd() const {
   Fd memory(::memfd_create("rondo-secret", MFD_ALLOW_SEALING));
   if (!memory) throw_errno("cannot create memory for the job's secret (memfd_create)");
-  write_all(memory.get(), to_hex());
+  write_hex(*this, memory.get());
   if (::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
     throw_errno("cannot seal the job's secret");
   }
@@ -164,7 +165,8 @@ void Secret::to_file(const std::filesystem::path& path) const {
   }
   if (!file) throw_errno(fmt::format("cannot create the secret file {}", path.string()));
   try {
-    write_all(file.get(), to_hex() + "\n");
+    write_hex(*this, file.get());
+    write_all(file.get(), "\n");
   } catch (...) {
     ::unlink(path.c_str());
     throw;
@@ -172,19 +174,16 @@ void Secret::to_file(const std::filesystem::path& path) const {
 }
 
 // HKDF (RFC 5869): extract with a fixed salt, then one block of expansion with the context as info.
-Digest derive_key(const Secret& secret, std::string_view purpose, std::string_view context) {
-  Digest extracted = Hmac(as_bytes(purpose)).sign(secret.bytes());
+KeptKey derive_key(const Secret& secret, std::string_view purpose, std::string_view context) {
   const std::byte block{1};
-  const Digest key = Hmac(extracted).sign(context, {&block, 1});
-  wipe(extracted);
+  KeptKey extracted, key;
+  Hmac(as_bytes(purpose)).sign_into(*extracted, secret.bytes());
+  Hmac(*extracted).sign_into(*key, as_bytes(context), {&block, 1});
   return key;
 }
 
 std::shared_ptr<const Authenticator> make_authenticator(const Secret& secret, std::string_view context) {
-  Digest key = derive_key(secret, "rondo authenticator 1", context);
-  auto made = std::make_shared<DerivedAuthenticator>(key);
-  wipe(key);
-  return made;
+  return std::make_shared<DerivedAuthenticator>(derive_key(secret, "rondo authenticator 1", context));
 }
 
 }  // namespace rondo::rendezvous

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The secret of a job: 256 bits that every rank and the server hold. It travels by inherited descriptor or by a file
-// of mode 0600, never in argv, and nothing here prints it.
+// of mode 0600, never in argv, and nothing here prints it. It lies in memory that no core dump holds.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -13,6 +13,7 @@
 
 #include "comm/base/fd.hpp"
 #include "comm/setup/authenticator.hpp"
+#include "rendezvous/kept_key.hpp"
 
 namespace rondo::rendezvous {
 
@@ -29,22 +30,21 @@ class RONDO_API Secret {
 
   Secret(const Secret&) = default;
   Secret& operator=(const Secret&) = default;
-  ~Secret();  // wipes it
 
   Fd to_memfd() const;  // sealed against changes, inherited by child processes
   // Mode 0600. invalid_argument where there is a file of this name.
   void to_file(const std::filesystem::path& path) const;
   std::string to_hex() const;  // for such files alone
 
-  const std::array<std::byte, kBytes>& bytes() const { return bytes_; }
+  const std::array<std::byte, kBytes>& bytes() const { return *bytes_; }
 
  private:
   Secret() = default;
-  std::array<std::byte, kBytes> bytes_{};
+  KeptKey bytes_{};
 };
 
-// Keys of different purposes or contexts tell nothing of each other, or of the secret. To be wiped by the caller.
-std::array<std::byte, 32> derive_key(const Secret& secret, std::string_view purpose, std::string_view context);
+// Keys of different purposes or contexts tell nothing of each other, or of the secret.
+KeptKey derive_key(const Secret& secret, std::string_view purpose, std::string_view context);
 
 // HMAC-SHA256 with a key derived from the secret and `context`; equal arguments give equal signatures anywhere.
 RONDO_API std::shared_ptr<const Authenticator> make_authenticator(const Secret& secret, std::string_view context);

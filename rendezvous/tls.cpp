@@ -61,8 +61,8 @@ struct TlsCallbacks {
     const SSL_CIPHER* suite = SSL_CIPHER_find(ssl, kSuite);
     const bool made =
         session && suite != nullptr &&
-        SSL_SESSION_set1_master_key(session.get(), reinterpret_cast<const unsigned char*>(tls.key_.data()),
-                                    tls.key_.size()) == 1 &&
+        SSL_SESSION_set1_master_key(session.get(), reinterpret_cast<const unsigned char*>((*tls.key_).data()),
+                                    (*tls.key_).size()) == 1 &&
         SSL_SESSION_set_cipher(session.get(), suite) == 1 &&
         SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1;
     return made ? session.release() : nullptr;
@@ -123,7 +123,8 @@ SSL_CTX* context() {
 void Tls::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
 
 Tls::Tls(End end, const Digest& key, TlsSource& source, std::uint64_t records_per_key)
-    : key_(key), source_(source), records_per_key_(records_per_key), ssl_(SSL_new(context())) {
+    : source_(source), records_per_key_(records_per_key), ssl_(SSL_new(context())) {
+  *key_ = key;
   BIO* const bio = ssl_ ? BIO_new(bio_method()) : nullptr;
   require_tls(bio != nullptr, "make a TLS connection");
   BIO_set_data(bio, this);
@@ -137,7 +138,7 @@ Tls::Tls(End end, const Digest& key, TlsSource& source, std::uint64_t records_pe
   }
 }
 
-Tls::~Tls() { wipe(key_); }
+Tls::~Tls() = default;
 
 long Tls::fail(long error) { return failed_ = error; }
 
@@ -165,7 +166,7 @@ long Tls::shake_hands() {
   }
   if (SSL_session_reused(ssl_.get()) != 1) return fail(-EBADMSG);  // some other way than by the key
   done_ = true;
-  wipe(key_);
+  wipe(*key_);
   SSL_set_read_ahead(ssl_.get(), 1);  // until now nothing is read that belongs to what follows
   return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "comm/setup/encryption.hpp"
 #include "rendezvous/crypto.hpp"
+#include "rendezvous/kept_key.hpp"
 
 struct ssl_st;
 struct ssl_ctx_st;
@@ -79,7 +80,7 @@ class Tls {
   long result_of(int returned);
   long fail(long error);
 
-  Digest key_;
+  KeptKey key_;
   TlsSource& source_;
   TlsBytes output_;
   long failed_ = 0, taken_ = 0;  // the error that ended this; what the source said last

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "rendezvous/tls.hpp"
 
@@ -69,26 +70,21 @@ class TlsSocket final : public SecureStream, private TlsSource {
 
 class TlsEncryption final : public Encryption {
  public:
-  explicit TlsEncryption(const Digest& key) : hmac_(key) {}
+  explicit TlsEncryption(KeptKey key) : key_(std::move(key)) {}
   std::unique_ptr<SecureStream> over(int socket, End end, std::span<const std::byte> transcript) const override {
-    Hmac copy(hmac_);  // several threads may
-    Digest key = copy.sign(transcript);
-    auto stream = std::make_unique<TlsSocket>(socket, end, key);
-    wipe(key);
-    return stream;
+    KeptKey key;
+    Hmac(*key_).sign_into(*key, transcript);
+    return std::make_unique<TlsSocket>(socket, end, *key);
   }
 
  private:
-  Hmac hmac_;
+  KeptKey key_;
 };
 
 }  // namespace
 
 std::shared_ptr<const Encryption> make_encryption(const Secret& secret, std::string_view context) {
-  Digest key = derive_key(secret, "rondo encryption 1", context);
-  auto made = std::make_shared<TlsEncryption>(key);
-  wipe(key);
-  return made;
+  return std::make_shared<TlsEncryption>(derive_key(secret, "rondo encryption 1", context));
 }
 
 }  // namespace rondo::rendezvous
