@@ -114,9 +114,21 @@ std::shared_ptr<Client> Client::connect(const Endpoint& endpoint, Deadline deadl
                           server, reason));
 }
 
+namespace {
+Growth growth_of(const proto::Membership& given) {
+  return {.name = given.growth(),
+          .generation = given.growth_generation(),
+          .job_ranks = {given.job_ranks().begin(), given.job_ranks().end()}};
+}
+}  // namespace
+
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 std::string Client::local_address() const { return impl_->local_address(); }
+
+std::string who_meets(const JoinRequest& request) {
+  return request.enlists ? "a joining process" : fmt::format("rank {}", request.rank);
+}
 
 Membership Client::join(const JoinRequest& request, Deadline deadline) {
   proto::Request message;
@@ -134,6 +146,8 @@ Membership Client::join(const JoinRequest& request, Deadline deadline) {
   join.set_lease_ms(static_cast<std::uint32_t>(request.lease.count()));
   join.set_instance(request.instance.empty() ? impl_->instance() : request.instance);
   if (request.lease.count() > 0) impl_->keep_lease(request.lease);
+  join.set_enlists(request.enlists);
+  if (request.enlists) join.set_release(request.release.empty() ? RONDO_VERSION : request.release);
   proto::Join own = join;
   const proto::Reply reply = impl_->call(std::move(message), deadline);
   const proto::Membership& given = reply.membership();
@@ -147,7 +161,9 @@ Membership Client::join(const JoinRequest& request, Deadline deadline) {
           .master_address = given.master_address(),
           .master_port = static_cast<std::uint16_t>(given.master_port()),
           .generation = given.generation(),
-          .of_rank_0 = given.of_rank_0()};
+          .of_rank_0 = given.of_rank_0(),
+          .growth = growth_of(given),
+          .job_world_size = static_cast<int>(given.job_world_size())};
 }
 
 void Client::set(std::string_view key, std::span<const std::byte> value) {
@@ -249,6 +265,33 @@ void Client::missing(std::string_view name, std::span<const int> indices) {
   request.mutable_missing()->set_name(std::string(name));
   for (const int index : indices) request.mutable_missing()->add_indices(static_cast<std::uint32_t>(index));
   impl_->call(std::move(request));
+}
+
+Growth Client::admit(std::span<const int> members, int joiners, std::uint32_t generation, Deadline deadline) {
+  proto::Request request;
+  proto::Admit& message = *request.mutable_admit();
+  for (const int member : members) message.add_members(static_cast<std::uint32_t>(member));
+  message.set_joiners(static_cast<std::uint32_t>(joiners));
+  message.set_generation(generation);
+  message.set_release(RONDO_VERSION);
+  return growth_of(impl_->call(std::move(request), deadline).membership());
+}
+
+void Client::check(const Growth& growth) {
+  proto::Request request;
+  request.mutable_growth()->set_key(growth.key());
+  impl_->call(std::move(request));
+}
+
+void Client::give_up(const Growth& growth, const Error& why) noexcept {
+  try {
+    proto::Request request;
+    request.mutable_give_up()->set_growth(growth.key());
+    fill(*request.mutable_give_up()->mutable_why(), why);
+    impl_->call(std::move(request));
+  } catch (const std::exception& error) {  // the server sees it when this process goes
+    log::debug("rendezvous client: cannot give up {}: {}", growth.key(), error.what());
+  }
 }
 
 }  // namespace rondo::rendezvous

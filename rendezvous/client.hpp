@@ -17,6 +17,7 @@
 
 #include "comm/base/fork.hpp"
 #include "comm/base/pulse.hpp"
+#include "comm/setup/recruiter.hpp"
 #include "rendezvous/membership.hpp"
 #include "rendezvous/secret.hpp"
 
@@ -31,7 +32,7 @@ struct Endpoint {
   std::chrono::milliseconds link_patience = given_link_patience();
 };
 
-class RONDO_API Client final : public Store {
+class RONDO_API Client final : public Store, public Recruiter {
  public:
   // Tries again while the name does not resolve, nobody listens or the server is busy; at the deadline the error says
   // what was in the way. Another version, job or secret is an error at once.
@@ -39,7 +40,8 @@ class RONDO_API Client final : public Store {
   ~Client() override;  // says goodbye; bounded
 
   // Waits for all ranks. At the deadline of any of them, every rank present gets the list of the missing ones; when two
-  // processes claim one rank, all who wait are told. NotYet: see there.
+  // processes claim one rank, all who wait are told. NotYet: see there. Who enlists waits to be admitted; mismatch: it
+  // is of another release.
   Membership join(const JoinRequest& request, Deadline deadline);
   // Nobody leaves before all `participants` have come; same errors as exchange.
   void barrier(std::string_view name, int index, int participants, Deadline deadline);
@@ -59,6 +61,9 @@ class RONDO_API Client final : public Store {
   std::vector<int> survivors(std::string_view name, int index, std::span<const int> members,
                              Deadline deadline) override;
   void missing(std::string_view name, std::span<const int> indices) override;
+  Growth admit(std::span<const int> members, int joiners, std::uint32_t generation, Deadline deadline) override;
+  void check(const Growth& growth) override;
+  void give_up(const Growth& growth, const Error& why) noexcept override;
 
  private:
   class Impl;

@@ -30,8 +30,10 @@ bool wait_for(int fd, short events, Deadline deadline, std::string& reason) {
 }  // namespace
 
 void Client::Impl::is_member(proto::Join join, const proto::Membership& given) {
-  join.set_rank(static_cast<std::int32_t>(given.rank()));
-  join.set_world_size(static_cast<std::int32_t>(given.world_size()));
+  const bool joined_later = join.enlists() && given.rank() < static_cast<std::uint32_t>(given.job_ranks_size());
+  join.set_rank(
+      static_cast<std::int32_t>(joined_later ? given.job_ranks(static_cast<int>(given.rank())) : given.rank()));
+  join.set_world_size(static_cast<std::int32_t>(joined_later ? given.job_world_size() : given.world_size()));
   join.set_generation(given.generation());
   join.set_again(true);
   const std::lock_guard lock(waiting_);

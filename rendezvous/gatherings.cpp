@@ -46,10 +46,16 @@ void Gatherings::check(const Gathering& gathering, Caller caller, const proto::G
   }
 }
 
-const Member* Gatherings::absent_from(const Gathering& gathering, const std::string& name) const {
-  if (const Member* survivor = survivals_.first_absent(name, gathering.participants)) return survivor;
-  const bool of_all = gathering.of_members && static_cast<int>(gathering.participants) == members_.world_size();
-  return of_all ? members_.first_absent() : nullptr;
+std::optional<Error> Gatherings::obstacle_to(const Gathering& gathering, const std::string& name) const {
+  if (const Growths::Growth* growth = growths_.of_exchange(name)) return growth->failure;
+  const Member* absent = nullptr;
+  if (const auto survivor = survivals_.first_absent(name, gathering.participants)) {
+    absent = *survivor;
+  } else if (gathering.of_members && static_cast<int>(gathering.participants) == members_.world_size()) {
+    absent = members_.first_absent();
+  }
+  if (absent == nullptr) return std::nullopt;
+  return absent_error(*absent, name);
 }
 
 void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline) {
@@ -67,9 +73,7 @@ void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_va
   gathering.bytes += gather.value().size() + 8;
   const WaitId wait = waits_.add({caller, deadline, WaitKind::gather, gather.name()});
   gathering.arrived.emplace(gather.index(), Arrival{caller, wait, gather.value()});
-  if (const Member* absent = absent_from(gathering, gather.name())) {
-    return answer(place, Replies::body_of(absent_error(*absent, gather.name())));
-  }
+  if (const auto obstacle = obstacle_to(gathering, gather.name())) return answer(place, Replies::body_of(*obstacle));
   if (gathering.bytes > kMaxReplyBytes - 4096) {
     return answer(place, Replies::body_of(Error(
                              ErrorCode::unsupported,
@@ -82,6 +86,7 @@ void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_va
     for (auto& [index, arrival] : gathering.arrived) reply.add_values(std::move(arrival.value));
   }
   answer(place, Replies::body_of(reply));
+  growths_.completed(gather.name());
 }
 
 void Gatherings::answer(Entry place, const SharedBody& body) {
@@ -113,21 +118,26 @@ void Gatherings::give_up(const Error& error) {
   }
 }
 
-void Gatherings::gone(ConnectionId connection, const std::string& description, const std::string& reason) {
+void Gatherings::fail_hopeless() {
   for (Entry place = gatherings_.begin(); place != gatherings_.end();) {
     const Entry here = place++;
-    const Gathering& gathering = here->second;
-    const auto contributor = std::find_if(gathering.arrived.begin(), gathering.arrived.end(), [&](const auto& entry) {
+    if (const auto obstacle = obstacle_to(here->second, here->first)) answer(here, Replies::body_of(*obstacle));
+  }
+}
+
+void Gatherings::gone(ConnectionId connection, const std::string& description, const std::string& reason) {
+  fail_hopeless();
+  for (Entry place = gatherings_.begin(); place != gatherings_.end();) {
+    const Entry here = place++;
+    const auto& arrived = here->second.arrived;
+    const auto contributor = std::find_if(arrived.begin(), arrived.end(), [&](const auto& entry) {
       return entry.second.caller.connection == connection;
     });
-    if (const Member* absent = absent_from(gathering, here->first)) {
-      answer(here, Replies::body_of(absent_error(*absent, here->first)));
-    } else if (contributor != gathering.arrived.end()) {
-      answer(here, Replies::body_of(Error(ErrorCode::peer_lost,
-                                          fmt::format("{} was lost{}{} before everybody had come to '{}'", description,
-                                                      reason.empty() ? "" : ": ", reason, here->first),
-                                          static_cast<int>(contributor->first))));
-    }
+    if (contributor == arrived.end()) continue;
+    answer(here, Replies::body_of(Error(ErrorCode::peer_lost,
+                                        fmt::format("{} was lost{}{} before everybody had come to '{}'", description,
+                                                    reason.empty() ? "" : ": ", reason, here->first),
+                                        static_cast<int>(contributor->first))));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "rendezvous/growths.hpp"
 #include "rendezvous/members.hpp"
 #include "rendezvous/replies.hpp"
 #include "rendezvous/survivals.hpp"
@@ -12,13 +13,13 @@ namespace rondo::rendezvous {
 
 class Gatherings {
  public:
-  Gatherings(Waits& waits, Replies& replies, const Members& members, const Survivals& survivals)
-      : waits_(waits), replies_(replies), members_(members), survivals_(survivals) {}
+  Gatherings(Waits& waits, Replies& replies, const Members& members, const Survivals& survivals, Growths& growths)
+      : waits_(waits), replies_(replies), members_(members), survivals_(survivals), growths_(growths) {}
 
   void arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline);
   void expire(const std::string& name);  // fails for all who wait there
-  // Fails what can no longer complete: where the connection has contributed, and, when a member is gone for good,
-  // where all members, or the survivors of a communicator, are needed.
+  void fail_hopeless();                  // what can no longer complete, since a member is gone or a growth has failed
+  // The same, and where the connection has contributed.
   void gone(ConnectionId connection, const std::string& description, const std::string& reason);
   void give_up(const Error& error);  // where a member has come: it is of a run that was given up
 
@@ -38,13 +39,15 @@ class Gatherings {
   using Entry = std::map<std::string, Gathering>::iterator;
 
   void check(const Gathering& gathering, Caller caller, const proto::Gather& gather, bool with_values) const;
-  const Member* absent_from(const Gathering& gathering, const std::string& name) const;  // for good, and needed
+  // Why not all will come: somebody who is needed is gone for good, or has given up. Nothing: they may.
+  std::optional<Error> obstacle_to(const Gathering& gathering, const std::string& name) const;
   void answer(Entry place, const SharedBody& body);
 
   Waits& waits_;
   Replies& replies_;
   const Members& members_;
   const Survivals& survivals_;
+  Growths& growths_;
   std::map<std::string, Gathering> gatherings_;
 };
 

@@ -53,7 +53,7 @@ void Members::begin_generation(std::uint32_t generation) {
   rank_of_instance_.clear();
   lost_.clear();
   left_.clear();
-  complete_ = false;
+  complete_ = came_back_ = false;
   spoiled_.reset();
   world_size_ = fixed_world_size_;
   generation_ = generation;
@@ -75,7 +75,8 @@ void Members::check(const proto::Join& join) const {
   const int world = size > 0 ? size : join.world_size();
   require(world > 0 && world <= kMaxWorldSize, ErrorCode::invalid_argument,
           fmt::format("{}: nobody has said a world size between 1 and {}", from_there, kMaxWorldSize));
-  require(join.rank() >= -1 && join.rank() < world, ErrorCode::invalid_argument,
+  const bool joined_later = join.again() && join.enlists();
+  require(join.rank() >= -1 && (join.rank() < world || joined_later), ErrorCode::invalid_argument,
           fmt::format("{}: ranks of a world of {} are 0 to {}", from_there, world, world - 1));
 }
 
@@ -100,7 +101,7 @@ void Members::refuse_duplicate(const proto::Join& join) {
 void Members::refuse_late_comer(const proto::Join& join) const {
   require(join.rank() >= 0, ErrorCode::mismatch,
           fmt::format("duplicate rank: all {} ranks of job '{}' have joined, so host {}, pid {} is one too many",
-                      members_.size(), job_, join.host(), join.pid()));
+                      world_size_, job_, join.host(), join.pid()));
   const Member& first = members_[static_cast<std::size_t>(join.rank())];
   const bool lost = first.presence == Presence::lost, gone = first.presence != Presence::alive;
   require(
@@ -151,15 +152,13 @@ void Members::come_again(Caller caller, const proto::Join& join, const std::stri
     require(open_.empty(), ErrorCode::mismatch, from_there + ": another one begins there");
     generation_ = join.generation();
     world_size_ = fixed_world_size_ > 0 ? fixed_world_size_ : join.world_size();
-    members_.assign(static_cast<std::size_t>(world_size_), {});
-    for (int rank = 0; rank < world_size_; ++rank) {
-      Member& member = members_[static_cast<std::size_t>(rank)];
-      member.join.set_rank(rank);
-      member.connections = 0;
-    }
-    complete_ = true;
+    members_.clear();
+    complete_ = came_back_ = true;
+    make_room_for(world_size_ - 1);
   }
   require(join.generation() == generation_, ErrorCode::mismatch, from_there + ": another one is there");
+  make_room_for(join.rank());
+  require(at(join.rank()) != nullptr, ErrorCode::mismatch, from_there + ": it was not one of it", join.rank());
   Member& member = members_[static_cast<std::size_t>(join.rank())];
   if (!member.join.instance().empty()) {
     require(member.join.instance() == join.instance(), ErrorCode::mismatch,
@@ -172,6 +171,15 @@ void Members::come_again(Caller caller, const proto::Join& join, const std::stri
   ranks_[caller.connection] = join.rank();
   rank_of_instance_[join.instance()] = join.rank();
   welcome(member, caller);
+}
+
+void Members::make_room_for(std::int64_t rank) {
+  if (!came_back_ || rank >= kMaxWorldSize) return;
+  while (static_cast<std::int64_t>(members_.size()) <= rank) {
+    Member& member = members_.emplace_back();
+    member.join.set_rank(static_cast<std::int32_t>(members_.size() - 1));
+    member.connections = 0;
+  }
 }
 
 // The same process again, because its first connection broke: it takes its own place.
@@ -284,9 +292,14 @@ void Members::welcome(Member& member, Caller caller) {
   answer.set_master_address(first.join.master_address().empty() ? first.address : first.join.master_address());
   answer.set_master_port(first.join.master_port());
   answer.set_generation(generation_);
+  name_server(answer);
+  replies_.send(caller, reply);
+}
+
+void Members::name_server(proto::Membership& answer) const {
   answer.set_server(server_);
   answer.set_of_rank_0(is_rank_0s_);
-  replies_.send(caller, reply);
+  answer.set_job_world_size(static_cast<std::uint32_t>(world_size_));
 }
 
 void Members::remove_open(ConnectionId connection) {
@@ -338,7 +351,15 @@ void Members::gone(ConnectionId connection, Presence how, const std::string& rea
   if (--member.connections > 0) return;
   member.presence = how;
   member.reason = reason;
-  (how == Presence::lost ? lost_ : left_).insert(rank);
+  if (rank < world_size_) (how == Presence::lost ? lost_ : left_).insert(rank);
+}
+
+int Members::append(const proto::Join& join, ConnectionId connection, const std::string& address) {
+  const int rank = static_cast<int>(members_.size());
+  Member& member = members_.emplace_back(Member{.join = join, .connection = connection, .address = address});
+  member.join.set_rank(rank);
+  ranks_[connection] = rank;
+  return rank;
 }
 
 const Member* Members::of(ConnectionId connection) const {

@@ -55,12 +55,23 @@ class Members {
   void fail_round(const Error& error);  // the open one, for everybody in it
   void expire();                        // the open round fails for everybody in it: somebody's deadline has passed
   void gone(ConnectionId connection, Presence how, const std::string& reason);
+  // One more than the round had, which is complete: returns its rank in the job.
+  int append(const proto::Join& join, ConnectionId connection, const std::string& address);
+  // Ranks of the job that its other members know of. Where the server came back, and those have not come again yet that
+  // were appended to the round, they count as alive.
+  template <class Ranks>
+  void expect(const Ranks& job_ranks) {
+    for (const auto rank : job_ranks) make_room_for(static_cast<std::int64_t>(rank));
+  }
 
   bool complete() const { return complete_; }
   int world_size() const { return world_size_; }
+  void name_server(proto::Membership& answer) const;  // and the round, for those who come again
+  std::uint32_t generation() const { return generation_; }
+  const std::string& job() const { return job_; }
   const Member* of(ConnectionId connection) const;  // of a complete round
-  const Member* at(int rank) const;                 // of a complete round
-  const Member* first_absent() const;               // of a complete round: lost before left, then lowest rank
+  const Member* at(int rank) const;                 // of a complete round, or appended to it
+  const Member* first_absent() const;               // of a complete round alone: lost before left, then lowest rank
   std::string describe(ConnectionId connection) const;
 
  private:
@@ -69,6 +80,7 @@ class Members {
   bool rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
   void share_place(Caller caller, int rank);
   void come_again(Caller caller, const proto::Join& join, const std::string& address);
+  void make_room_for(std::int64_t rank);
   void refuse_duplicate(const proto::Join& join);
   void refuse_late_comer(const proto::Join& join) const;
   void finish();
@@ -86,9 +98,10 @@ class Members {
   std::uint32_t generation_ = 0;
   std::optional<Error> spoiled_;  // a server of rank 0's own, to which rank 0 is still to come
   bool complete_ = false;
+  bool came_back_ = false;                           // the round was complete at an earlier server
   std::map<ConnectionId, Member> open_;              // those who wait, in order of arrival
   std::map<int, ConnectionId> claimed_;              // their given ranks
-  std::vector<Member> members_;                      // of a complete round, by rank
+  std::vector<Member> members_;                      // of a complete round, by rank, and those appended to it
   std::map<ConnectionId, int> ranks_;                // of a complete round
   std::map<std::string, ConnectionId> by_instance_;  // open round
   std::map<std::string, int> rank_of_instance_;      // of a complete round

@@ -9,6 +9,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/pulse.hpp"
+#include "comm/setup/recruiter.hpp"
 
 namespace rondo::rendezvous {
 
@@ -29,7 +30,13 @@ struct JoinRequest {
   // A member that says nothing for this long counts as lost; the client says something four times as often. 0: never.
   std::chrono::milliseconds lease =
       std::max<std::chrono::milliseconds>(std::chrono::seconds(10), 4 * given_link_patience());
+  // Is no rank of the round, and waits until a communicator that grows takes it in; rank and sizes are not looked at.
+  bool enlists = false;
+  std::string release{};  // of the library, where it enlists; empty: this one
 };
+
+// For sentences: "rank 3", "a joining process".
+std::string who_meets(const JoinRequest& request);
 
 // A member came again before rank 0 did, to a server that is rank 0's own: it may be about to end. Later, there or
 // elsewhere, rank 0 makes another world.
@@ -45,6 +52,8 @@ struct Membership {
   std::uint16_t master_port = 0;
   std::uint32_t generation = 0;
   bool of_rank_0 = false;  // the server is, and ends with rank 0's communicator
+  Growth growth{};         // where it has enlisted: the communicator that rank and world_size are of
+  int job_world_size = 1;  // of the job's round
 };
 
 }  // namespace rondo::rendezvous

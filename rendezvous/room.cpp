@@ -37,6 +37,7 @@ const proto::Join& checked(const proto::Join& join) {
   check_text(join.host(), "host name", true);
   check_text(join.master_address(), "master address", true);
   check_text(join.instance(), "client instance", true);
+  check_text(join.release(), "release", true);
   return join;
 }
 
@@ -51,7 +52,8 @@ Room::Room(const RoomOptions& options, Replies& replies)
                  gatherings_.give_up(error);
                }),
       survivals_(waits_, replies, members_, values_),
-      gatherings_(waits_, replies, members_, survivals_) {
+      growths_(waits_, replies, members_),
+      gatherings_(waits_, replies, members_, survivals_, growths_) {
   if (!options.starter.empty()) values_.keep(kStarterKey, options.starter);
 }
 
@@ -69,6 +71,8 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
   using Operation = proto::Request::OperationCase;
   switch (request.operation_case()) {
     case Operation::kJoin:
+      if (request.join().enlists() && !request.join().again())
+        return growths_.enlist(caller, checked(request.join()), address, deadline);
       return members_.join(caller, checked(request.join()), address, deadline);
     case Operation::kSet:
       key(request.set().key());
@@ -97,10 +101,20 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
       return gatherings_.arrive(caller, checked(request.barrier()), false, deadline);
     case Operation::kSurvivors:
       key(request.survivors().name());
+      members_.expect(request.survivors().members());
       return survivals_.ask(caller, request.survivors(), deadline);
     case Operation::kMissing:
       key(request.missing().name());
       return survivals_.miss(caller, request.missing());
+    case Operation::kAdmit:
+      check_text(request.admit().release(), "release", true);
+      members_.expect(request.admit().members());
+      return growths_.admit(caller, request.admit(), deadline);
+    case Operation::kGiveUp:
+      growths_.give_up(caller, key(request.give_up().growth()), request.give_up().why());
+      return gatherings_.fail_hopeless();
+    case Operation::kGrowth:
+      return growths_.look(caller, key(request.growth().key()));
     case Operation::kHeartbeat:
     case Operation::kLeave:
       return;  // the connection's business
@@ -114,6 +128,7 @@ void Room::gone(ConnectionId connection, Presence how, const std::string& reason
   const std::string description = members_.describe(connection);
   survivals_.gone(connection);
   members_.gone(connection, how, reason);
+  growths_.gone(connection);
   gatherings_.gone(connection, description, reason);
   survivals_.gone(connection);  // again: now it is awaited no more
   for (const WaitId wait : waits_.of(connection)) values_.cancel(wait);
@@ -129,6 +144,9 @@ void Room::expire(WaitId wait) {
       return members_.expire();
     case WaitKind::survivors:
       return survivals_.expire(std::string(waits_.at(wait).name));
+    case WaitKind::recruit:
+    case WaitKind::admission:
+      return growths_.expire(wait);
   }
 }
 

@@ -2,6 +2,7 @@
 // What the server knows about a job: requests and time in, replies out. Knows nothing of sockets, frames or secrets.
 #pragma once
 #include "rendezvous/gatherings.hpp"
+#include "rendezvous/growths.hpp"
 #include "rendezvous/key_values.hpp"
 #include "rendezvous/members.hpp"
 #include "rendezvous/survivals.hpp"
@@ -31,6 +32,7 @@ class Room {
   KeyValues values_;
   Members members_;
   Survivals survivals_;
+  Growths growths_;
   Gatherings gatherings_;
 };
 

@@ -114,10 +114,10 @@ void Survivals::give_up(const Error& error) {
   survivals_.clear();
 }
 
-const Member* Survivals::first_absent(std::string_view exchange, std::size_t participants) const {
+std::optional<const Member*> Survivals::first_absent(std::string_view exchange, std::size_t participants) const {
   const auto slash = exchange.rfind('/');
   const auto found = slash == exchange.npos ? survivals_.end() : survivals_.find(exchange.substr(0, slash));
-  if (found == survivals_.end() || found->second.decided.size() != participants) return nullptr;
+  if (found == survivals_.end() || found->second.decided.size() != participants) return std::nullopt;
   for (const int index : found->second.decided) {
     const Member* member = members_.at(found->second.members[static_cast<std::size_t>(index)]);
     if (member != nullptr && member->presence != Presence::alive) return member;

@@ -3,6 +3,7 @@
 // the same list.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,8 +29,8 @@ class Survivals {
   void gone(ConnectionId connection);
   void give_up(const Error& error);  // all of them: their members are of a run that was given up
   // Survivors go on to meet in exchanges called "<name>/…", and one of them may go meanwhile: the first that has; null:
-  // none has, or that is no exchange of theirs.
-  const Member* first_absent(std::string_view exchange, std::size_t participants) const;
+  // none has. Nothing: that is no exchange of theirs.
+  std::optional<const Member*> first_absent(std::string_view exchange, std::size_t participants) const;
 
  private:
   struct Survival {

@@ -23,7 +23,7 @@ struct Caller {
   std::uint64_t request = 0;
 };
 
-enum class WaitKind : std::uint8_t { key, gather, join, survivors };
+enum class WaitKind : std::uint8_t { key, gather, join, survivors, recruit, admission };
 
 struct Wait {
   Caller caller;

@@ -10,6 +10,7 @@
 
 #include "comm/base/duration.hpp"
 #include "comm/base/limits.hpp"
+#include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/setup/bootstrap.hpp"
 #include "comm/setup/encryption_choice.hpp"
@@ -99,9 +100,8 @@ std::optional<Bootstrap> meet_environment(const Options& options, Store::Deadlin
   return runtime::meet(*launch, options, deadline);
 }
 
-Bootstrap meet_by_url(const Rendezvous& given, const Options& options, Store::Deadline deadline) {
-  check_place(given);
-  const auto request = request_of(given, options);
+Bootstrap meet_by_url(const Rendezvous& given, const rendezvous::JoinRequest& request, const Options& options,
+                      Store::Deadline deadline) {
   if (given.url.starts_with("tcp://")) {
     runtime::MeetingAddress place{.host = {}, .job = runtime::process_variables()["RONDO_JOB"]};
     if (place.job.empty()) place.job = "job";
@@ -113,6 +113,47 @@ Bootstrap meet_by_url(const Rendezvous& given, const Options& options, Store::De
   }
   throw Error(ErrorCode::invalid_argument,
               fmt::format("'{}' is no url to meet at: use env://, tcp://host:port or file:///path", given.url));
+}
+
+Bootstrap meet_by_url(const Rendezvous& given, const Options& options, Store::Deadline deadline) {
+  check_place(given);
+  return meet_by_url(given, request_of(given, options), options, deadline);
+}
+
+// Waits at the place until a communicator takes this process in.
+Bootstrap enlist_at(const Rendezvous& place, const Options& options, Store::Deadline deadline) {
+  if (place.url == "env://") return runtime::meet(runtime::read_place(runtime::process_variables()), options, deadline);
+  return meet_by_url(place, {.node = options.node, .enlists = true}, options, deadline);
+}
+
+void check_joining(const Rendezvous& place) {
+  if (place.rank != -1 || place.world_size != -1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("join: rank {} and world size {} were given, but the communicator that grows gives them: "
+                            "leave both at -1",
+                            place.rank, place.world_size));
+  }
+  if (place.store != nullptr) {
+    throw Error(ErrorCode::unsupported,
+                "join: nobody can wait at a store of your own: meet by a url or the environment");
+  }
+}
+
+// Ranks that fail while they let this process join may let it join again, and others may.
+Communicator join_at(const Rendezvous& place, const Options& options) {
+  check_joining(place);
+  const Store::Deadline deadline = deadline_after(options.join_timeout);
+  for (;;) {
+    Bootstrap bootstrap = enlist_at(place, options, deadline);
+    bootstrap.deadline = deadline;
+    try {
+      return join_growth(std::move(bootstrap), options);
+    } catch (const Error& error) {
+      const bool is_over = error.error_code() != ErrorCode::peer_lost && error.error_code() != ErrorCode::aborted;
+      if (is_over || std::chrono::steady_clock::now() >= deadline) throw;
+      log::info("{}; this process waits to join again", error.what());
+    }
+  }
 }
 
 Communicator meet_given(const Rendezvous& given, const Options& options) {
@@ -143,6 +184,10 @@ constexpr const char* kCreate = "create the communicator";
 
 Communicator Communicator::from_environment(Options options) {
   return with_errors_of_ours(kCreate, [&] { return meet_given({}, checked(std::move(options))); });
+}
+
+Communicator Communicator::join(const Rendezvous& place, Options options) {
+  return with_errors_of_ours("join", [&] { return join_at(place, checked(std::move(options))); });
 }
 
 Communicator Communicator::create(const Rendezvous& given, Options options) {

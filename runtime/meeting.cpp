@@ -37,19 +37,33 @@ using rendezvous::is_local;
 using rendezvous::JoinRequest;
 using rendezvous::Secret;
 using rendezvous::Server;
+using rendezvous::who_meets;
 
 // A point that outlives what it is made of.
 using MakePoint = std::function<std::unique_ptr<MeetingPoint>()>;
 
-std::shared_ptr<Store> store_of(Met met, const MakePoint& make_point, JoinRequest request) {
-  if (!met.membership.of_rank_0) return met.client;
-  request.rank = met.membership.rank;
-  request.world_size = met.membership.world_size;
-  request.generation = met.membership.generation;
+// One object.
+struct Place {
+  std::shared_ptr<Store> store;
+  std::shared_ptr<Recruiter> recruiter;
+};
+
+Place place_of(Met met, const MakePoint& make_point, JoinRequest request) {
+  if (!met.membership.of_rank_0) return {met.client, met.client};
+  const rendezvous::Membership& given = met.membership;
+  const bool joined_later = !given.growth.name.empty();
+  request.rank = joined_later ? given.growth.job_ranks.at(static_cast<std::size_t>(given.rank)) : given.rank;
+  request.world_size = joined_later ? given.job_world_size : given.world_size;
+  request.generation = given.generation;
   request.again = true;
-  return std::make_shared<PlaceStore>(std::move(met), [make_point, request](Store::Deadline deadline) {
-    return meet_at_point(*make_point(), request, deadline);
-  });
+  const auto secret = met.endpoint.secret;
+  const auto place =
+      std::make_shared<PlaceStore>(std::move(met), [make_point, request, secret](Store::Deadline deadline) {
+        const auto point = make_point();
+        point->keep_secret(secret);
+        return meet_at_point(*point, request, deadline);
+      });
+  return {place, place};
 }
 
 std::string chosen_interface(const Options& options) {
@@ -117,7 +131,10 @@ Bootstrap bootstrap_of(Met met, const std::string& server_host, const Choices& c
     bootstrap.encryption = rendezvous::make_encryption(
         *met.endpoint.secret, fmt::format("peers|{}|{}", met.endpoint.job, met.membership.generation));
   }
-  bootstrap.store = store_of(std::move(met), make_point, request);
+  bootstrap.growth = met.membership.growth;
+  Place place = place_of(std::move(met), make_point, request);
+  bootstrap.store = std::move(place.store);
+  bootstrap.recruiter = std::move(place.recruiter);
   return bootstrap;
 }
 
@@ -167,17 +184,16 @@ class TcpPoint final : public MeetingPoint {
 Bootstrap meet_neighbours(const MeetingAddress& place, const JoinRequest& request, const Options& options,
                           Store::Deadline deadline) {
   const std::string endpoint = rendezvous::endpoint_text(place.host, place.port);
-  if (request.rank < 0) {
+  if (request.rank < 0 && !request.enlists) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("ranks that meet at {} without RONDO_SECRET_FILE must be given their numbers", endpoint));
   }
   if (!is_local(place.host)) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("rank {} is to meet rank 0 at {}, which is another machine: set RONDO_SECRET_FILE to a file "
-                    "(mode 0600) with the same 64 hexadecimal digits on every machine, or RONDO_INSECURE=1 to "
-                    "trust the network",
-                    request.rank, endpoint));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is to meet rank 0 at {}, which is another machine: set RONDO_SECRET_FILE to a file "
+                            "(mode 0600) with the same 64 hexadecimal digits on every machine, or RONDO_INSECURE=1 to "
+                            "trust the network",
+                            who_meets(request), endpoint));
   }
   const Choices choices = read_choices(options);
   const MakePoint make_point = [meeting = fmt::format("{}|{}|{}", endpoint, place.job, request.generation),
@@ -219,6 +235,21 @@ Secret secret_of_file(const std::string& path) {
   }
 }
 
+JoinRequest request_of(const Launch& launch, const Options& options) {
+  JoinRequest request{
+      .rank = launch.rank,
+      .world_size = launch.world_size,
+      .local_rank = launch.local_rank,
+      .node = options.node,
+      .master_address = launch.master_address,
+      .master_port = launch.master_port,
+      .generation = launch.generation,
+      .enlists = launch.joins_later,
+  };
+  if (!request.enlists) request.instance = fmt::format("{}.{}", process_identity(), launch.rank);
+  return request;
+}
+
 }  // namespace
 
 Trust read_trust(int secret_fd) {
@@ -242,7 +273,7 @@ Bootstrap meet_at(const MeetingAddress& place, const Trust& trust, const JoinReq
 
 Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, const Options& options,
                        Store::Deadline deadline) {
-  if (request.rank < 0) {
+  if (request.rank < 0 && !request.enlists) {
     throw Error(ErrorCode::invalid_argument, "ranks that meet by a file must be given their numbers");
   }
   const Choices choices = read_choices(options);
@@ -261,22 +292,13 @@ Bootstrap meet_by_file(const std::string& path, const JoinRequest& request, cons
 
 Bootstrap meet(const Launch& launch, const Options& options, Store::Deadline deadline) {
   const Trust trust = read_trust(launch.secret_fd);
-  const JoinRequest request{
-      .rank = launch.rank,
-      .world_size = launch.world_size,
-      .local_rank = launch.local_rank,
-      .node = options.node,
-      .master_address = launch.master_address,
-      .master_port = launch.master_port,
-      .generation = launch.generation,
-      .instance = fmt::format("{}.{}", process_identity(), launch.rank),
-  };
+  const JoinRequest request = request_of(launch, options);
   if (!launch.server_host.empty()) {
     if (!trust.given()) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} gave rank {} a server but no secret: RONDO_SECRET_FD, RONDO_SECRET_FILE or "
+                  fmt::format("{} gave {} a server but no secret: RONDO_SECRET_FD, RONDO_SECRET_FILE or "
                               "RONDO_INSECURE=1 must come with RONDO_RENDEZVOUS",
-                              launch.launcher, launch.rank));
+                              launch.launcher, who_meets(request)));
     }
     return meet_at({launch.server_host, launch.server_port, launch.job, false}, trust, request, options, deadline);
   }

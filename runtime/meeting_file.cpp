@@ -145,7 +145,7 @@ std::shared_ptr<Hosting> FilePoint::try_host(int world_size) {
   if (held_) return nullptr;
   auto claim = std::make_shared<FileClaim>(path_, std::move(file));
   auto hosting = std::make_shared<Hosting>();
-  hosting->endpoint = {.host = host_, .secret = rendezvous::Secret::generate(), .job = job_, .encrypted = encrypted_};
+  hosting->endpoint = {.host = host_, .secret = secret_of_job(), .job = job_, .encrypted = encrypted_};
   hosting->server =
       std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {host_},
                                                                      .secret = hosting->endpoint.secret,

@@ -54,8 +54,8 @@ class Meeting {
       pause_ = std::min(2 * pause_, kLongestPause);
     } while (Clock::now() < until_);
     if (lost_) throw *lost_;
-    throw Error(ErrorCode::timeout, fmt::format("rank {} cannot meet rank 0 by {} before the deadline: {}",
-                                                request_.rank, point_.describe(), reason_));
+    throw Error(ErrorCode::timeout, fmt::format("{} cannot meet rank 0 by {} before the deadline: {}",
+                                                who_meets(request_), point_.describe(), reason_));
   }
 
  private:
@@ -66,15 +66,16 @@ class Meeting {
       if (!endpoint) return std::nullopt;
       auto client = connect(*endpoint, hosting != nullptr);
       if (!client) return std::nullopt;
-      if (!hosting && !request_.again) give_way(*client, endpoint->job);
+      if (!hosting && !request_.again && !request_.enlists) give_way(*client, endpoint->job);
       const auto membership = client->join(request_, deadline_);
       return Met{std::move(hosting), std::move(client), *endpoint, membership};
     } catch (const rendezvous::NotYet& error) {
       reason_ = error.what();
     } catch (const Error& error) {
       // A server of this process's last world may end while we join it.
-      if (error.error_code() != ErrorCode::peer_lost || lost_) throw;
+      if (error.error_code() != ErrorCode::peer_lost || (lost_ && !waits_in_line())) throw;
       lost_ = error;
+      if (waits_in_line()) return std::nullopt;  // for the next job there, or the next server of this one
       until_ = std::min<Store::Deadline>(deadline_, Clock::now() + kForSuccessor);
     }
     return std::nullopt;
@@ -120,6 +121,7 @@ class Meeting {
   }
 
   // Where rank 0 is gone, any of those who met it there.
+  bool waits_in_line() const { return request_.enlists && !request_.again; }
   bool may_host() const { return request_.rank == 0 || request_.again; }
 
   MeetingPoint& point_;
@@ -135,7 +137,7 @@ class Meeting {
 
 Met meet_at_point(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline) {
   constexpr std::size_t kConnection = 2;  // and what wakes its thread
-  reserve_descriptors(kConnection, fmt::format("rank {}", request.rank));
+  reserve_descriptors(kConnection, who_meets(request));
   return Meeting(point, request, deadline).run();
 }
 

@@ -32,6 +32,15 @@ class MeetingPoint {
   // Who has the place and does not serve, for the end of a sentence; empty: not known.
   virtual std::string holder() const { return {}; }
   virtual std::string describe() const = 0;  // "the file /tmp/x"
+
+  // A job that takes its place again keeps its secret, by which its ranks know each other.
+  void keep_secret(const std::optional<rendezvous::Secret>& secret) { kept_ = secret; }
+
+ protected:
+  rendezvous::Secret secret_of_job() const { return kept_ ? *kept_ : rendezvous::Secret::generate(); }
+
+ private:
+  std::optional<rendezvous::Secret> kept_{};
 };
 
 struct Met {

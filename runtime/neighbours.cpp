@@ -223,8 +223,7 @@ std::shared_ptr<Hosting> NeighbourPoint::try_host(int world_size) {
   Fd named = take_name(meeting_);
   if (!named) return nullptr;
   auto hosting = std::make_shared<Hosting>();
-  hosting->endpoint = {
-      .host = "127.0.0.1", .secret = rendezvous::Secret::generate(), .job = job_, .encrypted = encrypted_};
+  hosting->endpoint = {.host = "127.0.0.1", .secret = secret_of_job(), .job = job_, .encrypted = encrypted_};
   hosting->server =
       std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.secret = hosting->endpoint.secret,
                                                                      .encrypted = hosting->endpoint.encrypted,

@@ -10,7 +10,7 @@
 
 namespace rondo::runtime {
 
-class PlaceStore final : public Store {
+class PlaceStore final : public Store, public Recruiter {
  public:
   using MeetAgain = std::function<Met(Deadline)>;
   PlaceStore(Met met, MeetAgain again) : met_(std::make_shared<Met>(std::move(met))), again_(std::move(again)) {}
@@ -30,6 +30,11 @@ class PlaceStore final : public Store {
   }
   std::vector<int> survivors(std::string_view name, int index, std::span<const int> members,
                              Deadline deadline) override;
+  Growth admit(std::span<const int> members, int joiners, std::uint32_t generation, Deadline deadline) override {
+    return now()->client->admit(members, joiners, generation, deadline);
+  }
+  void check(const Growth& growth) override { now()->client->check(growth); }
+  void give_up(const Growth& growth, const Error& why) noexcept override { now()->client->give_up(growth, why); }
   void missing(std::string_view name, std::span<const int> indices) override { now()->client->missing(name, indices); }
 
  private:

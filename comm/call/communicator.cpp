@@ -166,6 +166,12 @@ Communicator Communicator::split(int color, int key) {
   return part;
 }
 Communicator Communicator::shrink() { return comm::shrink(member(impl_)); }
+Communicator Communicator::grow(int world_size, std::chrono::milliseconds timeout) {
+  timeout = checked("grow: timeout", timeout);
+  Communicator larger;
+  member(impl_).in_one_turn([&] { larger = comm::grow(member(impl_), world_size, timeout); });
+  return larger;
+}
 void Communicator::set_timeout(std::chrono::milliseconds timeout) { member(impl_).set_timeout(timeout); }
 void Communicator::monitored_barrier(std::chrono::milliseconds timeout, bool waits_for_all) {
   member(impl_).monitored_barrier(timeout, waits_for_all);

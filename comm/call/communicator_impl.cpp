@@ -398,15 +398,20 @@ std::shared_ptr<comm::Batch> CommunicatorImpl::start_messages(std::span<const Ca
   return messages_.start(calls, timeout_of(calls), tells_source);
 }
 
-std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span<const std::byte> value) {
+std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span<const std::byte> value,
+                                                                       std::chrono::milliseconds timeout) {
   if (value.data() == nullptr && !value.empty()) {  // before the others go on without it
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("all_gather_bytes: the value of {} bytes is null", value.size()));
   }
   const std::uint64_t mine = value.size();
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(world_size()));
-  submit_on_host(
-      {.collective = Collective::all_gather, .send = &mine, .recv = sizes.data(), .count = 1, .dtype = DataType::u64});
+  submit_on_host({.collective = Collective::all_gather,
+                  .send = &mine,
+                  .recv = sizes.data(),
+                  .count = 1,
+                  .dtype = DataType::u64,
+                  .timeout = timeout});
   const std::vector<std::size_t> counts(sizes.begin(), sizes.end());
   std::vector<std::byte> all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   submit_on_host({.collective = Collective::all_gather_v,
@@ -414,7 +419,8 @@ std::vector<std::vector<std::byte>> CommunicatorImpl::all_gather_bytes(std::span
                   .recv = all.data(),
                   .count = value.size(),
                   .dtype = DataType::u8,
-                  .recv_counts = counts});
+                  .recv_counts = counts,
+                  .timeout = timeout});
   std::vector<std::vector<std::byte>> parts;
   auto from = all.begin();
   for (const std::size_t count : counts) {

@@ -86,7 +86,9 @@ class CommunicatorImpl {
   Work start(const Call& call);
   void run_group(std::span<const comm::OwnedCall> calls);
   Work start_group(std::vector<comm::OwnedCall> calls);
-  std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value);
+  // `timeout`: of each of its two collectives; 0: the communicator's.
+  std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> value,
+                                                       std::chrono::milliseconds timeout = {});
   void set_timeout(std::chrono::milliseconds timeout);
   void synchronize(Stream stream);
   void monitored_barrier(std::chrono::milliseconds timeout, bool waits_for_all);

@@ -12,6 +12,7 @@
 #include "comm/setup/authenticator.hpp"
 #include "comm/setup/encryption.hpp"
 #include "comm/setup/process_facts.hpp"
+#include "comm/setup/recruiter.hpp"
 
 namespace rondo::comm {
 struct Transport;
@@ -27,8 +28,10 @@ struct Bootstrap {
   std::string name = "world";  // unique within the job; names keys in the store
   std::uint32_t generation = 0;
   std::optional<Store::Deadline> deadline;  // of meeting; none: options.join_timeout from now
-  std::vector<int> job_ranks;    // by rank: its rank in the job, which the store knows it by; empty: the same
-  std::shared_ptr<Store> store;  // kept: shrink() meets there again
+  std::vector<int> job_ranks;            // by rank: its rank in the job, which the store knows it by; empty: the same
+  std::shared_ptr<Store> store;          // kept: shrink() and grow() meet there again
+  std::shared_ptr<Recruiter> recruiter;  // null: nobody can join later
+  Growth growth;                         // of a process that joins one, see join_growth
   std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing (a logged opt-out)
   std::shared_ptr<const Encryption> encryption{};  // of connections between hosts and over TCP; null: they are plain
   // Local addresses that reach the rendezvous, most preferred first; peers connect to them. Empty: loopback.
@@ -41,6 +44,10 @@ struct Bootstrap {
 // Every public entrance's look at its options. invalid_argument: one sentence that names the field. Times are at most
 // kForEver afterwards.
 RONDO_API Options checked(Options options);
+
+// A process that was taken in meets the ranks of `bootstrap.growth`. peer_lost or aborted: one of them has gone or
+// given up, and another communicator may take it in.
+RONDO_API Communicator join_growth(Bootstrap bootstrap, const Options& options);
 
 // Collective over `bootstrap.store`. Throws by the deadline.
 RONDO_API Communicator make_communicator(Bootstrap bootstrap, const Options& options);

@@ -21,6 +21,8 @@ std::vector<Communicator> make_local(int world_size, const Options& options, con
 Communicator split(detail::CommunicatorImpl& parent, int color, int key);
 Communicator split(detail::CommunicatorImpl& parent, int color, int key, const Options& options);
 Communicator shrink(detail::CommunicatorImpl& failed);
+// See Communicator::grow.
+Communicator grow(detail::CommunicatorImpl& parent, int world_size, std::chrono::milliseconds timeout);
 
 // How a rank that cannot share memory tells those of its node, who wait for it. Empty: in the job's store.
 struct Obstacles {

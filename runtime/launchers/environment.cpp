@@ -149,6 +149,27 @@ std::optional<Launch> read_launch(const Variables& variables) {
   return std::nullopt;
 }
 
+Launch read_place(const Variables& variables) {
+  Launch launch{.launcher = "the environment", .joins_later = true};
+  launch.job = text_or(variables, "RONDO_JOB", text_or(variables, "TORCHELASTIC_RUN_ID", "job"));
+  if (const auto server = variables.find("RONDO_RENDEZVOUS"); server != variables.end()) {
+    parse_endpoint(server->second, "RONDO_RENDEZVOUS=", launch.server_host, launch.server_port);
+    launch.generation = static_cast<std::uint32_t>(number_or(variables, "RONDO_GENERATION", 0, 1L << 31, 0));
+    launch.secret_fd = static_cast<int>(number_or(variables, "RONDO_SECRET_FD", 0, 1 << 24, -1));
+    return launch;
+  }
+  if (!has(variables, "MASTER_ADDR") || !has(variables, "MASTER_PORT")) {
+    throw Error(ErrorCode::invalid_argument,
+                "the environment does not say where to join: set RONDO_RENDEZVOUS=host:port and RONDO_JOB as the ranks "
+                "of a rondorun have them, or MASTER_ADDR and MASTER_PORT, or give join() a tcp:// or file:// url");
+  }
+  launch.master_address = variables.at("MASTER_ADDR");
+  launch.master_port = static_cast<std::uint16_t>(number(variables, "MASTER_PORT", 1, 65535));
+  launch.master_port_taken = text_or(variables, "TORCHELASTIC_USE_AGENT_STORE", "False") == "True";
+  launch.generation = static_cast<std::uint32_t>(number_or(variables, "TORCHELASTIC_RESTART_COUNT", 0, 1L << 31, 0));
+  return launch;
+}
+
 std::optional<NodeLaunch> read_node_launch(const Variables& variables) {
   for (const Row& row : table()) {
     const std::string_view sign = sign_of(row, variables);

@@ -25,12 +25,17 @@ struct Launch {
   std::string job{};
   std::uint32_t generation = 0;
   int secret_fd = -1;
+  bool joins_later = false;  // is no rank of it: waits to be let in
 };
 
 // Nothing: no launcher's variable is set, or RONDO_WORLD=one, so this is a world of one. Error(unsupported or
 // invalid_argument) naming the variable and what to do when a launcher is not supported, or only half of the variables
 // are there.
 std::optional<Launch> read_launch(const Variables& variables);
+
+// Where a process finds the job that it wants to join later: RONDO_RENDEZVOUS, or MASTER_ADDR and MASTER_PORT, as ranks
+// of it have them; what they say of ranks is not looked at. invalid_argument: neither is set.
+Launch read_place(const Variables& variables);
 
 // What a scheduler says of a launcher that it has started once on each node.
 struct NodeLaunch {

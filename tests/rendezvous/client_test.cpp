@@ -143,3 +143,67 @@ TEST_CASE("whom survivors miss is kept, and nobody else") {
   CHECK(clients[0]->try_get(missed_key(1)));
   for (const int rank : {0, 2}) CHECK(!clients[0]->try_get(missed_key(rank)));
 }
+
+TEST_CASE("those who enlist are taken in in the order in which they came, after the members") {
+  Job job;
+  auto rank = job.client();
+  rank->join({.rank = 0, .world_size = 1}, in(seconds(10)));
+  CHECK(rank->admit(std::vector{0}, 0, 1, in(seconds(10))).name.empty());
+  CHECK(contains(error_of([&] { rank->admit(std::vector{0}, 2, 1, in(milliseconds(10))); }), "timeout: 0 of 2"));
+  std::vector<std::shared_ptr<Client>> clients;
+  std::vector<std::future<Membership>> enlisted;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(job.client());
+    enlisted.push_back(std::async(
+        std::launch::async, [client = clients.back()] { return client->join({.enlists = true}, in(seconds(20))); }));
+    const std::string wait = std::to_string(i + 1) + " of " + std::to_string(i + 2);
+    std::string said;  // by the server, of how many wait
+    for (int tries = 0; tries < 1000 && !contains(said, wait); ++tries)
+      said = error_of([&] { rank->admit(std::vector{0}, i + 2, 1, in(milliseconds(10))); });
+    REQUIRE(contains(said, wait));
+  }
+  const Growth growth = rank->admit(std::vector{0}, 2, 7, in(seconds(10)));
+  CHECK(growth.job_ranks == std::vector{0, 1, 2});
+  CHECK(growth.generation == 7);
+  for (int i = 0; i < 2; ++i) {
+    const Membership m = enlisted[static_cast<std::size_t>(i)].get();
+    CHECK(m.rank == i + 1);
+    CHECK(m.world_size == 3);
+    CHECK(m.growth.key() == growth.key());
+    CHECK(m.growth.job_ranks == growth.job_ranks);
+  }
+  // One of them goes: that growth fails for all, those who are in an exchange of it and those who come later.
+  auto waiting = std::async(std::launch::async, [&] {
+    return error_of([&] { rank->exchange(growth.key() + "/cards", 0, 3, {}, in(seconds(20))); });
+  });
+  clients[1].reset();
+  CHECK(contains(waiting.get(), "joining rank 2 (host"));
+  CHECK(contains(error_of([&] { clients[0]->exchange(growth.key() + "/x", 1, 3, {}, in(seconds(20))); }),
+                 "joining rank 2"));
+  CHECK(contains(error_of([&] { rank->check(growth); }), "joining rank 2"));
+  const Growth next = rank->admit(std::vector{0, 1}, 0, 8, in(seconds(10)));
+  CHECK(next.job_ranks == std::vector{0, 1, 3});
+  CHECK(enlisted[2].get().rank == 2);
+  rank->give_up(next, Error(ErrorCode::system, "no memory"));
+  CHECK(contains(error_of([&] { clients[0]->check(next); }), "rank 0"));
+  CHECK(contains(error_of([&] { clients[0]->check(next); }), "gave up: no memory"));
+}
+
+TEST_CASE("who enlists with another release is refused, by name, when the ranks let others join") {
+  Job job;
+  auto rank = job.client();
+  rank->join({.rank = 0, .world_size = 1}, in(seconds(10)));
+  auto refused = std::async(std::launch::async, [client = job.client()] {
+    return error_of([&] { client->join({.enlists = true, .release = "0.0.1"}, in(seconds(20))); });
+  });
+  // Neither is counted: the right one is alone.
+  auto taken = std::async(std::launch::async,
+                          [client = job.client()] { return client->join({.enlists = true}, in(seconds(20))).rank; });
+  const Growth growth = rank->admit(std::vector{0}, 1, 1, in(seconds(20)));
+  CHECK(growth.job_ranks.size() == 2);
+  CHECK(taken.get() == 1);
+  std::string error;
+  while (refused.wait_for(milliseconds(0)) != std::future_status::ready)
+    rank->admit(std::vector{0}, 0, 1, in(seconds(20)));
+  CHECK(contains(refused.get(), "runs release '0.0.1' of rondo"));
+}

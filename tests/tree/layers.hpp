@@ -21,7 +21,7 @@ inline const std::vector<Layer>& layers() {
       {"rendezvous/",
        {"proto/", "comm/base/", "kernels/include/rondo/export.hpp", "kernels/thread.hpp",
         "comm/include/rondo/error.hpp", "comm/include/rondo/store.hpp", "comm/setup/authenticator.hpp",
-        "comm/setup/encryption.hpp"}},
+        "comm/setup/encryption.hpp", "comm/setup/recruiter.hpp"}},
       {"runtime/", {"kernels/", "comm/base/", "comm/", "rendezvous/"}},
       {"trainer/", {"kernels/include/", "comm/include/", "comm/base/majority.hpp"}},
       {"tools/", {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/"}},

@@ -220,6 +220,12 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   // Meets the other ranks as `rendezvous` says. timeout: not all came within options.join_timeout; the message names
   // those that are missing. mismatch: ranks differ in what must be equal. invalid_argument: an option or url is wrong.
   static Communicator create(const Rendezvous& rendezvous, Options options = {});
+  // The other side of grow(): waits at the place where a job's ranks have met, until one of its communicators takes
+  // this process in, and returns the larger one. `place`: "env://" reads RONDO_RENDEZVOUS and RONDO_JOB, or
+  // MASTER_ADDR and MASTER_PORT; rank and world_size are told to it, so they stay -1. It may come before the job does.
+  // Where ranks that take it in are lost meanwhile, it waits on. timeout: nobody has within options.join_timeout.
+  // mismatch: another secret, job, release or kind of device.
+  static Communicator join(const Rendezvous& place = {}, Options options = {});
   // Ranks as threads of this process: give each Communicator to a thread of its own.
   static std::vector<Communicator> local(int world_size, Options options = {});
 
@@ -267,6 +273,16 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   // of a failed communicator, which stays as it is: shrinking it again makes another one. A rank that dies meanwhile is
   // left out, and nobody waits for it. timeout: a rank that lives has not asked within options.join_timeout.
   Communicator shrink();
+  // Collective. A larger communicator, one generation later: this one's ranks keep their numbers, processes that wait
+  // in join() come after them in the order in which they came. `world_size`: its new size, for which rank 0 waits until
+  // `timeout` (0: options.join_timeout; rank 0's counts); 0: with all who wait now, and empty where nobody does. It is
+  // one verb for each side, as of ncclCommGrow, whose ranks give the new size and whose joiners the place; here rank 0
+  // knows those by their connection, so they need no rank. This communicator stays as it is, as after split(). What
+  // joiners must know, a broadcast from rank 0 tells them. Every rank throws the same, and none has the larger one:
+  // timeout: not so many came; those who did wait on. peer_lost: a rank died meanwhile; where culprit() is a joiner,
+  // this communicator goes on, else shrink() it. mismatch: sizes or devices differ. unsupported: nobody can join, of
+  // ranks as threads, of a Store given to create(), of a world of one without a meeting place.
+  Communicator grow(int world_size = 0, std::chrono::milliseconds timeout = {});
   // Of the calls from now on; at first options.timeout, and with the same limits.
   void set_timeout(std::chrono::milliseconds timeout);
   // Collective, for finding out who is stuck. Rank 0 waits for all others, and all learn of it. timeout, which is not

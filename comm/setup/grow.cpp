@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators that take in processes which wait for that: rank 0 gets them from the recruiter, all meet over the
+// store, and the members find out over the communicator that they have whether all of them have the new one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/base/bytes.hpp"
+#include "comm/base/duration.hpp"
+#include "comm/base/log.hpp"
+#include "comm/base/majority.hpp"
+#include "comm/call/communicator_impl.hpp"
+#include "comm/setup/create.hpp"
+
+namespace rondo::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{100};  // of rank 0 at its communicator, of all at the growth
+constexpr std::chrono::seconds kForWord{10};             // of another rank, beyond the deadline that it has
+
+// What a rank tells the others: a growth, or an error.
+struct Word {
+  Growth growth{};
+  std::optional<Error> error{};
+
+  Store::Bytes encode() const {
+    ByteWriter out;
+    out.number(error.has_value());
+    if (error) {
+      out.number(error->error_code()).number(error->culprit()).text(error->what());
+      return out.take();
+    }
+    out.text(growth.name).number(growth.generation);
+    return out.bytes(std::as_bytes(std::span(growth.job_ranks))).take();
+  }
+  static Word decode(const Store::Bytes& bytes) {
+    ByteReader in(bytes);
+    Word word;
+    if (in.number<bool>()) {
+      const auto code = in.number<ErrorCode>();
+      const int culprit = in.number<int>();
+      word.error = Error(code, in.text(), culprit);
+      return word;
+    }
+    word.growth.name = in.text();
+    word.growth.generation = in.number<std::uint32_t>();
+    const Store::Bytes ranks = in.bytes();
+    word.growth.job_ranks.resize(ranks.size() / sizeof(int));
+    if (!ranks.empty()) std::memcpy(word.growth.job_ranks.data(), ranks.data(), ranks.size());
+    return word;
+  }
+};
+
+// What `action` throws, as an Error.
+template <class Action>
+std::optional<Error> error_of(Action action) {
+  try {
+    action();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return Error(ErrorCode::system, fmt::format("cannot grow: {}", error.what()));
+  }
+}
+
+// All have made the new communicator, or none that hears of it in time.
+Communicator meet(Bootstrap bootstrap, const Growth& growth, const Options& options, const Lookout& lookout = {}) {
+  bootstrap.name = growth.name;
+  bootstrap.generation = growth.generation;
+  bootstrap.job_ranks = growth.job_ranks;
+  bootstrap.world_size = static_cast<int>(growth.job_ranks.size());
+  const std::shared_ptr<Store> place = bootstrap.store;
+  const std::shared_ptr<Recruiter> recruiter = bootstrap.recruiter;
+  const int rank = bootstrap.rank, world_size = bootstrap.world_size;
+  const auto deadline = *bootstrap.deadline;
+  Communicator made;
+  auto last_look = std::chrono::steady_clock::now();
+  const auto failed = error_of([&] {
+    made = connect(std::move(bootstrap), *place, options, [&] {
+      if (lookout) lookout();
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last_look < kBetweenLooks) return;
+      last_look = now;
+      recruiter->check(growth);
+    });
+    place->exchange(growth.key() + "/made", rank, world_size, {}, deadline);
+  });
+  if (!failed) return made;
+  recruiter->give_up(growth, *failed);
+  throw Error(*failed);
+}
+
+// The last step: a joiner has the communicator when it knows that every member has it.
+void come_together(Communicator& made, std::chrono::milliseconds timeout) {
+  detail::impl_of(made).submit_on_host({.collective = Collective::barrier, .timeout = timeout + kForWord});
+}
+
+std::chrono::milliseconds left_until(Store::Deadline deadline) {
+  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return std::max(rest, std::chrono::milliseconds(0));
+}
+
+class Growing {
+ public:
+  Growing(detail::CommunicatorImpl& parent, int world_size, std::chrono::milliseconds timeout)
+      : parent_(parent),
+        world_size_(world_size),
+        timeout_(timeout.count() == 0 ? parent.options().join_timeout : timeout),
+        deadline_(deadline_after(timeout_)) {}
+
+  Communicator run() {
+    check_place();
+    agree();
+    const Growth growth = hear_of_joiners();
+    if (growth.name.empty()) return {};
+    Bootstrap bootstrap = parent_.bootstrap();
+    bootstrap.deadline = deadline_;
+    Communicator made;
+    Word own{.growth = growth};
+    own.error = error_of([&] {
+      made = meet(std::move(bootstrap), growth, parent_.options(), [this] { parent_.team().failure().check(); });
+    });
+    for (const Store::Bytes& said : parent_.all_gather_bytes(own.encode(), left() + kForWord)) {
+      if (const Word word = Word::decode(said); word.error) throw Error(*word.error);
+    }
+    // All members have it. Whoever is lost from here on is a lost rank of it, which its next call says.
+    if (const auto lost = error_of([&] { come_together(made, left()); }))
+      log::info("{}: {}", growth.key(), lost->what());
+    return made;
+  }
+
+ private:
+  void check_place() const {
+    if (!parent_.team().monitor())
+      throw Error(ErrorCode::unsupported, "grow: ranks that are threads of one process cannot let others join");
+    if (!parent_.bootstrap().recruiter) {
+      throw Error(ErrorCode::unsupported,
+                  "grow: this communicator was made where no other process can wait to join: make it by rondorun, a "
+                  "tcp:// or file:// url, or MASTER_ADDR and MASTER_PORT");
+    }
+  }
+
+  // Ranks that want different worlds learn of it here; for how long to wait, rank 0 says.
+  void agree() {
+    std::vector<int> sizes;
+    const auto said = parent_.all_gather_bytes(ByteWriter().number(world_size_).number(timeout_.count()).take());
+    for (const Store::Bytes& bytes : said) {
+      ByteReader in(bytes);
+      sizes.push_back(in.number<int>());
+      const auto timeout = std::chrono::milliseconds(in.number<std::int64_t>());
+      if (sizes.size() == 1) deadline_ = deadline_after(timeout);
+    }
+    if (const Majority majority = find_majority_of(sizes); !majority.others.empty()) {
+      const auto usual = static_cast<std::size_t>(majority.most.front()),
+                 odd = static_cast<std::size_t>(majority.others.front());
+      throw mismatch_of(majority, fmt::format("grow: rank {} asked for a world of {} where rank {} asked for {}", odd,
+                                              sizes[odd], usual, sizes[usual]));
+    }
+    if (world_size_ == 0 || (world_size_ > parent_.world_size() && world_size_ <= kMostRanks)) return;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("grow: {} ranks cannot become a world of {}: it takes more than there are and {} at most, "
+                            "or 0 for whoever waits to join",
+                            parent_.world_size(), world_size_, kMostRanks));
+  }
+
+  std::chrono::milliseconds left() const { return left_until(deadline_); }
+
+  // Rank 0 looks at its own communicator now and then: the others may be gone, or have aborted it.
+  Growth admit() {
+    const Bootstrap& bootstrap = parent_.bootstrap();
+    const int joiners = world_size_ == 0 ? 0 : world_size_ - parent_.world_size();
+    for (;;) {
+      parent_.team().failure().check();
+      const auto until = std::min(deadline_, std::chrono::steady_clock::now() + kBetweenLooks);
+      try {
+        return bootstrap.recruiter->admit(bootstrap.job_ranks, joiners, bootstrap.generation + 1, until);
+      } catch (const Error& error) {
+        if (error.error_code() != ErrorCode::timeout || until == deadline_) throw;
+      }
+    }
+  }
+
+  // The others wait for rank 0's word. What it says nobody may have heard: then the joiners must not wait for them.
+  Growth hear_of_joiners() {
+    Word word;
+    if (parent_.rank() == 0) word.error = error_of([&] { word.growth = admit(); });
+    const auto unheard = error_of([&] {
+      std::uint64_t bytes = 0;
+      Store::Bytes text;
+      if (parent_.rank() == 0) text = word.encode();
+      bytes = text.size();
+      broadcast(&bytes, sizeof bytes);
+      text.resize(bytes);
+      broadcast(text.data(), text.size());
+      word = Word::decode(text);
+    });
+    if (unheard && !word.growth.name.empty()) parent_.bootstrap().recruiter->give_up(word.growth, *unheard);
+    if (unheard) throw Error(*unheard);
+    if (word.error) throw Error(*word.error);
+    return word.growth;
+  }
+
+  void broadcast(void* data, std::size_t bytes) {
+    parent_.submit_on_host({.collective = Collective::broadcast,
+                            .send = data,
+                            .recv = data,
+                            .count = bytes,
+                            .dtype = DataType::u8,
+                            .root = 0,
+                            .timeout = left() + kForWord});
+  }
+
+  detail::CommunicatorImpl& parent_;
+  int world_size_;
+  std::chrono::milliseconds timeout_;
+  Store::Deadline deadline_;
+};
+
+}  // namespace
+
+Communicator grow(detail::CommunicatorImpl& parent, int world_size, std::chrono::milliseconds timeout) {
+  return Growing(parent, world_size, timeout).run();
+}
+
+}  // namespace rondo::comm
+
+namespace rondo {
+
+Communicator join_growth(Bootstrap bootstrap, const Options& options) {
+  const Growth growth = std::exchange(bootstrap.growth, {});
+  if (!bootstrap.deadline) bootstrap.deadline = deadline_after(options.join_timeout);
+  const auto deadline = *bootstrap.deadline;
+  Communicator made = comm::meet(std::move(bootstrap), growth, checked(options));
+  comm::come_together(made, comm::left_until(deadline));
+  return made;
+}
+
+}  // namespace rondo

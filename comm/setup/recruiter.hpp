@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where processes wait that want to join a job, and how a communicator takes them in. Owned by comm; rendezvous' client
+// is one.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <rondo/error.hpp>
+#include <rondo/store.hpp>
+
+namespace rondo {
+
+// A communicator that is to be, as its members and those who join it learn of it.
+struct Growth {
+  std::string name{};  // unique in the job; empty: nobody waits
+  std::uint32_t generation = 0;
+  std::vector<int> job_ranks{};  // by rank: those of the communicator that grows, then those who join
+  // Its ranks meet in exchanges called "<key>/…"; the one called "<key>/made" ends the growth.
+  std::string key() const { return name + '@' + std::to_string(generation); }
+};
+
+class Recruiter {
+ public:
+  virtual ~Recruiter() = default;
+  // Rank 0's: takes in that many of those who wait, in the order in which they came, and waits for them; 0: all that
+  // wait now, which may be nobody. `members`: by rank, their ranks in the job. timeout: not so many came.
+  virtual Growth admit(std::span<const int> members, int joiners, std::uint32_t generation,
+                       Store::Deadline deadline) = 0;
+  // Throws why a growth has failed for all, if it has: one of its ranks is gone, or gave up.
+  virtual void check(const Growth& growth) = 0;
+  // Fails it for all, unless it is made; one that has failed already keeps its error.
+  virtual void give_up(const Growth& growth, const Error& why) noexcept = 0;
+};
+
+}  // namespace rondo
