@@ -162,9 +162,7 @@ void fill(proto::Failure& failure, const Error& error) {
 }
 
 Error error_of(const proto::Failure& failure) {
-  const auto highest = static_cast<std::uint32_t>(ErrorCode::corrupt_message);
-  const bool known = failure.code() >= 1 && failure.code() <= highest;
-  return {known ? static_cast<ErrorCode>(failure.code()) : ErrorCode::system, failure.sentence(), failure.culprit()};
+  return {static_cast<ErrorCode>(failure.code()), failure.sentence(), failure.culprit()};
 }
 
 }  // namespace rondo::rendezvous

@@ -96,12 +96,17 @@ Json parse_json(std::string_view text) {
   });
 }
 
+// For a sentence: what holds others may be as deep as the file is long.
+std::string shown(const Json& value) {
+  return value.is_structured() ? std::string("an ") + value.type_name() : value.dump();
+}
+
 // nlohmann would make any number of any other.
 std::vector<std::size_t> numbers(const Json& list, const std::string& key) {
-  if (!list.is_array()) corrupt(fmt::format("tensor {} has {} for a list", quoted(key), list.dump()));
+  if (!list.is_array()) corrupt(fmt::format("tensor {} has {} for a list", quoted(key), shown(list)));
   std::vector<std::size_t> all;
   for (const Json& value : list) {
-    if (!value.is_number_unsigned()) corrupt(fmt::format("tensor {} has {} for a size", quoted(key), value.dump()));
+    if (!value.is_number_unsigned()) corrupt(fmt::format("tensor {} has {} for a size", quoted(key), shown(value)));
     all.push_back(value.get<std::size_t>());
   }
   return all;
@@ -142,9 +147,9 @@ void check_offsets(std::vector<Listed>& rows, std::uint64_t data_bytes) {
 std::map<std::string, std::string> parse_texts(const Json& json) {
   std::map<std::string, std::string> texts;
   if (json.is_null()) return texts;
-  if (!json.is_object()) corrupt(fmt::format("its texts are {}", json.dump()));
+  if (!json.is_object()) corrupt(fmt::format("its texts are {}", shown(json)));
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) corrupt(fmt::format("the text {} is no string but {}", quoted(key), value.dump()));
+    if (!value.is_string()) corrupt(fmt::format("the text {} is no string but {}", quoted(key), shown(value)));
     texts[key] = value.get<std::string>();
   }
   return texts;

@@ -39,9 +39,13 @@ class ByteReader {  // throws Error(corrupt_message) at the end of the record
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
   template <class T>
   requires std::is_trivially_copyable_v<T> T number() {
-    T value;
-    std::memcpy(&value, cut(sizeof value).data(), sizeof value);
-    return value;
+    if constexpr (std::is_same_v<T, bool>) {  // others than 0 and 1 are none
+      return number<std::uint8_t>() != 0;
+    } else {
+      T value;
+      std::memcpy(&value, cut(sizeof value).data(), sizeof value);
+      return value;
+    }
   }
   std::vector<std::byte> bytes() {
     const auto part = cut(number<std::uint64_t>());

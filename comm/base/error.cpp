@@ -5,8 +5,15 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/plain_text.hpp"
+
 namespace rondo {
 namespace {
+
+// A peer's code may be of a later version, or no code at all.
+ErrorCode known(ErrorCode code) {
+  return code >= ErrorCode::invalid_argument && code <= ErrorCode::corrupt_message ? code : ErrorCode::system;
+}
 
 class Category final : public std::error_category {
  public:
@@ -46,8 +53,9 @@ const std::error_category& error_category() {
 Error::Error(ErrorCode code, const std::string& sentence, int culprit)
     : Error(code, sentence, culprit, culprit < 0 ? std::vector<int>{} : std::vector<int>{culprit}) {}
 Error::Error(ErrorCode code, const std::string& sentence, int culprit, std::vector<int> culprits)
-    : std::system_error(make_error_code(code)),
-      sentence_(sentence),
+    : std::system_error(make_error_code(known(code))),
+      sentence_(
+          plain_text(sentence.empty() ? std::system_error::code().message() : sentence)),  // a peer's may be empty
       culprit_(culprit),
       culprits_(std::move(culprits)) {}
 Error::~Error() = default;

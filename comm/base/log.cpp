@@ -8,6 +8,7 @@
 
 #include "comm/base/env.hpp"
 #include "comm/base/log_level.hpp"
+#include "comm/base/plain_text.hpp"
 
 namespace rondo::log {
 namespace {
@@ -39,6 +40,6 @@ void check_level() {
 }
 
 bool enabled(Level level) { return logger().should_log(of(level)); }
-void write(Level level, std::string_view line) { logger().log(of(level), line); }
+void write(Level level, std::string_view line) { logger().log(of(level), plain_text(line)); }
 
 }  // namespace rondo::log

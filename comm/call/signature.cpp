@@ -52,6 +52,8 @@ std::string tag_of(const Signature& s) {
 
 std::string describe(const Signature& s) {
   if (s.sequence == 0) return "nothing yet";
+  if (static_cast<int>(s.collective) >= kCollectiveCount)
+    return fmt::format("{} #{}", name_of(s.collective), s.sequence);
   const CollectiveRow& row = row_of(s.collective);
   std::string text = fmt::format("{} #{}", row.name, s.sequence);
   if (row.send != Extent::none || row.recv != Extent::none) {

@@ -216,7 +216,9 @@ void Exchange::begin(int peer, Channel& from, std::size_t bytes) {
   Incoming& incoming = *from.incoming;
   const Envelope& envelope = incoming.envelope;
   bool fits = bytes == 0;
-  if (envelope.kind == Envelope::Kind::whole) {
+  if (static_cast<int>(envelope.dtype) >= kDataTypeCount) {
+    fits = false;
+  } else if (envelope.kind == Envelope::Kind::whole) {
     fits = bytes == envelope.bytes() && bytes <= from.whole_bytes;
     if (!fits) bytes = 0;
     incoming.receive = match(peer, envelope);

@@ -10,6 +10,8 @@
 
 #include "comm/base/log.hpp"
 #include "comm/base/majority.hpp"
+#include "comm/call/algorithms.hpp"
+#include "comm/device/launch/device_tuner.hpp"
 #include "comm/setup/transport_choice.hpp"
 #include "comm/setup/tuning.hpp"
 
@@ -73,6 +75,8 @@ void agree(std::span<const Card> cards, int rank, const Transports& known, Confi
   if (const std::string others = differences(first, config, options); !others.empty())
     log::warn("rank {}: rank 0 was told otherwise, and what it was told holds: {}", rank, others);
   check_transport_name(first.transport, known);
+  if (!first.algorithm.empty()) check_algorithm_name(first.algorithm);
+  if (!first.protocol.empty()) device::check_protocol_name(first.protocol);
   config.transport = first.transport;
   config.algorithm = first.algorithm;
   config.protocol = first.protocol;

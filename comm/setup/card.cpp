@@ -2,8 +2,19 @@
 #include "comm/setup/card.hpp"
 
 #include "comm/base/bytes.hpp"
+#include "comm/setup/ranges.hpp"
 
 namespace rondo::comm {
+namespace {
+
+// What everybody takes over from rank 0's, or looks up by.
+bool makes_sense(const Card& card) {
+  return card.device <= Device::Kind::sim && card.determinism <= Determinism::fast &&
+         kSliceBytes.holds(card.slice_bytes) && card.slice_bytes % kSliceUnit == 0 && kFifoSlots.holds(card.slots) &&
+         kSegmentBytes.holds(card.segment_bytes) && kPatienceMs.holds(card.link_patience_ms);
+}
+
+}  // namespace
 
 Store::Bytes Card::encode() const {
   ByteWriter out;
@@ -36,6 +47,10 @@ Card Card::decode(const Store::Bytes& bytes, std::size_t transports) {
   card.mesh = in.bytes();
   card.meeting = in.bytes();
   while (card.advertised.size() < transports) card.advertised.push_back(in.bytes());
+  if (card.encode() != bytes || !makes_sense(card)) {
+    throw Error(ErrorCode::corrupt_message,
+                "a rank says things of itself that no rank of this version would; do all ranks run the same version?");
+  }
   return card;
 }
 

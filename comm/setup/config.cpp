@@ -16,6 +16,7 @@
 #include "comm/call/algorithms.hpp"
 #include "comm/device/launch/device_tuner.hpp"
 #include "comm/setup/encryption_choice.hpp"
+#include "comm/setup/ranges.hpp"
 #include "comm/transport/transport.hpp"
 
 namespace rondo::comm {
@@ -51,19 +52,20 @@ Config Config::from_environment(const Transports& known) {
   if (!config.algorithm.empty()) check_algorithm_name(config.algorithm);
   config.protocol = env("RONDO_PROTOCOL").value_or("");
   if (!config.protocol.empty()) device::check_protocol_name(config.protocol);
-  const auto number = [](const char* name, auto& field, long low, long high) {
-    if (const auto value = env_number(name, low, high))
+  const auto number = [](const char* name, auto& field, const auto& range) {
+    if (const auto value = env_number(name, static_cast<long>(range.low), static_cast<long>(range.high)))
       field = static_cast<std::remove_reference_t<decltype(field)>>(*value);
   };
-  number("RONDO_SLICE_BYTES", config.slice_bytes, 64, 16 << 20);
-  number("RONDO_FIFO_SLOTS", config.slots, 2, 64);
-  number("RONDO_SEGMENT_BYTES", config.segment_bytes, 1 << 16, 1L << 40);
-  number("RONDO_SPIN", config.spin, 0, 1'000'000'000);
-  number("RONDO_YIELDS", config.yields, 0, 1'000'000'000);
-  number("RONDO_RECORD_FD", config.record_fd, 0, 1 << 24);
+  constexpr Range<long> kPolls{0, 1'000'000'000};
+  number("RONDO_SLICE_BYTES", config.slice_bytes, kSliceBytes);
+  number("RONDO_FIFO_SLOTS", config.slots, kFifoSlots);
+  number("RONDO_SEGMENT_BYTES", config.segment_bytes, kSegmentBytes);
+  number("RONDO_SPIN", config.spin, kPolls);
+  number("RONDO_YIELDS", config.yields, kPolls);
+  number("RONDO_RECORD_FD", config.record_fd, Range<long>{0, 1 << 24});
   config.link_patience_ms = static_cast<std::uint32_t>(given_link_patience().count());
   config.encrypt = encryption_is_wanted();
-  config.slice_bytes = (config.slice_bytes + 63) / 64 * 64;  // whole elements of every dtype, aligned slots
+  config.slice_bytes = (config.slice_bytes + kSliceUnit - 1) / kSliceUnit * kSliceUnit;
   if (const auto path = env("RONDO_TUNING")) config.tuning = read_tuning(*path);
   config.flight_recorder = env("RONDO_FLIGHT_RECORDER").value_or("");
   if (!config.flight_recorder.empty()) check_folder("RONDO_FLIGHT_RECORDER", config.flight_recorder);

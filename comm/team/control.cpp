@@ -152,6 +152,11 @@ bool Control::readable(Peer& peer) {
 
 void Control::deliver(Peer& peer) {
   const Message& message = peer.incoming;
+  const auto complain = [&] {
+    events_.failed(peer.rank, ErrorCode::corrupt_message, peer.rank,
+                   fmt::format("rank {} sent a control message that no peer of ours sends", peer.rank));
+  };
+  if (static_cast<int>(message.signature.collective) >= kCollectiveCount) return complain();
   if (message.kind == Kind::failure || message.kind == Kind::departure) acknowledge_now(peer.socket);
   switch (message.kind) {
     case Kind::failure: {
@@ -186,8 +191,7 @@ void Control::deliver(Peer& peer) {
       events_.answered(peer.rank, message.question, message.whom, message.signature, message.flags);
       return;
   }
-  events_.failed(peer.rank, ErrorCode::corrupt_message, peer.rank,
-                 fmt::format("rank {} sent a control message that no peer of ours sends", peer.rank));
+  complain();
 }
 
 }  // namespace rondo::comm

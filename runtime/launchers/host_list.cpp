@@ -13,6 +13,8 @@ namespace rondo::runtime {
 namespace {
 
 constexpr std::size_t kMostDigits = 9;
+constexpr std::size_t kLongestName =
+    255;  // that a host can have: one that is longer would be kept once for each number
 
 class HostListParser {
  public:
@@ -36,7 +38,7 @@ class HostListParser {
     std::vector<std::string> hosts{{}};
     for (;;) {
       const std::string_view plain = plain_text();
-      for (std::string& host : hosts) host += plain;
+      for (std::string& host : hosts) append(host, plain);
       if (!take('[')) break;
       hosts = combine(hosts, numbers());
     }
@@ -48,9 +50,14 @@ class HostListParser {
     if (heads.size() * tails.size() > kMostHosts) refuse(fmt::format("it names more than {} hosts", kMostHosts));
     std::vector<std::string> all;
     for (const std::string& head : heads) {
-      for (const std::string& tail : tails) all.push_back(head + tail);
+      for (const std::string& tail : tails) append(all.emplace_back(head), tail);
     }
     return all;
+  }
+
+  void append(std::string& host, std::string_view more) const {
+    if (host.size() + more.size() > kLongestName) refuse(fmt::format("a name has more than {} letters", kLongestName));
+    host += more;
   }
 
   // What stands in brackets, with the closing one.

@@ -213,3 +213,10 @@ TEST_CASE("what no file can hold is refused by name before one is written") {
                  })),
                  "'a' has 1 bytes, which are not F32 of shape [1]"));
 }
+
+TEST_CASE("a header as deep as it is long is refused like any other") {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  CHECK(contains(refusal_of(R"({"w":{"dtype":"U8","data_offsets":[0,3],"shape":)" + deep + "}}"),
+                 "'w' has an array for a size"));
+  CHECK(contains(refusal_of(R"({"__metadata__":)" + deep + "}"), "its texts are an array"));
+}

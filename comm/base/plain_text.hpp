@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text that may be a stranger's, for a terminal or a log.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace rondo {
+
+// On one line, of at most some 4,000 bytes, and without what a terminal obeys: such bytes become \xNN, and what is too
+// much is left out and counted. All other text stays as it is.
+std::string plain_text(std::string_view text);
+
+}  // namespace rondo

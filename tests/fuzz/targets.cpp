@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every target is a row.
+#include "tests/fuzz/targets.hpp"
+
+#include <vector>
+
+namespace rondo::fuzz {
+
+std::span<const Target> targets() {
+  static const std::vector<Target> table = {
+      {"rendezvous_core", "what clients send to a server", 8192, run_rendezvous_core, rendezvous_core_seeds},
+      {"rendezvous_client", "what a server sends to a client", 8192, run_rendezvous_client, rendezvous_client_seeds},
+      {"rendezvous_handshake", "what strangers say to a server or a client that has a secret", 1024,
+       run_rendezvous_handshake, rendezvous_handshake_seeds},
+      {"peer_handshake", "what strangers say to a rank that has a secret", 256, run_peer_handshake,
+       peer_handshake_seeds},
+      {"card", "what rank 0 says of itself, which all take over", 8192, run_card, card_seeds},
+      {"advertisement", "where a rank listens", 2048, run_advertisement, advertisement_seeds},
+      {"node_frame", "what the first rank of a node says", 128, run_node_frame, node_frame_seeds},
+      {"messages", "what a peer sends over the link of messages", 4096, run_messages, messages_seeds},
+      {"control", "control messages of a rank of another node", 4096, run_control, control_seeds},
+      {"signature", "what a rank says of its calls", 80, run_signature, signature_seeds},
+      {"environment", "variables of launchers and schedulers", 2048, run_environment, environment_seeds},
+      {"host_list", "lists of hosts", 1024, run_host_list, host_list_seeds},
+      {"endpoint", "a host and a port", 512, run_endpoint, endpoint_seeds},
+      {"configuration", "our own variables", 1024, run_configuration, configuration_seeds},
+      {"tuning", "tuning files", 4096, run_tuning, tuning_seeds},
+      {"checkpoint", "checkpoints of others", 4096, run_checkpoint, checkpoint_seeds},
+      {"screen", "what ranks draw on their terminals", 2048, run_screen, screen_seeds},
+  };
+  return table;
+}
+
+}  // namespace rondo::fuzz
