@@ -92,6 +92,71 @@ std::vector<std::string> trimmed(const std::string& text) {
   return lines;
 }
 
+// What says something to users.
+std::vector<rondo::tree::Source> speakers() {
+  auto sources = rondo::tree::read_tree(kRoot);
+  std::erase_if(sources, [](const rondo::tree::Source& source) {
+    return source.path.starts_with("tests/") || source.path.ends_with(".py");
+  });
+  return sources;
+}
+
+// The cells of a row of a table, without the blanks around them.
+std::vector<std::string> cells_of(const std::string& row) {
+  std::vector<std::string> cells;
+  for (std::size_t at = row.find("| "), end = 0; at != std::string::npos; at = end) {
+    end = row.find(" |", at + 2);
+    if (end == std::string::npos) break;
+    cells.push_back(row.substr(at + 2, end - at - 2));
+    ++end;
+  }
+  return cells;
+}
+
+// The enumerators of a header's ErrorCode, in order: the first one is 1.
+std::vector<std::string> error_codes(const fs::path& header) {
+  const std::string text = rondo::tree::strip(slurp(header), false);
+  const auto begin = text.find("enum class ErrorCode {"), end = text.find('}', begin);
+  REQUIRE(end != std::string::npos);
+  const std::string list = text.substr(text.find('{', begin) + 1, end - begin);
+  std::vector<std::string> codes;
+  const std::regex name(R"(([a-z]\w*)( = \d+)?,)");
+  for (auto at = std::sregex_iterator(list.begin(), list.end(), name); at != std::sregex_iterator(); ++at)
+    codes.push_back((*at)[1]);
+  return codes;
+}
+
+// What is wrong with the page's table of codes, a sentence each.
+std::vector<std::string> faults_of_catalogue(const std::string& page, const std::vector<std::string>& codes,
+                                             const std::vector<rondo::tree::Source>& sources) {
+  constexpr std::size_t kCells = 6;  // code, number, meaning, the communicator, what to do, a sentence
+  std::vector<std::string> faults, listed;
+  for (const std::string& line : lines_of(page)) {
+    const auto cells = cells_of(line);
+    if (cells.size() != kCells || !cells[0].starts_with('`')) continue;
+    const std::string code = cells[0].substr(1, cells[0].size() - 2);
+    listed.push_back(code);
+    const auto known = std::find(codes.begin(), codes.end(), code);
+    if (known == codes.end()) {
+      faults.push_back(code + " is no code");
+      continue;
+    }
+    if (cells[1] != std::to_string(known - codes.begin() + 1)) faults.push_back(code + " has another number");
+    if (std::any_of(cells.begin(), cells.end(), [](const std::string& cell) { return cell.empty(); }))
+      faults.push_back(code + " has an empty cell");
+    const std::string sentence = cells.back().substr(1, cells.back().size() - 2);
+    const bool is_said = std::any_of(sources.begin(), sources.end(), [&](const rondo::tree::Source& source) {
+      return source.text.find("ErrorCode::" + code) != std::string::npos &&
+             said_by(source).find(sentence) != std::string::npos;
+    });
+    if (!is_said) faults.push_back("no source that throws " + code + " says '" + sentence + "'");
+  }
+  for (const std::string& code : codes) {
+    if (std::count(listed.begin(), listed.end(), code) != 1) faults.push_back(code + " has not one row");
+  }
+  return faults;
+}
+
 // Of the page's blocks in a language those that stand in none of the files.
 std::vector<std::string> invented(const std::string& page, const std::string& language,
                                   const std::vector<std::string>& files, int& blocks) {
@@ -158,9 +223,7 @@ TEST_CASE("every block of code that a guide shows stands in a source that is com
 
 TEST_CASE("every sentence that docs/troubleshooting.md quotes is one that the library says") {
   std::string said;
-  for (const rondo::tree::Source& source : rondo::tree::read_tree(kRoot)) {
-    if (!source.path.starts_with("tests/") && !source.path.ends_with(".py")) said += said_by(source);
-  }
+  for (const rondo::tree::Source& source : speakers()) said += said_by(source);
   const std::regex quoted("`([^`]+)`");
   int quotes = 0;
   for (const std::string& line : lines_of(slurp(kRoot / "docs/troubleshooting.md"))) {
@@ -172,6 +235,42 @@ TEST_CASE("every sentence that docs/troubleshooting.md quotes is one that the li
     }
   }
   CHECK(quotes > 40);
+}
+
+TEST_CASE("docs/errors.md has every code with its number, and a sentence that is thrown with it") {
+  const auto codes = error_codes(kRoot / "comm/include/rondo/error.hpp");
+  CHECK(codes.size() >= 9);
+  const std::string page = slurp(kRoot / "docs/errors.md");
+  const auto sources = speakers();
+  CHECK(faults_of_catalogue(page, codes, sources) == std::vector<std::string>{});
+  // What it is for, on a page that lacks a row, and whose sentence is of another code.
+  auto more = codes;
+  more.push_back("not_there");
+  CHECK(faults_of_catalogue(page, more, sources) == std::vector<std::string>{"not_there has not one row"});
+  std::string wrong = page;
+  const std::string_view said = "`rank … called abort()`";
+  wrong.replace(wrong.find(said), said.size(), "`nobody ever says this`");
+  CHECK(faults_of_catalogue(wrong, codes, sources) ==
+        std::vector<std::string>{"no source that throws aborted says 'nobody ever says this'"});
+}
+
+TEST_CASE("every test that docs/promises.md names is there") {
+  std::string titles;
+  for (const rondo::tree::Source& source : rondo::tree::read_tree(kRoot)) {
+    if (source.path.starts_with("tests/")) titles += rondo::tree::strip(source.text, true);
+  }
+  const std::string page = slurp(kRoot / "docs/promises.md");
+  const std::regex quoted("\"([^\"]+)\"");
+  int tests = 0;
+  for (const std::string& line : lines_of(page)) {
+    if (line.starts_with("| ") && !line.starts_with("| promise")) CHECK(std::regex_search(line, quoted));
+    for (auto at = std::sregex_iterator(line.begin(), line.end(), quoted); at != std::sregex_iterator();
+         ++at, ++tests) {
+      INFO((*at)[1]);
+      CHECK(titles.find("TEST_CASE(\"" + (*at)[1].str() + '"') != std::string::npos);
+    }
+  }
+  CHECK(tests >= 14);
 }
 
 TEST_CASE("what pages link to exists, and docs/README.md lists every page of docs") {
