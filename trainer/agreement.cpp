@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include <rondo/trainer/gather.hpp>
+
 #include "comm/base/majority.hpp"
 #include "trainer/text.hpp"
 
@@ -67,6 +69,20 @@ std::string difference(int one, const std::vector<std::string_view>& mine, int o
 }
 
 }  // namespace
+
+void check_same_list(Communicator& communicator, const std::string& title, const std::vector<std::string>& mine,
+                     const std::string& advice) {
+  const auto all = all_gather_value(communicator, mine);
+  const Majority majority = find_majority_of(all);
+  if (majority.others.empty()) return;
+  const int one = majority.most.front(), other = majority.others.front();
+  const auto &a = all[static_cast<std::size_t>(one)], &b = all[static_cast<std::size_t>(other)];
+  std::size_t i = 0;
+  while (i < a.size() && i < b.size() && a[i] == b[i]) ++i;
+  const auto nth = [i](const auto& list) { return i < list.size() ? list[i] : "nothing more"; };
+  throw mismatch_of(
+      majority, fmt::format("{}: rank {} has {}, but rank {} has {}; {}", title, one, nth(a), other, nth(b), advice));
+}
 
 void check_agreement(Communicator& communicator, const std::vector<Parameter>& parameters,
                      const SynchronizerOptions& options) {

@@ -177,17 +177,8 @@ class AveragedGradients : public std::enable_shared_from_this<AveragedGradients>
 
   // Collective. What the synchronizer does not compare: tensors that it does not know.
   void check_same() {
-    const auto all = trainer::all_gather_value(communicator_, tensors_.description());
-    for (std::size_t rank = 1; rank < all.size(); ++rank) {
-      if (all[rank] == all[0]) continue;
-      std::size_t i = 0;
-      while (i < all[0].size() && i < all[rank].size() && all[0][i] == all[rank][i]) ++i;
-      const auto nth = [&](std::size_t r) { return i < all[r].size() ? all[r][i] : std::string("nothing more"); };
-      throw Error(ErrorCode::mismatch,
-                  "DistributedDataParallel: rank 0 has " + nth(0) + ", but rank " + std::to_string(rank) + " has " +
-                      nth(rank) + "; freeze and ignore the same tensors on every rank",
-                  static_cast<int>(rank));
-    }
+    trainer::check_same_list(communicator_, "DistributedDataParallel", tensors_.description(),
+                             "freeze and ignore the same tensors on every rank");
   }
 
   // Two wrappers would each average, and copy from one another's buckets while those are on their way.

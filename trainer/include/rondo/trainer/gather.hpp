@@ -47,6 +47,11 @@ std::vector<T> all_gather_value(Communicator& communicator, const T& value) {
   return all;
 }
 
+// Collective. Error(mismatch) on every rank, "TITLE: rank A has …, but rank B has …; ADVICE", of the first element that
+// differs, unless all ranks have this list.
+RONDO_API void check_same_list(Communicator& communicator, const std::string& title,
+                               const std::vector<std::string>& mine, const std::string& advice);
+
 // Collective: the ranks' values of any number, one after the other in rank order. What a DistributedSampler with
 // Tail::exact dealt out comes back as it was with `dealt`.
 enum class GatherOrder : std::uint8_t { by_rank, dealt };
