@@ -15,6 +15,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <memory>
 
 #include <rondo/error.hpp>
 
@@ -109,7 +110,7 @@ class Load {
   struct Client {
     int rank;
     Fd fd;
-    rendezvous::ClientSession session;
+    std::unique_ptr<rendezvous::ClientSession> session;
     bool greeted = false, asked = false;
   };
 
@@ -128,7 +129,7 @@ class Load {
     }
     epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLET, .data = {.u64 = static_cast<std::uint64_t>(index)}};
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) throw_errno("cannot watch a socket");
-    clients_.push_back({rank, std::move(fd), rendezvous::ClientSession(secret_, "load")});
+    clients_.push_back({rank, std::move(fd), std::make_unique<rendezvous::ClientSession>(secret_, "load")});
     ++connecting_;
   }
 
@@ -141,7 +142,7 @@ class Load {
         throw Error(ErrorCode::system, fmt::format("client {} cannot connect: {}", client.rank, std::strerror(failed)));
       }
       client.greeted = true;
-      say(client, client.session.hello());
+      say(client, client.session->hello());
     }
     std::array<std::byte, 4096> buffer;
     const ssize_t got = ::recv(client.fd.get(), buffer.data(), buffer.size(), 0);
@@ -149,11 +150,11 @@ class Load {
     if (got <= 0) throw Error(ErrorCode::peer_lost, fmt::format("client {} was disconnected", client.rank));
     std::string to_send;
     std::vector<rendezvous::ClientSession::Answer> answers;
-    client.session.received({buffer.data(), static_cast<std::size_t>(got)}, to_send, answers);
-    if (client.session.ready() && !client.asked) {
+    client.session->received({buffer.data(), static_cast<std::size_t>(got)}, to_send, answers);
+    if (client.session->ready() && !client.asked) {
       client.asked = true;
       --connecting_;
-      to_send += client.session.request(1, join_of(client));
+      to_send += client.session->request(1, join_of(client));
     }
     if (!to_send.empty()) say(client, to_send);
     for (const auto& answer : answers) check(client, answer.reply);
