@@ -198,8 +198,8 @@ std::vector<std::string> known_launchers() {
 void parse_endpoint(const std::string& text, const std::string& before, std::string& host, std::uint16_t& port) {
   const auto colon = text.rfind(':');
   const bool bracketed = text.starts_with('[');
-  const bool usable = colon != std::string::npos && colon > 0 && (!bracketed || text[colon - 1] == ']') &&
-                      (bracketed || text.find(':') == colon);
+  const bool usable = colon != std::string::npos && colon > 0 &&
+                      (!bracketed || (colon > 2 && text[colon - 1] == ']')) && (bracketed || text.find(':') == colon);
   int value = 0;
   if (usable) {
     const auto [end, status] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), value);

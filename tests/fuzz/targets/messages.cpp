@@ -49,7 +49,7 @@ class Peers {
     std::array<int, 2> ends{};
     expect(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0, "no sockets");
     peer_ = Fd(ends[1]);
-    team_.add_message_links(1, make_tcp_links(Fd(ends[0]), 1, kShape));
+    team_.add_message_links(1, make_tcp_links(Fd(ends[0]), 1, shape_of_messages(kShape)));
     exchange_.emplace(team_);
   }
   // False: the link is of no use any more.
