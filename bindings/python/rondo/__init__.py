@@ -5,7 +5,7 @@ arrays. Buffers are anything with the buffer protocol or DLPack, used in place."
 import atexit as _atexit
 
 from rondo._errors import Error, ErrorCode, InvalidArgument
-from rondo._rondo import ANY_SOURCE, Async, Communicator, Group, ReduceOp, Store, Within, Work, init, local
+from rondo._rondo import ANY_SOURCE, Async, Communicator, Group, ReduceOp, Store, Within, Work, init, join, local
 from rondo._rondo import _close_all
 from rondo import _objects as _objects  # adds the verbs for objects to Communicator
 from rondo._spawn import RankFailed, spawn
@@ -24,6 +24,7 @@ __all__ = [
     "Within",
     "Work",
     "init",
+    "join",
     "local",
     "spawn",
 ]

@@ -99,6 +99,20 @@ Blocking shrink(Blocking& self) {
   return {hold(std::move(smaller))};
 }
 
+nb::object grow(Blocking& self, int world_size, const std::optional<Seconds>& timeout) {
+  Communicator larger;
+  const auto within = milliseconds_of(timeout);
+  while_interruptible(*self.handle,
+                      [&](Communicator& communicator) { larger = communicator.grow(world_size, within); });
+  return larger ? nb::cast(Blocking{hold(std::move(larger))}) : nb::none();
+}
+
+Blocking join(const std::string& url, const Given& given) {
+  const Options options = given.options();
+  const nb::gil_scoped_release release;
+  return {hold(Communicator::join({.url = url}, options))};
+}
+
 template <int (Communicator::*get)() const>
 int number(const Blocking& self) {
   return (*self.handle->use().*get)();
@@ -122,6 +136,9 @@ void bind_groups(nb::class_<Blocking>& cls) {
   cls.def("split", &split, nb::arg("color"), nb::arg("key") = 0,
           "Collective. One new communicator per color, ranks ordered by key, then by rank; color < 0: None.")
       .def("shrink", &shrink, "The survivors' new communicator; every survivor of a failed one calls it.")
+      .def("grow", &grow, nb::arg("world_size") = 0, nb::arg("timeout") = nb::none(),
+           "Collective. A larger communicator, of so many ranks, with processes that wait in rondo.join(); 0: with all "
+           "that wait now, None where nobody does.")
       .def("all_gather_bytes", &all_gather_bytes, nb::arg("value"),
            "Collective: bytes of any length from every rank, in rank order.");
 }
@@ -214,6 +231,15 @@ void bind_communicator(nb::module_& module) {
       },
       nb::arg("url") = "env://", nb::kw_only(), nb::arg("rank") = -1, nb::arg("world_size") = -1,
       nb::arg("store") = nb::none(), nb::arg("device") = "cpu", nb::arg("timeout") = 600.0,
+      nb::arg("join_timeout") = 300.0, nb::arg("determinism") = "deterministic", nb::arg("node") = "",
+      nb::arg("interface") = "");
+  module.def(
+      "join",
+      [](const std::string& url, const std::string& device, const Seconds& timeout, const Seconds& join_timeout,
+         const std::string& determinism, const std::string& node, const std::string& interface) {
+        return join(url, {device, timeout, join_timeout, determinism, node, interface});
+      },
+      nb::arg("url") = "env://", nb::kw_only(), nb::arg("device") = "cpu", nb::arg("timeout") = 600.0,
       nb::arg("join_timeout") = 300.0, nb::arg("determinism") = "deterministic", nb::arg("node") = "",
       nb::arg("interface") = "");
   module.def("_close_all", &close_all);

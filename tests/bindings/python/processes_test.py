@@ -121,14 +121,17 @@ class Spawn(unittest.TestCase):
         self.assertEqual((failure.rank, failure.exit_code), (2, 128 + signal.SIGKILL))
         self.assertEqual(str(failure), "rank 2 was killed by SIGKILL")
 
-    def test_survivors_are_told_who_was_killed(self):
+    def test_survivors_are_told_who_was_killed_and_a_spare_joins(self):
         script = pathlib.Path(__file__).with_name("killed_by_ranks.py")
         with tempfile.TemporaryDirectory() as folder:
             ranks = [subprocess.Popen([sys.executable, script, f"file://{folder}/meeting", str(rank)],
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(3)]
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                     for rank in (0, 1, 2, "spare")]
             said = [rank.communicate(timeout=60)[0] for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0, -signal.SIGKILL, 0], said)
+        self.assertEqual([rank.returncode for rank in ranks], [0, -signal.SIGKILL, 0, 0], said)
         self.assertIn("went on as 1 of 2", said[2])
+        self.assertIn("together as 1 of 3 at {'step': 7}", said[2])
+        self.assertIn("together as 2 of 3 at {'step': 7}", said[3])
 
     def test_exits_are_failures(self):
         self.assertEqual((self.failure(exiting).rank, self.failure(exiting).exit_code), (0, 7))
