@@ -44,6 +44,7 @@ class Reports {
         .apart = [](int, std::uint64_t) {},
         .asked = [](int, std::uint64_t, const Signature&) {},
         .answered = [](int, std::uint64_t, int, const Signature&, std::uint64_t) {},
+        .aborted = [](int, std::uint64_t) {},
         .lost = [this](int, std::string_view reason) { note("lost: " + std::string(reason)); }};
   }
   // The first one that begins so; empty: none came in time.

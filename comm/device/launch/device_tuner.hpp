@@ -21,11 +21,11 @@ struct Terms {
   bool windows = true;                                                   // all ranks reach each other's memory
   bool protocols[kernels::device::kProtocolCount] = {true, true, true};  // that have FIFOs
   Determinism determinism = Determinism::deterministic;
-  std::string algorithm, protocol;  // wanted by name, used where they apply; empty: the table's choice
-  int channels = 1;                 // at most, of FIFO kernels
-  int blocks = 1;                   // at most, of window kernels
-  int threads = 64;                 // of a block, at most
-  std::size_t slots_bytes = 0;      // that the slots between two ranks hold: a longer message waits for its receiver
+  std::string algorithm{}, protocol{};  // wanted by name, used where they apply; empty: the table's choice
+  int channels = 1;                     // at most, of FIFO kernels
+  int blocks = 1;                       // at most, of window kernels
+  int threads = 64;                     // of a block, at most
+  std::size_t slots_bytes = 0;  // that the slots between two ranks hold: a longer message waits for its receiver
 };
 
 struct Choice {
