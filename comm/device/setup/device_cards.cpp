@@ -48,6 +48,33 @@ std::vector<T> read_all(ByteReader& in) {
   return values;
 }
 
+// Field by field, as the bytes between fields have no value.
+void write(ByteWriter& out, const Settings& settings) {
+  out.number(settings.channels).number(settings.blocks).number(settings.threads);
+  for (const kernels::device::FifoShape& shape : settings.fifo) out.number(shape);
+  out.number(settings.device_bytes).number(settings.staging_bytes);
+}
+Settings read_settings(ByteReader& in) {
+  Settings settings;
+  for (int* field : {&settings.channels, &settings.blocks, &settings.threads}) *field = in.number<int>();
+  for (kernels::device::FifoShape& shape : settings.fifo) shape = in.number<kernels::device::FifoShape>();
+  for (std::uint64_t* field : {&settings.device_bytes, &settings.staging_bytes}) *field = in.number<std::uint64_t>();
+  return settings;
+}
+
+void write(ByteWriter& out, const std::vector<HeldBlocks>& held) {
+  out.number(static_cast<std::uint64_t>(held.size()));
+  for (const HeldBlocks& each : held) out.number(each.communicator).number(each.blocks);
+}
+std::vector<HeldBlocks> read_held(ByteReader& in) {
+  std::vector<HeldBlocks> held;
+  for (auto left = in.number<std::uint64_t>(); left > 0; --left) {
+    const auto communicator = in.number<std::uint64_t>();
+    held.push_back({communicator, in.number<std::uint32_t>()});
+  }
+  return held;
+}
+
 DeviceCard make_card(const cuda::Api& api, rondo::Device::Kind kind, int device, const HostWorld& world,
                      const Settings& settings) {
   DeviceCard card;
@@ -95,8 +122,10 @@ Bytes DeviceCard::encode() const {
   write_all(out, visible);
   write_all(out, accessible);
   out.number(resident_blocks);
-  write_all(out, held);
-  return out.number(token).number(settings).take();
+  write(out, held);
+  out.number(token);
+  write(out, settings);
+  return out.take();
 }
 
 DeviceCard DeviceCard::decode(const Bytes& bytes) {
@@ -111,16 +140,19 @@ DeviceCard DeviceCard::decode(const Bytes& bytes) {
   card.visible = read_all<Uuid>(in);
   card.accessible = read_all<Uuid>(in);
   card.resident_blocks = in.number<std::uint32_t>();
-  card.held = read_all<HeldBlocks>(in);
+  card.held = read_held(in);
   card.token = in.number<std::uint64_t>();
-  card.settings = in.number<Settings>();
+  card.settings = read_settings(in);
   return card;
 }
 
 DeviceCards DeviceCards::exchange(const HostWorld& world, const cuda::Api& api, rondo::Device::Kind kind, int device,
                                   const Settings& own) {
-  const auto wishes = world.exchange(ByteWriter().number(own).take());
-  const auto settings = ByteReader(wishes[0]).number<Settings>();
+  ByteWriter wish;
+  write(wish, own);
+  const auto wishes = world.exchange(wish.take());
+  ByteReader first(wishes[0]);
+  const Settings settings = read_settings(first);
   if (!(settings == own)) log::warn("rank {}: the RONDO_DEVICE_ settings are rank 0's, not this rank's", world.rank);
   std::vector<DeviceCard> cards;
   for (const Bytes& bytes : world.exchange(make_card(api, kind, device, world, settings).encode())) {
