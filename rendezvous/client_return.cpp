@@ -48,6 +48,7 @@ void Client::Impl::log_of_job(const std::string& sentence) const {
 }
 
 bool Client::Impl::await_return(const std::string& reason) {
+  if (stopping_) return false;  // the server hangs up on who leaves
   {
     const std::lock_guard lock(sending_);
     connected_ = false;

@@ -199,7 +199,7 @@ TEST_CASE("kill -9 of a rank whose child lives: the others name it at once, and 
   CHECK(child.watched.all_gone_within(5s));
 }
 
-TEST_CASE("the server of a rank that was killed is gone, though a child of that rank lives") {
+TEST_CASE("the server of a rank that was killed is gone, and another in its place, though a child of that rank lives") {
   Job job("file", 3, 0, "stay", {});
   for (auto& process : job.processes) process.lines("joined ", 1);
   const Child child(job.processes[0]);
@@ -209,7 +209,7 @@ TEST_CASE("the server of a rank that was killed is gone, though a child of that 
     const auto ended = job.processes[rank].wait();
     INFO(ended.out << ended.err);
     CHECK(microseconds(ended.out, "error at ") - killed < 500'000);
-    CHECK(microseconds(ended.out, "no shrinking at ") - killed < 3'000'000);
+    CHECK(microseconds(ended.out, "shrunk to 2 at ") - killed < 3'000'000);
   }
   CHECK_FALSE(child.watched.all_gone_within(0s));
 }

@@ -168,7 +168,7 @@ TEST_CASE("what the format does not allow is said") {
   refused(R"({"a":{"dtype":"U8","dtype":"I8","shape":[3],"data_offsets":[0,3]}})", "'dtype' is there twice");
   refused(R"({"__metadata__":{"k":"1","k":"2"}})", "'k' is there twice");
   refused(R"({"__metadata__":{"epoch":3}})", "the text 'epoch' is no string but 3");
-  refused(R"({"__metadata__":["epoch"]})", "its texts are [");
+  refused(R"({"__metadata__":["epoch"]})", "its texts are an array");
   refused(R"({"a":{"dtype":"U8","shape":[1]}})", "data_offsets");
   refused(R"({"a":{"dtype":8,"shape":[3],"data_offsets":[0,3]}})", "string");
   refused(R"({"a":)", "parse error");
