@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -16,7 +15,9 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -39,6 +40,11 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
+
+// What a coroutine of the server's own throws, its thread logs.
+constexpr auto rethrow = [](const std::exception_ptr& error) {
+  if (error) std::rethrow_exception(error);
+};
 
 constexpr std::chrono::seconds kLingerFor{1};  // for a refusal to arrive before the socket goes
 constexpr std::chrono::seconds kDrainWithin{1};
@@ -106,8 +112,8 @@ class Server::Impl final : private Output {
                                listening.sockets[i].release());
       listening_.emplace_back(acceptors_.back().native_handle());
     }
-    for (tcp::acceptor& acceptor : acceptors_) asio::co_spawn(io_, accept_from(acceptor), asio::detached);
-    asio::co_spawn(io_, keep_time(), asio::detached);
+    for (tcp::acceptor& acceptor : acceptors_) asio::co_spawn(io_, accept_from(acceptor), rethrow);
+    asio::co_spawn(io_, keep_time(), rethrow);
     if (!options.secret) {
       log::warn("the rendezvous server of job '{}' on port {} has no secret: whoever reaches it may join", options.job,
                 port_);
@@ -115,7 +121,7 @@ class Server::Impl final : private Output {
     thread_ = start_thread("rondo-server", [this] { run(); });
   }
   ~Impl() override {
-    asio::co_spawn(io_, drain(), asio::detached);
+    asio::co_spawn(io_, drain(), rethrow);
     thread_.join();
     const ForkPause pause;  // between the marks' end and the descriptors'
     listening_.clear();
@@ -206,7 +212,15 @@ class Server::Impl final : private Output {
     connections_.emplace(connection->id, connection);
     core_.connected(connection->id, address_text(address), now());
     // Its first words are mostly there already, and who has spoken does not give way to the next one.
-    if (read_from(*connection)) asio::co_spawn(io_, serve(connection), asio::detached);
+    try {
+      if (!read_from(*connection)) return Accepting::more;
+    } catch (const std::exception&) {
+      give_up(*connection, std::current_exception());
+      return Accepting::more;
+    }
+    asio::co_spawn(io_, serve(connection), [this, connection](const std::exception_ptr& error) {
+      if (error) give_up(*connection, error);
+    });
     return Accepting::more;
   }
 
@@ -243,6 +257,22 @@ class Server::Impl final : private Output {
     int others = 0;
     if (!refusals_.now(others)) return;
     log::warn("rendezvous: refused a connection{}: {}{}", and_others(others), sentence, sent < 0 ? " (untold)" : "");
+  }
+
+  // Whoever is not served any more must not wait for it.
+  void give_up(Connection& connection, const std::exception_ptr& error) {
+    end(connection);
+    std::string reason;
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::bad_alloc&) {
+      reason = "no memory is left" + remedy_of(ENOMEM);
+    } catch (const std::exception& thrown) {
+      reason = thrown.what();
+    }
+    log::error("rendezvous server: it closes the connection of a client that it cannot serve: {}", reason);
+    core_.disconnected(connection.id, "the rendezvous server could not serve it: " + reason, now());
+    settle();
   }
 
   asio::awaitable<void> serve(ConnectionPtr connection) {
@@ -311,7 +341,7 @@ class Server::Impl final : private Output {
     if (connection->outbox.empty()) return;
     connection->writing = true;
     ++writers_;
-    asio::co_spawn(io_, write_to(connection), asio::detached);
+    asio::co_spawn(io_, write_to(connection), rethrow);
   }
 
   void encrypt(ConnectionId id, std::shared_ptr<TlsSession> tls) override {
