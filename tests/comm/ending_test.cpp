@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/catch.hpp"
@@ -38,8 +39,9 @@ bool has_ended(const Fd& process) {
 }  // namespace
 
 TEST_CASE("a killed rank is named before the kernel has freed its memory") {
-  const auto [transport, call] =
+  const auto row =
       GENERATE(table<std::string, std::string>({{"tcp", "all_reduce"}, {"shm", "recv"}, {"shm", "monitored_barrier"}}));
+  const std::string transport = std::get<0>(row), call = std::get<1>(row);  // clang captures no structured bindings
   CAPTURE(transport, call);
   const test::Setting chosen("RONDO_TRANSPORT", transport);
   const auto ended = test::fork_ranks(2, 60s, [&](int rank, const std::shared_ptr<Store>& store) {
