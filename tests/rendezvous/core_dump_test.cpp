@@ -111,6 +111,6 @@ TEST_CASE("a core dump holds neither the job's secret nor the keys that were mad
   CHECK(would_be_dumped(masked(mac)));
 
   const std::vector<std::byte> careless(secret.bytes().begin(), secret.bytes().end());
+  asm volatile("" : : "r"(careless.data()) : "memory");  // clang leaves out a copy that nobody reads
   CHECK(would_be_dumped(masked(secret.bytes())));
-  CHECK(careless.size() == Secret::kBytes);
 }
