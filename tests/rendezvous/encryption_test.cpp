@@ -4,12 +4,14 @@
 
 #include "tests/rendezvous/jobs.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/relay.hpp"
 
 using namespace rondo;
 using namespace rondo::rendezvous;
 using namespace rondo::rendezvous::test;
 using namespace std::chrono_literals;
+using rondo::test::expect;
 using rondo::test::Relay;
 
 namespace {
@@ -38,9 +40,10 @@ TEST_CASE("who keeps all bytes of a rendezvous reads them, and when they are enc
   in_threads(3, [&](int i) {
     const auto client = job.client();
     client->set("the key " + std::to_string(i), bytes(long_text('v')));
-    CHECK(text(client->get("the key " + std::to_string((i + 1) % 3), in(20s))) == long_text('v'));
+    expect(text(client->get("the key " + std::to_string((i + 1) % 3), in(20s))) == long_text('v'), "another value");
     const auto all = client->exchange("the exchange", i, 3, bytes(long_text(static_cast<char>('a' + i))), in(20s));
-    for (int j = 0; j < 3; ++j) CHECK(text(all[static_cast<std::size_t>(j)]) == long_text(static_cast<char>('a' + j)));
+    for (int j = 0; j < 3; ++j)
+      expect(text(all[static_cast<std::size_t>(j)]) == long_text(static_cast<char>('a' + j)), "another part");
     client->barrier("the barrier", i, 3, in(20s));
   });
   for (const char* words : {"what only ranks may know", "the key 1", "the exchange", "the barrier"}) {
