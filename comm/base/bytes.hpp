@@ -14,10 +14,15 @@
 
 namespace rondo {
 
+// Every byte of it has a value: none lies between fields.
+template <class T>
+concept Solid = std::is_trivially_copyable_v<T> &&
+    (std::has_unique_object_representations_v<T> || std::is_floating_point_v<T>);
+
 class ByteWriter {
  public:
-  template <class T>
-  requires std::is_trivially_copyable_v<T> ByteWriter& number(T value) {
+  template <Solid T>
+  ByteWriter& number(T value) {
     const auto* first = reinterpret_cast<const std::byte*>(&value);
     bytes_.insert(bytes_.end(), first, first + sizeof value);
     return *this;
@@ -37,8 +42,8 @@ class ByteWriter {
 class ByteReader {  // throws Error(corrupt_message) at the end of the record
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  template <class T>
-  requires std::is_trivially_copyable_v<T> T number() {
+  template <Solid T>
+  T number() {
     if constexpr (std::is_same_v<T, bool>) {  // others than 0 and 1 are none
       return number<std::uint8_t>() != 0;
     } else {

@@ -18,9 +18,10 @@ constexpr const char* kDefaultLevel = "warn";
 // spdlog takes what it does not know for off.
 bool is_level(const std::string& name) { return name == "off" || spdlog::level::from_str(name) != spdlog::level::off; }
 
+// Never destroyed: threads of communicators that exit() ends may still have something to say.
 spdlog::logger& logger() {
-  static spdlog::logger instance = [] {
-    spdlog::logger made("rondo", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  static spdlog::logger& instance = []() -> spdlog::logger& {
+    auto& made = *new spdlog::logger("rondo", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made.set_pattern("rondo %l: %v");
     const std::string level = env("RONDO_LOG").value_or(kDefaultLevel);
     made.set_level(spdlog::level::from_str(is_level(level) ? level : kDefaultLevel));

@@ -31,12 +31,11 @@ Export make_export(const cuda::Api& api, int device, std::byte* memory, std::siz
   Export made{.pointer = memory, .bytes = bytes, .owner = owner};
   void* base = nullptr;
   std::size_t whole = 0;
-  check(api, api.MemGetAllocation(&base, &whole, &made.opens, memory), device, "finding the allocation of a buffer");
+  bool opens = false;
+  check(api, api.MemGetAllocation(&base, &whole, &opens, memory), device, "finding the allocation of a buffer");
   made.offset = static_cast<std::uint64_t>(memory - static_cast<std::byte*>(base));
-  if (made.opens && api.IpcGetMemHandle(&made.handle, base) != cudaSuccess) {
-    api.GetLastError();
-    made.opens = false;
-  }
+  made.opens = opens && api.IpcGetMemHandle(&made.handle, base) == cudaSuccess;
+  if (opens && made.opens == 0) api.GetLastError();
   return made;
 }
 
@@ -47,7 +46,7 @@ Peer::Peer(const cuda::Api& api, int device, const DeviceCards& cards, int peer,
     pointer_ = theirs.pointer;
     return;
   }
-  if (!theirs.opens) {
+  if (theirs.opens == 0) {
     throw Error(ErrorCode::unsupported, fmt::format("the memory of rank {} cannot be opened by other processes", peer),
                 peer);
   }

@@ -31,7 +31,7 @@ constexpr std::array<const char*, 3> kWishes{"collect()", "allocate()", "registe
 
 // What a rank brings to a collective point.
 struct Windows::Arrival {
-  enum class Wish : std::uint8_t { collect, allocate, register_memory } wish{};
+  enum class Wish : std::uint64_t { collect, allocate, register_memory } wish{};
   std::uint64_t bytes = 0;  // to allocate, or to register
   Set retired = 0;          // what it will not use any more, and whose last use has passed
 };
@@ -209,7 +209,7 @@ Export Windows::prepare(Entry& entry, bool allocates) {
   const auto& cards = regions_.cards();
   bool needs_opening = false;
   for (int r = 0; r < cards.size(); ++r) needs_opening |= !cards.same_process(r, cards.rank());
-  if (!needs_opening || own.opens) return own;
+  if (!needs_opening || own.opens != 0) return own;
   if (!std::exchange(said_not_exportable_, true)) {
     log::info(
         "rank {}: registered memory that other processes cannot open is staged: cudaMalloc makes such as they can",
