@@ -102,7 +102,7 @@ make_python_env() {
 }
 
 # PyPI's PyTorch, for the wheel's backend, its tests and tools/torch-check.
-torch_requirements=(torch==2.15.0 numpy expecttest accelerate pytorch-lightning)
+torch_requirements=(torch==2.15.0 numpy expecttest accelerate==1.15.0 pytorch-lightning==2.6.6)
 torch_site=$RONDO_ROOT/build/torch-current/site
 make_torch_site() {
   [[ $(uname -m) == x86_64 ]] || return 1
