@@ -4,7 +4,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "comm/call/flight_records.hpp"
@@ -28,12 +27,10 @@ Fd Records::open(int number) {
 void Records::ask() {
   for (auto& [number, rank] : ranks_) {
     const char word = comm::kAskForRecord;
-    rank.asked = rank.socket && ::send(rank.socket.get(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+    if (!rank.socket) continue;
+    // One that has ended or does not read answers nothing, which latest() says.
+    [[maybe_unused]] const ssize_t sent = ::send(rank.socket.get(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
-}
-
-bool Records::all_answered() const {
-  return std::none_of(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.asked; });
 }
 
 void Records::take_all() {
@@ -58,14 +55,10 @@ void Records::take(Rank& rank) {
     if (got <= 0) break;
     const std::string_view text(packet.data() + 1, static_cast<std::size_t>(got) - 1);
     if (packet.front() == static_cast<char>(comm::RecordKind::failure)) rank.of_failure = text;
-    if (packet.front() != static_cast<char>(comm::RecordKind::asked)) continue;
-    rank.when_asked = text;
-    rank.asked = false;
-    if (answered_) answered_();
+    if (packet.front() == static_cast<char>(comm::RecordKind::asked)) rank.when_asked = text;
   }
   loop_.forget(rank.socket.get());
   rank.socket.reset();
-  if (std::exchange(rank.asked, false) && answered_) answered_();
 }
 
 std::string Records::latest(int number) const {

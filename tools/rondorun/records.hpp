@@ -2,7 +2,6 @@
 // What the ranks of this node did last, as they say it themselves over a socket each: when a communicator of theirs
 // fails, and when they are asked. Runs on the event loop alone.
 #pragma once
-#include <functional>
 #include <map>
 #include <string>
 
@@ -18,10 +17,8 @@ class Records {
   Records(const Records&) = delete;
   Records& operator=(const Records&) = delete;
 
-  Fd open(int rank);  // the rank's end; none where the system has none to give
-  void ask();         // every rank; who has no communicator does not answer
-  bool all_answered() const;
-  void when_answered(std::function<void()> handler) { answered_ = std::move(handler); }
+  Fd open(int rank);                   // the rank's end; none where the system has none to give
+  void ask();                          // every rank; who has no communicator does not answer
   void take_all();                     // that has come by now
   void forget();                       // what has been said: it is about a failure of the past
   std::string latest(int rank) const;  // a document, as the rank wrote it; empty: none
@@ -29,14 +26,12 @@ class Records {
  private:
   struct Rank {
     Fd socket{};
-    bool asked = false;
     std::string of_failure{}, when_asked{};
   };
   void take(Rank& rank);
 
   process::EventLoop& loop_;
   std::map<int, Rank> ranks_;
-  std::function<void()> answered_;
 };
 
 }  // namespace rondo::launcher
