@@ -213,22 +213,6 @@ Cores read_cores(const std::filesystem::path& root, const std::vector<int>& allo
 
 int usable_cpus(const Cores& cores) { return within(cores.quota, cores.cpus.size()); }
 
-std::optional<Binding> binding_of(const std::string& bind) {
-  static const std::map<std::string, Binding> words{
-      {"none", Binding::none}, {"core", Binding::core}, {"numa", Binding::numa}};
-  const auto found = words.find(bind);
-  return found == words.end() ? std::nullopt : std::optional(found->second);
-}
-
-std::optional<Binding> numa_binding_of(const std::string& torchs) {
-  static const std::map<std::string, Binding> words{{"node", Binding::numa},
-                                                    {"socket", Binding::socket},
-                                                    {"exclusive", Binding::core},
-                                                    {"core-complex", Binding::complex}};
-  const auto found = words.find(torchs);
-  return found == words.end() ? std::nullopt : std::optional(found->second);
-}
-
 std::vector<Share> share_cores(const Cores& cores, int ranks, Binding binding, const std::vector<int>& gpu_nodes) {
   const auto all = cores_of(cores, -1);
   const double quota = cores.quota / ranks;

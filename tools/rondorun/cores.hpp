@@ -2,7 +2,6 @@
 // The cores of this node that the job may use, and how its local ranks share them out.
 #pragma once
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +28,6 @@ std::vector<int> allowed_cpus();      // of this process's affinity mask
 int usable_cpus(const Cores& cores);  // hardware threads, or the quota where that is less; at least 1
 
 enum class Binding { none, core, numa, socket, complex };
-std::optional<Binding> binding_of(const std::string& bind);         // --bind's words
-std::optional<Binding> numa_binding_of(const std::string& torchs);  // torchrun's --numa-binding
 
 struct Share {            // of one rank
   int threads = 1;        // that compute at once
