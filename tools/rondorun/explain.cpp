@@ -9,8 +9,8 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/env.hpp"
+#include "rendezvous/socket.hpp"
 #include "runtime/launchers/environment.hpp"
-#include "tools/rondorun/nodes.hpp"
 
 namespace rondo::launcher {
 namespace {
@@ -123,8 +123,8 @@ void explain_program(Explanation& explanation) {
     } else {
       const bool served = !launch->server_host.empty();
       what = fmt::format("rank {} of {} ({}), meets at {}, job {}", launch->rank, launch->world_size, launch->launcher,
-                         endpoint_text(served ? launch->server_host : launch->master_address,
-                                       served ? launch->server_port : launch->master_port),
+                         rendezvous::endpoint_text(served ? launch->server_host : launch->master_address,
+                                                   served ? launch->server_port : launch->master_port),
                          launch->job);
     }
   } catch (const Error& error) {

@@ -48,10 +48,6 @@ constexpr const char *kGoesOn = "goes on", *kEnds = "ends";
 
 }  // namespace
 
-std::string endpoint_text(const std::string& host, std::uint16_t port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
-}
-
 Nodes::Nodes(process::EventLoop& loop, const Options& options, std::optional<rendezvous::Secret> secret,
              Handlers handlers)
     : loop_(loop),

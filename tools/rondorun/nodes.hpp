@@ -13,6 +13,7 @@
 
 #include "rendezvous/client.hpp"
 #include "rendezvous/server.hpp"
+#include "rendezvous/socket.hpp"
 #include "runtime/process/event_loop.hpp"
 #include "tools/rondorun/environment.hpp"
 #include "tools/rondorun/options.hpp"
@@ -76,6 +77,6 @@ class Nodes {
   std::jthread listener_, speaker_;
 };
 
-std::string endpoint_text(const std::string& host, std::uint16_t port);  // an IPv6 address gets its brackets
+using rendezvous::endpoint_text;
 
 }  // namespace rondo::launcher
