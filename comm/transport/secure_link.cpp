@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <vector>
 
+#include "comm/transport/holding_link.hpp"
 #include "comm/transport/lost_peer.hpp"
 
 namespace rondo::comm {
@@ -17,7 +17,7 @@ namespace {
 
 // A record of TLS holds so many bytes: a step's header and what fits beside it are copied into one.
 constexpr std::size_t kFirstRecordBytes = 16 << 10;
-constexpr std::size_t kHeldBytes = 1 << 20, kMostHeldSteps = 64;
+constexpr std::size_t kHeldBytes = 1 << 20;
 constexpr std::size_t kLongestSecureStep = 512 << 10;
 constexpr std::size_t kReceivedCopied = 8 << 10;  // as the plain link does
 
@@ -53,90 +53,42 @@ class SecureConnection {
   const char* name_;
 };
 
-class SecureSendLink final : public SendLink {
+class SecureSendLink final : public HoldingSendLink<SecureSendLink> {
  public:
   SecureSendLink(std::shared_ptr<SecureConnection> connection, FifoShape shape)
-      : connection_(std::move(connection)),
-        shape_(shape),
-        most_(std::clamp<std::size_t>(kHeldBytes / shape.slice_bytes, shape.slots, kMostHeldSteps)),
-        queue_(std::bit_ceil(most_)) {}
+      : HoldingSendLink(shape, kHeldBytes), connection_(std::move(connection)) {}
 
-  bool ready() override {
-    if (has_room()) return true;
-    pump();
-    return has_room();
-  }
-  std::byte* slot() override {
-    if (!slots_) slots_ = std::make_unique_for_overwrite<std::byte[]>(shape_.slots * shape_.slice_bytes);
-    return slots_.get() + (slot_ % shape_.slots) * shape_.slice_bytes;
-  }
-  void publish(const Signature& signature, std::size_t bytes) override {
-    post(signature, slot(), bytes, true);
-    ++slot_;
-    ++built_;
-  }
-  void send(const Signature& signature, const std::byte* data, std::size_t bytes) override {
-    post(signature, data, bytes, false);
-  }
-  bool refers_to(const std::byte* data, std::size_t bytes) const override {
-    for (std::uint64_t step = encrypted_; step != posted_; ++step) {
-      const Entry& entry = queue_[step & (queue_.size() - 1)];
-      if (entry.data < data + bytes && data < entry.data + entry.header.bytes) return true;
-    }
-    return false;
-  }
-  bool flushed() override {
-    if (queued() != 0) pump();
-    return queued() == 0 && connection_->flush();
-  }
+  bool flushed() override { return HoldingSendLink::flushed() && connection_->flush(); }
   Wake wake() const override { return {Wake::By::descriptor, connection_->socket(), POLLOUT}; }
 
  private:
-  struct Entry {
-    StepHeader header{};
-    const std::byte* data = nullptr;
-    bool built = false;  // in a slot
-    std::size_t length() const { return sizeof header + header.bytes; }
-  };
-  std::uint64_t queued() const { return posted_ - encrypted_; }
-  bool has_room() const { return queued() < most_ && built_ < shape_.slots; }
-  Entry& at(std::uint64_t step) { return queue_[step & (queue_.size() - 1)]; }
-  void post(const Signature& signature, const std::byte* data, std::size_t bytes, bool built) {
-    at(posted_) = {.header = {.signature = signature, .step = posted_, .bytes = bytes}, .data = data, .built = built};
-    ++posted_;
-  }
+  friend HoldingSendLink;
+
   void pump() {
     while (queued() != 0) {
-      const Entry& entry = at(encrypted_);
-      const std::size_t sent = offset_ == 0 ? send_first(entry) : send_rest(entry);
+      const HeldStep& step = front();
+      const std::size_t sent = offset_ == 0 ? send_first(step) : send_rest(step);
       if (sent == 0) return;
       offset_ += sent;
-      if (offset_ < entry.length()) continue;
+      if (offset_ < sizeof step.header + step.bytes) continue;
       offset_ = 0;
-      if (entry.built) --built_;
-      ++encrypted_;
+      drop_front();
     }
   }
-  std::size_t send_first(const Entry& entry) {
-    const std::size_t beside = std::min(kFirstRecordBytes - sizeof entry.header, std::size_t{entry.header.bytes});
-    std::memcpy(first_.data(), &entry.header, sizeof entry.header);
-    if (beside != 0) std::memcpy(first_.data() + sizeof entry.header, entry.data, beside);
-    return connection_->send({first_.data(), sizeof entry.header + beside});
+  std::size_t send_first(const HeldStep& step) {
+    const std::size_t beside = std::min(kFirstRecordBytes - sizeof step.header, step.bytes);
+    std::memcpy(first_.data(), &step.header, sizeof step.header);
+    if (beside != 0) std::memcpy(first_.data() + sizeof step.header, step.data, beside);
+    return connection_->send({first_.data(), sizeof step.header + beside});
   }
-  std::size_t send_rest(const Entry& entry) {
-    const std::size_t done = offset_ - sizeof entry.header;
-    return connection_->send({entry.data + done, entry.header.bytes - done});
+  std::size_t send_rest(const HeldStep& step) {
+    const std::size_t done = offset_ - sizeof step.header;
+    return connection_->send({step.data + done, step.bytes - done});
   }
 
   std::shared_ptr<SecureConnection> connection_;
-  FifoShape shape_;
-  std::size_t most_;                    // steps queued at once
-  std::vector<Entry> queue_;            // as many or more, a power of two
-  std::unique_ptr<std::byte[]> slots_;  // only as much memory as steps have lain in
   std::vector<std::byte> first_ = std::vector<std::byte>(kFirstRecordBytes);
-  std::uint64_t posted_ = 0, encrypted_ = 0;
-  std::uint64_t slot_ = 0, built_ = 0;  // the next slot's number; queued steps that lie in slots
-  std::size_t offset_ = 0;              // bytes of step encrypted_ that are
+  std::size_t offset_ = 0;  // bytes of front() that are encrypted
 };
 
 class SecureRecvLink final : public RecvLink {

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -21,6 +20,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/system_call.hpp"
+#include "comm/transport/holding_link.hpp"
 #include "comm/transport/lost_peer.hpp"
 #include "comm/transport/sockets.hpp"
 
@@ -66,11 +66,8 @@ class Packed {
 };
 
 // One write of 4 MiB takes the kernel less time than eight of 512 KiB; a socket's buffer holds no more.
-constexpr std::size_t kWriteBytes = 4 << 20, kMostSteps = 64;
+constexpr std::size_t kWriteBytes = 4 << 20;
 constexpr std::size_t kLongestStep = 512 << 10;
-std::size_t steps_of_a_write(FifoShape shape) {
-  return std::clamp<std::size_t>(kWriteBytes / shape.slice_bytes, shape.slots, kMostSteps);
-}
 
 // Of a system call.
 bool would_block(long result) { return result == -EAGAIN || result == -EWOULDBLOCK || result == -EINTR; }
@@ -82,79 +79,34 @@ struct Connection {
   bool answered = true;  // a step has come since the last one was sent
 };
 
-// Steps are queued as {header, bytes}; bytes lie in the caller's memory or in one of shape.slots slots of our own.
-class TcpSendLink final : public SendLink {
+// Right before the header.
+struct Lead {
+  std::array<std::byte, 8> lead{};  // as many of its last bytes as the step begins with
+};
+struct TcpStep : Lead, HeldStep {
+  bool tailed() const { return (header.bytes & kTailFollows) != 0; }
+  std::size_t length() const { return lead_of(header.step) + sizeof header + bytes + (tailed() ? kTailBytes : 0); }
+};
+
+class TcpSendLink final : public HoldingSendLink<TcpSendLink, TcpStep> {
  public:
   TcpSendLink(std::shared_ptr<Connection> connection, int peer, FifoShape shape)
-      : connection_(std::move(connection)),
-        peer_(peer),
-        shape_(shape),
-        most_(steps_of_a_write(shape) + (connection_->on_host ? 1 : 0)),
-        queue_(std::bit_ceil(most_)) {
-    if (!connection_->on_host) return;
-    queue_[0] = {.header = {.signature = {}, .step = 0, .bytes = kFirstBytes | kToBeSkipped},
-                 .data = kZeros.data(),
-                 .bytes = kFirstBytes};
-    posted_ = 1;
+      : HoldingSendLink(shape, kWriteBytes, connection->on_host ? 1 : 0),
+        connection_(std::move(connection)),
+        peer_(peer) {
+    if (connection_->on_host) hold({}, kZeros.data(), kFirstBytes, false).header.bytes |= kToBeSkipped;
   }
 
-  bool ready() override {
-    if (has_room()) return true;
-    pump();
-    return has_room();
-  }
-  std::byte* slot() override {
-    if (!slots_) slots_ = std::make_unique_for_overwrite<std::byte[]>(shape_.slots * shape_.slice_bytes);
-    return slots_.get() + (slot_ % shape_.slots) * shape_.slice_bytes;
-  }
-  void publish(const Signature& signature, std::size_t bytes) override {
-    post(signature, slot(), bytes, true);
-    ++slot_;
-    ++built_;
-  }
-  void send(const Signature& signature, const std::byte* data, std::size_t bytes) override {
-    post(signature, data, bytes, false);
-  }
-  bool refers_to(const std::byte* data, std::size_t bytes) const override {
-    for (std::uint64_t step = written_; step != posted_; ++step) {
-      const Entry& entry = at(step);
-      if (entry.data < data + bytes && data < entry.data + entry.bytes) return true;
-    }
-    return false;
-  }
-  bool flushed() override {
-    if (queued() != 0) pump();
-    return queued() == 0;
-  }
   Wake wake() const override { return {Wake::By::descriptor, connection_->socket.get(), POLLOUT}; }
 
  private:
-  struct Entry {
-    std::array<std::byte, 8> lead{};  // as many of its last bytes as the step begins with
-    StepHeader header{};
-    const std::byte* data = nullptr;
-    std::size_t bytes = 0;
-    bool built = false;  // in a slot
-    bool tailed() const { return (header.bytes & kTailFollows) != 0; }
-    std::size_t length() const { return lead_of(header.step) + sizeof header + bytes + (tailed() ? kTailBytes : 0); }
-  };
-  std::uint64_t queued() const { return posted_ - written_; }
-  bool has_room() const { return queued() < most_ && built_ < shape_.slots; }
-  Entry& at(std::uint64_t step) { return queue_[step & (queue_.size() - 1)]; }
-  const Entry& at(std::uint64_t step) const { return queue_[step & (queue_.size() - 1)]; }
-  Entry& front() { return at(written_); }
-  void post(const Signature& signature, const std::byte* data, std::size_t bytes, bool built) {
-    const bool tailed = connection_->on_host && !connection_->answered && queued() == 0 && bytes <= kOwedBytes;
-    connection_->answered = false;
-    Entry& entry = at(posted_);
-    entry.header.signature = signature;
-    entry.header.step = posted_++;
-    entry.header.bytes = tailed ? bytes | kTailFollows : std::uint64_t{bytes};
-    entry.data = data;
-    entry.bytes = bytes;
-    entry.built = built;
-  }
+  friend HoldingSendLink;
 
+  void amend(TcpStep& step) {
+    if (connection_->on_host && !connection_->answered && queued() == 1 && step.bytes <= kOwedBytes)
+      step.header.bytes |= kTailFollows;
+    connection_->answered = false;
+  }
   void pump() {
     while (queued() != 0) {
       const bool alone = queued() == 1 && offset_ == 0 && front().bytes <= kSentPacked;
@@ -164,14 +116,14 @@ class TcpSendLink final : public SendLink {
       advance(static_cast<std::size_t>(sent));
     }
   }
-  long send_packed(const Entry& entry) {
-    packed_.header() = entry.header;
-    if (entry.bytes != 0) std::memcpy(packed_.bytes(), entry.data, entry.bytes);
-    return system_call(SYS_sendto, ::send, connection_->socket.get(), packed_.begin() - lead_of(entry.header.step),
-                       entry.length(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  long send_packed(const TcpStep& step) {
+    packed_.header() = step.header;
+    if (step.bytes != 0) std::memcpy(packed_.bytes(), step.data, step.bytes);
+    return system_call(SYS_sendto, ::send, connection_->socket.get(), packed_.begin() - lead_of(step.header.step),
+                       step.length(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   long send_parts() {
-    std::array<iovec, 2 * kMostSteps + 1> parts;
+    std::array<iovec, 2 * kMostHeldSteps + 1> parts;
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = gather(parts);
@@ -186,13 +138,14 @@ class TcpSendLink final : public SendLink {
       if (length > cut)
         parts[used++] = {const_cast<std::byte*>(static_cast<const std::byte*>(base)) + cut, length - cut};
     };
-    for (std::uint64_t step = written_; step != posted_ && used + 3 <= parts.size(); ++step) {
-      const Entry& entry = at(step);
-      const std::size_t lead = lead_of(entry.header.step);
-      add(reinterpret_cast<const std::byte*>(&entry.header) - lead, lead + sizeof entry.header);
-      add(entry.data, entry.bytes);
-      if (entry.tailed()) add(kZeros.data(), kTailBytes);
-    }
+    visit([&](const TcpStep& step) {
+      if (used + 3 > parts.size()) return false;
+      const std::size_t lead = lead_of(step.header.step);
+      add(reinterpret_cast<const std::byte*>(&step.header) - lead, lead + sizeof step.header);
+      add(step.data, step.bytes);
+      if (step.tailed()) add(kZeros.data(), kTailBytes);
+      return true;
+    });
     return used;
   }
   void advance(std::size_t bytes) {
@@ -201,21 +154,14 @@ class TcpSendLink final : public SendLink {
       const std::size_t whole = front().length();
       if (offset_ < whole) return;
       offset_ -= whole;
-      if (front().built) --built_;
-      ++written_;
+      drop_front();
     }
   }
 
   std::shared_ptr<Connection> connection_;
   int peer_;
-  FifoShape shape_;
   Packed packed_;
-  std::size_t most_;                    // steps queued at once
-  std::vector<Entry> queue_;            // as many or more, a power of two
-  std::unique_ptr<std::byte[]> slots_;  // only as much memory as steps have lain in
-  std::uint64_t posted_ = 0, written_ = 0;
-  std::uint64_t slot_ = 0, built_ = 0;  // the next slot's number; queued steps that lie in slots
-  std::size_t offset_ = 0;              // bytes of step written_ that the kernel has taken
+  std::size_t offset_ = 0;  // bytes of front() that the kernel has taken
 };
 
 class TcpRecvLink final : public RecvLink {
