@@ -49,7 +49,7 @@ class LocalStore final : public Store {
 };
 
 // A rank's own hold of the store that it shares with others of its process: the rank is gone when this goes.
-class LocalMember final : public Store {
+class LocalMember : public Store {
  public:
   LocalMember(std::shared_ptr<LocalStore> store, int rank) : store_(std::move(store)), rank_(rank) {}
   ~LocalMember() override { store_->gone(rank_); }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/setup/card.hpp"
+#include "comm/setup/local_store.hpp"
 #include "comm/transport/addresses.hpp"
 #include "comm/transport/mesh.hpp"
 #include "rendezvous/tls_socket.hpp"
@@ -25,21 +26,13 @@ using rendezvous::Secret;
 namespace {
 
 // What a rank says of itself goes through here: its peers find the relay at its address.
-class MisleadingStore final : public Store {
+class MisleadingStore final : public LocalMember {
  public:
-  MisleadingStore(std::shared_ptr<Store> store, Relay& relay) : store_(std::move(store)), relay_(relay) {}
-  void set(std::string_view key, std::span<const std::byte> value) override { store_->set(key, value); }
-  Bytes get(std::string_view key, Deadline deadline) override { return store_->get(key, deadline); }
-  std::optional<Bytes> try_get(std::string_view key) override { return store_->try_get(key); }
-  std::int64_t add(std::string_view key, std::int64_t amount) override { return store_->add(key, amount); }
-  bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
-                       std::span<const std::byte> desired) override {
-    return store_->compare_and_set(key, std::move(expected), desired);
-  }
-  bool erase(std::string_view key) override { return store_->erase(key); }
+  MisleadingStore(std::shared_ptr<LocalStore> store, int rank, Relay& relay)
+      : LocalMember(std::move(store), rank), relay_(relay) {}
   std::vector<Bytes> exchange(std::string_view name, int index, int participants, std::span<const std::byte> value,
                               Deadline deadline) override {
-    if (!name.ends_with("/cards")) return store_->exchange(name, index, participants, value, deadline);
+    if (!name.ends_with("/cards")) return LocalMember::exchange(name, index, participants, value, deadline);
     comm::Card card = comm::Card::decode({value.begin(), value.end()}, comm::transports().size());
     Advertisement told = decode_advertisement(card.mesh, index);
     for (SocketAddress& address : told.addresses) {
@@ -47,11 +40,10 @@ class MisleadingStore final : public Store {
       inner.sin_port = htons(relay_.port_to(ntohs(inner.sin_port)));
     }
     card.mesh = encode(told);
-    return store_->exchange(name, index, participants, card.encode(), deadline);
+    return LocalMember::exchange(name, index, participants, card.encode(), deadline);
   }
 
  private:
-  std::shared_ptr<Store> store_;
   Relay& relay_;
 };
 
@@ -77,7 +69,8 @@ std::vector<std::exception_ptr> run(const World& world, const Body& body) {
         bootstrap.rank = static_cast<int>(rank);
         bootstrap.world_size = static_cast<int>(world.nodes.size());
         bootstrap.store = place;
-        if (world.relay != nullptr) bootstrap.store = std::make_shared<MisleadingStore>(place, *world.relay);
+        if (world.relay != nullptr)
+          bootstrap.store = std::make_shared<MisleadingStore>(place, bootstrap.rank, *world.relay);
         bootstrap.authenticator = rendezvous::make_authenticator(secret, "test");
         if (world.encrypts.empty() || world.encrypts[rank])
           bootstrap.encryption = rendezvous::make_encryption(secret, "test");
