@@ -2,7 +2,9 @@
 #include "runtime/process/descent.hpp"
 
 #include <fmt/format.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
@@ -14,6 +16,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "comm/base/process_state.hpp"
 #include "comm/base/system_error.hpp"
@@ -108,6 +111,20 @@ void reap_adopted(const std::function<bool(pid_t)>& is_own) {
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 || is_own(info.si_pid)) return;
     ::waitpid(info.si_pid, nullptr, WNOHANG);
   }
+}
+
+Fd watch_adopted(EventLoop& loop, std::function<bool(pid_t)> is_own) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  Fd ended(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!ended) throw_errno("cannot watch for the end of processes");
+  loop.watch(ended.get(), EPOLLIN, [fd = ended.get(), is_own = std::move(is_own)] {
+    signalfd_siginfo info;
+    while (::read(fd, &info, sizeof info) > 0) continue;
+    reap_adopted(is_own);
+  });
+  return ended;
 }
 
 }  // namespace rondo::process

@@ -8,6 +8,9 @@
 #include <functional>
 #include <vector>
 
+#include "comm/base/fd.hpp"
+#include "runtime/process/event_loop.hpp"
+
 namespace rondo::process {
 
 void become_subreaper();
@@ -25,5 +28,8 @@ inline bool kill_descent(std::chrono::steady_clock::time_point deadline) { retur
 
 // Reaps adopted processes that have ended, up to one that `is_own` claims: call it on SIGCHLD and after each of those.
 void reap_adopted(const std::function<bool(pid_t)>& is_own);
+
+// Does that on each SIGCHLD, which must be blocked, while the loop runs; what it returns must live as long.
+[[nodiscard]] Fd watch_adopted(EventLoop& loop, std::function<bool(pid_t)> is_own);
 
 }  // namespace rondo::process

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <csignal>
@@ -19,7 +18,6 @@
 #include "comm/base/fd.hpp"
 #include "comm/base/limits.hpp"
 #include "comm/base/machine.hpp"
-#include "comm/base/system_error.hpp"
 #include "rendezvous/client.hpp"
 #include "rendezvous/server.hpp"
 #include "rendezvous/survivals.hpp"
@@ -169,21 +167,12 @@ Launch::Launch(const Options& options, process::Supervision& supervision)
   }
   out_.when_left_out([this](int reason) { on_left_out("stdout", reason, own_err_.get()); });
   if (own_err_) own_err_->when_left_out([this](int reason) { on_left_out("stderr", reason, &out_); });
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  child_ended_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!child_ended_) throw_errno("cannot watch for the end of processes");
 }
 
 int Launch::run() {
   loop_.watch(supervision_.control.get(), EPOLLIN, [this] { control(supervision_.control.get()); });
   if (options_.starter >= 0) loop_.watch(options_.starter, EPOLLIN, [this] { control(options_.starter); });
-  loop_.watch(child_ended_.get(), EPOLLIN, [this] {
-    signalfd_siginfo info;
-    while (::read(child_ended_.get(), &info, sizeof info) > 0) continue;
-    process::reap_adopted([this](pid_t pid) { return ranks_ && ranks_->is_running(pid); });
-  });
+  child_ended_ = process::watch_adopted(loop_, [this](pid_t pid) { return ranks_ && ranks_->is_running(pid); });
   start();
   loop_.run();
   return exit_code();

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 #include <csignal>
 
@@ -143,22 +142,12 @@ OverSsh::OverSsh(const Options& options, process::Supervision& supervision)
   };
   out_.when_left_out(lost);
   err_.when_left_out(lost);
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  child_ended_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!child_ended_) throw_errno("cannot watch for the end of processes");
 }
 
 int OverSsh::run() {
   loop_.watch(supervision_.control.get(), EPOLLIN, [this] { control(); });
-  loop_.watch(child_ended_.get(), EPOLLIN, [this] {
-    signalfd_siginfo info;
-    while (::read(child_ended_.get(), &info, sizeof info) > 0) continue;
-    process::reap_adopted([this](pid_t pid) {
-      return std::any_of(fars_.begin(), fars_.end(),
-                         [pid](const auto& far) { return far->runs && far->ssh.pid == pid; });
-    });
+  child_ended_ = process::watch_adopted(loop_, [this](pid_t pid) {
+    return std::any_of(fars_.begin(), fars_.end(), [pid](const auto& far) { return far->runs && far->ssh.pid == pid; });
   });
   for (std::size_t node = 0; node < options_.hosts.size(); ++node) {
     fars_.push_back(std::make_unique<Far>());
