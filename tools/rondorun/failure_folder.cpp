@@ -10,6 +10,7 @@
 #include <cctype>
 #include <cerrno>
 #include <ctime>
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "comm/base/fd.hpp"
@@ -31,14 +32,14 @@ std::string plain(std::string text) {
   return text.substr(0, kMost);
 }
 
-std::string name_of(const FailureReport& report) {
-  const std::time_t time = std::chrono::system_clock::to_time_t(report.happened);
+std::string name_of(const Placement& at, std::chrono::system_clock::time_point happened) {
+  const std::time_t time = std::chrono::system_clock::to_time_t(happened);
   std::tm local{};
   ::localtime_r(&time, &local);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
-  const std::string node = report.at.nodes > 1 ? fmt::format("-node{}", report.at.node) : "";
-  return fmt::format("{}{}-{}{}", kBegins, plain(report.at.job), text, node);
+  const std::string node = at.nodes > 1 ? fmt::format("-node{}", at.node) : "";
+  return fmt::format("{}{}-{}{}", kBegins, plain(at.job), text, node);
 }
 
 void check_count(const fs::path& where) {
@@ -96,27 +97,52 @@ Json rank_json(const RankFacts& then, const RankFacts& now) {
 
 }  // namespace
 
-fs::path write_failure_folder(const Options& options, const FailureReport& report, const Records& records) {
-  const fs::path folder = make_folder(options.failure_dir, name_of(report));
+Fd FailureFolder::open_record(int rank) { return options_.failure_dir.empty() ? Fd() : records_.open(rank); }
+
+void FailureFolder::look(const Ranks& ranks) {
+  if (options_.failure_dir.empty() || look_) return;
+  look_ = Look{.happened = std::chrono::system_clock::now(), .when_it_happened = ranks.facts()};
+  records_.ask();
+}
+
+std::string FailureFolder::leave(const Failure& failure, const Ranks& ranks) {
+  if (!look_ || failure.never_ran()) return "";
+  const auto now = ranks.facts();
+  records_.take_all();
+  std::string sentence;
+  try {
+    sentence = fmt::format("what each rank did last{}: rondo explain {}",
+                           options_.starter >= 0 ? " on host " + host_name() : "",
+                           write(failure, now).lexically_normal().string());
+  } catch (const std::exception& error) {
+    sentence = fmt::format("what the ranks did last is lost: {}", error.what());
+  }
+  look_.reset();
+  records_.forget();
+  return sentence;
+}
+
+// Throws Error(system), and leaves what has been written. Returns the folder's path.
+fs::path FailureFolder::write(const Failure& failure, const std::vector<RankFacts>& now) const {
+  const fs::path folder = make_folder(options_.failure_dir, name_of(at_, look_->happened));
   Json ranks = Json::array();
-  for (std::size_t i = 0; i < report.now.size(); ++i)
-    ranks.push_back(rank_json(report.when_it_happened[i], report.now[i]));
+  for (std::size_t i = 0; i < now.size(); ++i) ranks.push_back(rank_json(look_->when_it_happened[i], now[i]));
   const Json json{{"format", 1},
-                  {"job", report.at.job},
-                  {"node", report.at.node},
-                  {"nodes", report.at.nodes},
+                  {"job", at_.job},
+                  {"node", at_.node},
+                  {"nodes", at_.nodes},
                   {"host", host_name()},
-                  {"world_size", report.at.world_size},
-                  {"restarts", report.at.restarts},
-                  {"command", options.command},
-                  {"happened_us", us(report.happened)},
-                  {"sentence", report.sentence},
-                  {"failed_rank", report.rank},
+                  {"world_size", at_.world_size},
+                  {"restarts", at_.restarts},
+                  {"command", options_.command},
+                  {"happened_us", us(look_->happened)},
+                  {"sentence", failure.sentence},
+                  {"failed_rank", failure.rank},
                   {"ranks", std::move(ranks)}};
   write_file(folder / "job.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   std::size_t left = kMostFolderBytes;
-  for (const RankFacts& facts : report.now) {
-    const std::string record = records.latest(facts.rank);
+  for (const RankFacts& facts : now) {
+    const std::string record = records_.latest(facts.rank);
     if (record.empty() || record.size() > left) continue;
     write_file(folder / fmt::format("rank{}.json", facts.rank), record);
     left -= record.size();

@@ -4,7 +4,9 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/rondorun/environment.hpp"
@@ -17,16 +19,28 @@ namespace rondo::launcher {
 // Bounds: of a rank's file comm::kMostRecordBytes, of all in a folder, and of such folders in one place.
 inline constexpr std::size_t kMostFolderBytes = std::size_t{64} << 20, kMostFolders = 100;
 
-// What happened, of one node.
-struct FailureReport {
-  std::string sentence;  // empty: nothing failed, somebody asked
-  int rank = -1;         // that failed; -1: of another node, or none
-  Placement at;
-  std::vector<RankFacts> when_it_happened, now;  // of the same ranks
-  std::chrono::system_clock::time_point happened;
-};
+// Of one start of the ranks. Each failure that survivors leave behind has a folder.
+class FailureFolder {
+ public:
+  FailureFolder(process::EventLoop& loop, const Options& options, Placement at)
+      : options_(options), at_(std::move(at)), records_(loop) {}
+  Fd open_record(int rank);       // the rank's end of a socket of Records; none: nobody wants it
+  void look(const Ranks& ranks);  // something has failed: those that run are asked what they are in
+  // Of what was looked at: returns a sentence about the folder, also where it could not be written; empty: there is
+  // nothing to leave.
+  std::string leave(const Failure& failure, const Ranks& ranks);
 
-// Throws Error(system), and leaves what has been written. Returns the folder's path.
-std::filesystem::path write_failure_folder(const Options& options, const FailureReport& report, const Records& records);
+ private:
+  struct Look {
+    std::chrono::system_clock::time_point happened;
+    std::vector<RankFacts> when_it_happened;
+  };
+  std::filesystem::path write(const Failure& failure, const std::vector<RankFacts>& now) const;
+
+  const Options& options_;
+  Placement at_;
+  Records records_;
+  std::optional<Look> look_;
+};
 
 }  // namespace rondo::launcher

@@ -53,6 +53,7 @@ Nodes::Nodes(process::EventLoop& loop, const Options& options, std::optional<ren
     : loop_(loop),
       options_(options),
       secret_(std::move(secret)),
+      secret_fd_(secret_ ? secret_->to_memfd() : Fd()),
       handlers_(std::move(handlers)),
       node_(options.node),
       listener_([this] { listen(); }),
@@ -214,6 +215,7 @@ Placement Nodes::exchange_placements() {
   result.master_address = options_.master_address;
   result.rendezvous = endpoint_text(options_.master_address, options_.master_port);
   result.job = options_.job;
+  result.secret_fd = secret_fd_.get();
   return result;
 }
 

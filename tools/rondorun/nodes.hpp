@@ -64,6 +64,7 @@ class Nodes {
   process::EventLoop& loop_;
   const Options& options_;
   std::optional<rendezvous::Secret> secret_;
+  Fd secret_fd_;  // for the ranks
   Handlers handlers_;
   int node_;
   std::unique_ptr<rendezvous::Server> server_;  // at node 0

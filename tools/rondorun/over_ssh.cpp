@@ -27,6 +27,7 @@
 #include "tools/rondorun/far_side.hpp"
 #include "tools/rondorun/output.hpp"
 #include "tools/rondorun/terminal.hpp"
+#include "tools/rondorun/voice.hpp"
 
 namespace rondo::launcher {
 namespace {
@@ -37,7 +38,6 @@ constexpr std::chrono::seconds kAnswerLimit{10};  // of hosts beyond the grace p
 constexpr std::chrono::seconds kNotice{1};
 constexpr std::size_t kWordsKept = 50;  // lines that ssh says before rondorun is there
 constexpr int kSshFailed = 255;
-constexpr std::string_view kSpoken = "rondorun: ";  // so a launcher's own lines begin
 
 // For the far host's shell, where it needs that: LSF's blaunch and others have none.
 std::string quoted(const std::string& text) {

@@ -16,6 +16,7 @@
 #include "comm/base/process_state.hpp"
 #include "comm/base/system_error.hpp"
 #include "runtime/process/descent.hpp"
+#include "tools/rondorun/voice.hpp"
 
 namespace rondo::launcher {
 namespace {
@@ -126,7 +127,7 @@ Channel Ranks::channel_for(const RankProgram& program, unsigned stream, const Si
   if (!wanted || has_no_terminals_) return make_pipe();
   if (auto terminal = try_make_terminal()) return std::move(*terminal);
   if (setup_.terminals == Terminals::always) throw_errno("--pty always: cannot open a terminal for a rank's output");
-  err_.line("rondorun: ",
+  err_.line(kSpoken,
             fmt::format("ranks write into pipes, as no terminal can be opened for them: {}", std::strerror(errno)));
   has_no_terminals_ = true;
   return make_pipe();

@@ -46,6 +46,9 @@ struct Failure {
   int rank = -1;              // -1: of another node, or no rank's
   std::vector<int> blamed{};  // other ranks that its last words name
   process::EventLoop::Clock::time_point at = process::EventLoop::Clock::now();
+
+  // The program could not be started: it has done nothing, and would not start the next time.
+  bool never_ran() const { return exit_code == 126 || exit_code == 127; }
 };
 
 // Who ended with exit code 0 is the culprit when another rank failed for lack of it.

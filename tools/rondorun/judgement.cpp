@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/rondorun/judgement.hpp"
+
+#include <fmt/format.h>
+#include <csignal>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <rondo/error.hpp>
+
+#include "runtime/process/exit_status.hpp"
+#include "tools/rondorun/cores.hpp"
+
+namespace rondo::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = process::EventLoop::Clock;
+
+// Ranks notice the loss of one by themselves and say what it cost them, or ask who survived: they get this long before
+// they are told to end.
+constexpr milliseconds kSettle{250};
+constexpr milliseconds kHearsay{150};  // a failure that may be the echo of another rank's counts after this long
+constexpr std::chrono::seconds kVerdictLimit{5};   // for the rendezvous to answer, when all else is over
+constexpr std::chrono::seconds kDecisionLimit{1};  // for it to say whether survivors go on
+
+// Who ended with exit code 0 while others needed it has failed no less than those.
+void name_those_who_left(const Ranks& ranks, Failure& failure) {
+  if (failure.rank < 0) return;
+  for (const int rank : failure.blamed) {
+    const std::string who = ranks.who_ended_well(rank);
+    if (who.empty()) continue;
+    failure.sentence = left_while_needed(who, failure.sentence);
+    failure.blamed.clear();
+    return;
+  }
+  const auto before = failure.exit_code > 128 ? std::vector<int>{} : ranks.ended_well_before(failure.at);
+  if (before.empty()) return;
+  failure.sentence +=
+      fmt::format("; before it rank{} {} had ended with exit code 0", before.size() == 1 ? "" : "s", cpu_list(before));
+}
+
+}  // namespace
+
+// Whatever happens, each phase is entered once.
+void Judgement::enter(Phase next) {
+  if (next <= phase_ || (next == Phase::stopping && phase_ == Phase::meeting)) return;
+  phase_ = next;
+  switch (phase_) {
+    case Phase::meeting:
+    case Phase::running:
+    case Phase::ended:
+      return;
+    case Phase::stopping:
+      return stop_within_grace();
+    case Phase::finishing:
+      leave_folder();
+      return voice_.when_written([this] { loop_.stop(); });
+    case Phase::abandoned:
+      return loop_.stop();
+  }
+}
+
+void Judgement::on_failure(const Failure& failure) {
+  const bool killed = failure.exit_code > 128;
+  if (!turn_.failure) {
+    turn_.failure = failure;
+    look_at_ranks();
+    voice_.err().fold(true);
+    enter(Phase::stopping);
+    // A rank that ends by itself may do so because another one, here or on another node, was killed: its peers can
+    // notice that sooner than its launcher.
+    later(killed ? milliseconds(0) : kHearsay, [this] { settle_failure(); });
+  } else if (!turn_.settled && killed && turn_.failure->exit_code <= 128) {
+    turn_.others.push_back(*std::exchange(turn_.failure, failure));
+    settle_failure();
+  } else {
+    turn_.others.push_back(failure);
+  }
+}
+
+void Judgement::look_at_ranks() {
+  if (job_.ranks && job_.end_signal == 0) job_.folder->look(*job_.ranks);
+}
+
+void Judgement::leave_folder() {
+  if (!job_.ranks || !turn_.failure || job_.end_signal != 0) return;
+  const auto sentence = job_.folder->leave(*turn_.failure, *job_.ranks);
+  if (!sentence.empty()) voice_.say(sentence);
+}
+
+void Judgement::settle_failure() {
+  if (!turn_.failure || std::exchange(turn_.settled, true)) return;
+  if (job_.end_signal != 0)
+    turn_.failure = {.sentence = "stopped by " + process::signal_name(job_.end_signal),
+                     .exit_code = 128 + job_.end_signal};
+  else
+    name_those_who_left(*job_.ranks, *turn_.failure);
+  if (job_.nodes) {  // said when the verdict has come, as another node's may be the first
+    job_.nodes->report(turns_, *turn_.failure);
+    later(options_.grace_period + kVerdictLimit, [this] { on_lost(turn_.failure->sentence); });
+  } else {
+    say_failure();
+  }
+}
+
+void Judgement::say_failure() {
+  voice_.say(turn_.failure->sentence);
+  turn_.lines_when_said = voice_.lines();
+}
+
+// Below all that the other ranks wrote about it.
+void Judgement::say_failure_again() {
+  if (!turn_.failure || job_.end_signal != 0 || !turn_.lines_when_said || *turn_.lines_when_said == voice_.lines())
+    return;
+  const auto lines = job_.ranks->last_lines(turn_.failure->rank);
+  if (options_.starter >= 0 && lines.empty()) return;  // over ssh all launchers are heard, and one has them
+  const auto ago = std::chrono::duration_cast<milliseconds>(Clock::now() - turn_.failure->at).count();
+  voice_.say(
+      fmt::format("{}, {} ago{}", turn_.failure->sentence,
+                  ago < 1000 ? fmt::format("{} ms", ago) : fmt::format("{:.1f} s", static_cast<double>(ago) / 1000),
+                  lines.empty() ? "" : "; its last lines were:"),
+      lines);
+}
+
+// The first failure of all nodes, which ends them all unless survivors go on; or success.
+void Judgement::on_verdict(const Failure& verdict) {
+  turn_.verdict = verdict.exit_code == 0 ? Verdict::final : Verdict::known;
+  if (verdict.exit_code != 0) {
+    const bool ours = turn_.failure && verdict.sentence.find(turn_.failure->sentence) != std::string::npos;
+    if (turn_.failure && !ours && turn_.failure->rank >= 0) turn_.others.push_back(*turn_.failure);
+    if (ours)
+      turn_.failure->sentence = verdict.sentence;
+    else
+      turn_.failure = verdict;
+    turn_.settled = true;
+    look_at_ranks();
+    say_failure();
+    enter(Phase::stopping);
+    if (phase_ >= Phase::ended) job_.nodes->ended(turns_, turn_.failure->rank);
+    if (turn_.window_over) judge();
+    return;
+  }
+  say_success();
+  if (phase_ >= Phase::ended) job_.nodes->leave();
+}
+
+// Of all nodes, about the verdict.
+void Judgement::on_decision(bool goes_on) {
+  if (goes_on && job_.end_signal == 0 && !turn_.told_to_end) return go_on();
+  turn_.verdict = Verdict::final;
+  if (turn_.window_over) tell_to_end();
+  if (phase_ >= Phase::ended) job_.nodes->leave();
+}
+
+// The others had their time, or have ended: whether they go on without the rank that failed.
+void Judgement::judge() {
+  const bool ends = turn_.verdict == Verdict::final || turn_.verdict == Verdict::lost;
+  const bool waits = options_.continue_on_failure && phase_ == Phase::stopping && job_.end_signal == 0 && !ends;
+  if (waits) {
+    voice_.err().fold(false);
+    later(kSettle, [this] { judge(); });
+  }
+  if (job_.nodes && turn_.verdict == Verdict::known) {
+    job_.nodes->judge(turns_, turn_.told_to_end ? -1 : turn_.failure->rank, !waits);
+    if (!waits) later(kDecisionLimit, [this] { tell_to_end(); });
+  } else if (!job_.nodes && is_missed(turn_.failure->rank)) {
+    go_on();
+  } else if (!waits) {
+    tell_to_end();
+  }
+}
+
+bool Judgement::is_missed(int rank) {
+  if (rank < 0 || job_.end_signal != 0 || turn_.told_to_end) return false;
+  try {
+    return job_.alone->is_missed(rank);
+  } catch (const Error& error) {
+    voice_.say(error.what());
+    return false;
+  }
+}
+
+// As if nothing had failed, but for what is said of it at the end. What else failed meanwhile has its own turn.
+void Judgement::go_on() {
+  settle_failure();
+  if (job_.ranks->running() > 0) voice_.say(fmt::format("the other ranks go on without rank {}", turn_.failure->rank));
+  leave_folder();
+  left_behind_.push_back(*turn_.failure);
+  const auto others = std::move(turn_.others);
+  turn_ = Turn{};
+  ++turns_;
+  voice_.err().fold(false);
+  phase_ = job_.ranks->running() > 0 ? Phase::running : Phase::ended;
+  for (const Failure& other : others) on_failure(other);
+  if (job_.nodes && phase_ == Phase::ended) on_node_done();
+}
+
+void Judgement::say_success() {
+  for (const Failure& failure : left_behind_)
+    voice_.say(fmt::format("{}; the other ranks went on without it and finished", failure.sentence));
+}
+
+void Judgement::on_lost(const std::string& sentence) {
+  if (std::exchange(turn_.verdict, Verdict::lost) == Verdict::awaited) {
+    if (!turn_.failure) turn_.failure = {.sentence = sentence, .exit_code = 1};
+    turn_.settled = true;
+    look_at_ranks();
+    say_failure();
+    enter(Phase::stopping);
+  }
+  if (phase_ == Phase::meeting || phase_ >= Phase::ended) enter(Phase::finishing);
+}
+
+void Judgement::stop_within_grace() {
+  later(std::min(kSettle, options_.grace_period), [this] {
+    if (!job_.nodes && phase_ != Phase::stopping) return;
+    turn_.window_over = true;
+    judge();
+  });
+}
+
+void Judgement::tell_to_end() {
+  if (std::exchange(turn_.told_to_end, true)) return;
+  const auto end_with = [this](int signal) {
+    settle_failure();  // what ends from now on was told to
+    voice_.err().hold();
+    job_.ranks->signal(signal);
+  };
+  if (options_.grace_period <= kSettle) return end_with(SIGKILL);
+  end_with(SIGTERM);
+  later(options_.grace_period - kSettle, [end_with] { end_with(SIGKILL); });
+}
+
+// Not if the ranks that it is about have been replaced by then, or go on.
+void Judgement::later(Clock::duration delay, std::function<void()> handler) {
+  loop_.at(Clock::now() + delay, [this, turn = turns_, handler = std::move(handler)] {
+    if (turn == turns_) handler();
+  });
+}
+
+bool Judgement::may_start_again() const { return turn_.failure && job_.end_signal == 0 && !turn_.failure->never_ran(); }
+
+void Judgement::start_again() {
+  leave_folder();
+  turn_ = Turn{};
+  ++turns_;
+  left_behind_.clear();
+  voice_.err().fold(false);
+  phase_ = Phase::meeting;
+}
+
+void Judgement::settle() {
+  while (turn_.failure && !job_.nodes) {
+    settle_failure();
+    if (!is_missed(turn_.failure->rank)) break;
+    go_on();
+  }
+}
+
+void Judgement::on_ranks_ended() {
+  say_failure_again();
+  enter(Phase::ended);
+  if (job_.nodes) return on_node_done();
+  if (!turn_.failure) say_success();
+  enter(Phase::finishing);
+}
+
+// This node's ranks have ended, and those of others may run.
+void Judgement::on_node_done() {
+  if (turn_.verdict == Verdict::lost) {
+    settle_failure();
+    return enter(Phase::finishing);
+  }
+  // A failure is reported when it counts: it may be the echo of another node's.
+  if (!turn_.failure && !std::exchange(said_finished_, true)) job_.nodes->finished(turns_);
+  if (turn_.failure && turn_.verdict == Verdict::known) job_.nodes->ended(turns_, turn_.failure->rank);
+  if (turn_.verdict == Verdict::final) job_.nodes->leave();
+}
+
+void Judgement::on_signal_before_start(int signal) {
+  turn_.failure = {.sentence = "", .exit_code = 128 + signal};
+  enter(Phase::finishing);
+}
+
+std::optional<int> Judgement::exit_code() const {
+  if (phase_ == Phase::abandoned) return 128 + SIGKILL;
+  return turn_.failure ? std::optional(turn_.failure->exit_code) : std::nullopt;
+}
+
+}  // namespace rondo::launcher

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What runs as each rank of this node: arguments, environment, cores, and what it may leave for a failure.
+#pragma once
+#include <vector>
+
+#include "tools/rondorun/environment.hpp"
+#include "tools/rondorun/failure_folder.hpp"
+#include "tools/rondorun/options.hpp"
+#include "tools/rondorun/ranks.hpp"
+
+namespace rondo::launcher {
+
+std::vector<RankProgram> rank_programs(const Options& options, const Placement& placement, FailureFolder& folder);
+
+}  // namespace rondo::launcher
