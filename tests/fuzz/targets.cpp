@@ -26,6 +26,7 @@ std::span<const Target> targets() {
       {"configuration", "our own variables", 1024, run_configuration, configuration_seeds},
       {"tuning", "tuning files", 4096, run_tuning, tuning_seeds},
       {"checkpoint", "checkpoints of others", 4096, run_checkpoint, checkpoint_seeds},
+      {"ssh_hosts", "rondorun's --hosts", 1024, run_ssh_hosts, ssh_hosts_seeds},
       {"screen", "what ranks draw on their terminals", 2048, run_screen, screen_seeds},
   };
   return table;

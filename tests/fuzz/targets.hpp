@@ -31,6 +31,8 @@ void run_host_list(Bytes input);
 std::vector<std::string> host_list_seeds();
 void run_endpoint(Bytes input);
 std::vector<std::string> endpoint_seeds();
+void run_ssh_hosts(Bytes input);
+std::vector<std::string> ssh_hosts_seeds();
 void run_configuration(Bytes input);
 std::vector<std::string> configuration_seeds();
 void run_tuning(Bytes input);

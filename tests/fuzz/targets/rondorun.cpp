@@ -1,14 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rondorun reads of its ranks: what they draw on their screens.
+// What rondorun reads: hosts to start ranks on, and what its ranks draw on their screens.
 #include <algorithm>
+#include <set>
 
 #include "tests/fuzz/targets.hpp"
 #include "tools/rondorun/fold.hpp"
+#include "tools/rondorun/hosts.hpp"
 #include "tools/rondorun/screen_text.hpp"
 
 namespace rondo::fuzz {
 
 using namespace launcher;
+
+// Hosts that are written out are the same again, and nothing of them is a flag of ssh's.
+void run_ssh_hosts(Bytes input) {
+  std::vector<FarHost> hosts;
+  if (!accepts([&] { hosts = hosts_of_list(text_of(input), "auto"); })) return;
+  std::set<std::string> logins;
+  std::string list;
+  for (const FarHost& host : hosts) {
+    expect(!host.name().empty() && !host.login.starts_with('-') && !host.name().starts_with('-'), "no host, or a flag");
+    expect(logins.insert(host.login).second, "a host is there twice");
+    const std::string user = host.login.substr(0, host.login.size() - host.name().size());
+    const bool in_brackets = host.name().find(':') != std::string::npos;
+    list += (list.empty() ? "" : ",") + user + (in_brackets ? "[" + host.name() + "]" : host.name()) + ":" + host.ranks;
+  }
+  const auto again = hosts_of_list(list, "cpu");
+  const auto same = [](const FarHost& a, const FarHost& b) { return a.login == b.login && a.ranks == b.ranks; };
+  expect(std::ranges::equal(hosts, again, same), "other hosts than were written: " + list);
+}
+
+std::vector<std::string> ssh_hosts_seeds() {
+  return {"a:4,user@b,[fd00::1]:2", "a:2,a:3,u@[::1]", "localhost:gpu,b:cpu,c:auto", "u:v@h"};
+}
 
 // As a terminal would: the same whatever pieces it comes in, and no line holds what moves the cursor.
 void run_screen(Bytes input) {
