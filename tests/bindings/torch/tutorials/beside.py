@@ -23,8 +23,10 @@ class Half(nn.Module):
 
     def __init__(self, seed):
         super().__init__()
-        torch.manual_seed(seed)
         self.layer = nn.Linear(4, 4)
+        numbers = torch.Generator().manual_seed(seed)  # remote calls run in other threads, which share torch's own
+        for p in self.parameters():
+            nn.init.uniform_(p, -0.5, 0.5, generator=numbers)
 
     def forward(self, x):
         return torch.tanh(self.layer(x))
