@@ -3,8 +3,12 @@
 // signal is blocked in them; they bear names, which debuggers and `top -H` show.
 #pragma once
 #include <pthread.h>
+#include <unistd.h>
 #include <csignal>
 
+#include <cstdio>
+#include <cstdlib>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -28,15 +32,28 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
+inline constexpr const char* kNoMemory = "no memory is left; see its limits (ulimit -v, the control group's)";
+
+// A thread of the library that gets no memory can keep no promise, and nobody else would hear of it.
+[[noreturn]] inline void end_without_memory(const char* thread) {
+  ::dprintf(STDERR_FILENO, "rondo: the thread %s: %s\n", thread, kNoMemory);
+  std::abort();
+}
+
 // Owned by one object, which joins it. `name`: at most 15 characters, alive as long as the program.
-// std::system_error naming it when the system has no further thread for this process.
+// std::system_error naming it when the system has no further thread for this process. A body that throws bad_alloc ends
+// the process, with a sentence.
 template <class Body>
 std::thread start_thread(const char* name, Body body) {
   const SignalsBlocked blocked;
   try {
     return std::thread([name, body = std::move(body)]() mutable {
       pthread_setname_np(pthread_self(), name);
-      body();
+      try {
+        body();
+      } catch (const std::bad_alloc&) {
+        end_without_memory(name);
+      }
     });
   } catch (const std::system_error& error) {
     throw std::system_error(error.code(), std::string("cannot start the thread ") + name +

@@ -146,6 +146,8 @@ class Server::Impl final : private Output {
       try {
         io_.run();
         again = false;
+      } catch (const std::bad_alloc&) {
+        throw;  // who takes connections may be gone, and the ranks would wait
       } catch (const std::exception& error) {
         log::error("rendezvous server: {}", error.what());
       }

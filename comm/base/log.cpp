@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/base/log_line.hpp"
 
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <new>
+
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -40,7 +46,26 @@ void check_level() {
               "RONDO_LOG=" + level + " is not a level: trace, debug, info, warn, error, off, or unset");
 }
 
-bool enabled(Level level) { return logger().should_log(of(level)); }
-void write(Level level, std::string_view line) { logger().log(of(level), plain_text(line)); }
+bool enabled(Level level) noexcept {
+  try {
+    return logger().should_log(of(level));
+  } catch (const std::bad_alloc&) {
+    return level >= Level::warn;
+  }
+}
+
+void write(Level level, std::string_view line) noexcept {
+  try {
+    logger().log(of(level), plain_text(line));
+  } catch (const std::bad_alloc&) {
+    const std::string_view name = spdlog::level::to_string_view(of(level)).data();
+    std::array<iovec, 5> parts;
+    std::size_t used = 0;
+    for (const std::string_view part :
+         {std::string_view("rondo "), name, std::string_view(": "), line, std::string_view("\n")})
+      parts[used++] = {const_cast<char*>(part.data()), part.size()};
+    [[maybe_unused]] const auto written = ::writev(STDERR_FILENO, parts.data(), static_cast<int>(used));
+  }
+}
 
 }  // namespace rondo::log

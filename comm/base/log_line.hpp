@@ -7,7 +7,7 @@ namespace rondo::log {
 
 enum class Level { trace, debug, info, warn, error };
 
-bool enabled(Level level);
-void write(Level level, std::string_view line);  // any thread; whole lines
+bool enabled(Level level) noexcept;
+void write(Level level, std::string_view line) noexcept;  // any thread; whole lines
 
 }  // namespace rondo::log

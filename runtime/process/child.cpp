@@ -9,8 +9,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <new>
 
 #include "comm/base/system_error.hpp"
+#include "kernels/thread.hpp"
 #include "runtime/process/exit_status.hpp"
 
 namespace rondo::process {
@@ -60,6 +63,17 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 
 }  // namespace
 
+int code_of(const std::function<int()>& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    ::dprintf(STDERR_FILENO, "rondo: %s\n", kNoMemory);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rondo: %s\n", error.what());
+  }
+  return 1;
+}
+
 Child fork_child(const sigset_t& mask, const std::function<int()>& body) {
   std::fflush(nullptr);  // or the child would write our buffers once more
   const pid_t parent = ::getpid();
@@ -69,7 +83,7 @@ Child fork_child(const sigset_t& mask, const std::function<int()>& body) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(128 + SIGKILL);  // it died before prctl
     ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-    const int code = body();
+    const int code = code_of(body);
     std::fflush(nullptr);
     ::_exit(code);
   }

@@ -19,6 +19,10 @@ struct Child {
   Fd pidfd;  // readable once the child has ended
 };
 
+// What `body` returns; 1, with its sentence, where it throws: nothing in a forked process may unwind into what its
+// parent was doing.
+int code_of(const std::function<int()>& body) noexcept;
+
 // Forks. The child dies with the calling thread (PR_SET_PDEATHSIG), gets `mask` as its signal mask, and runs `body`,
 // whose result is its exit code; stdio is flushed. With other threads alive, `body` may only make async-signal-safe
 // calls.

@@ -71,17 +71,14 @@ Child fork_guardian(const std::function<int()>& body) {
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("cannot fork");
   if (pid != 0) return {.pid = pid, .pidfd = open_pidfd(pid)};
-  int code = 1;
-  try {
+  const int code = code_of([&] {
     const sigset_t blocked = blocked_signals();
     ::pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
     ::setsid();
     become_subreaper();
-    code = body();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rondo: %s\n", error.what());
-  }
-  kill_descent(Clock::now() + kCleanUpLimit);
+    return body();
+  });
+  code_of([] { return kill_descent(Clock::now() + kCleanUpLimit) ? 0 : 1; });
   std::fflush(nullptr);
   ::_exit(code);
 }

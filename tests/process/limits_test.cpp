@@ -198,6 +198,24 @@ TEST_CASE("limits of a program that spawns ranks") {
   }
 }
 
+TEST_CASE("a program that spawns ranks works with little memory, or says that it lacks memory") {
+  if (kSanitized) return;
+  int lacked = 0;
+  for (int megabytes = 16; megabytes <= 56; ++megabytes) {
+    const auto ended =
+        run({tool("limited"), "as", std::to_string(megabytes) + "000000", tool("spawner"), "3", "reduce"});
+    const std::string all = ended.out + ended.err;
+    INFO(megabytes << " MB: " << all);
+    if (all.find("error while loading shared libraries") != std::string::npos) continue;
+    CHECK(count(all, "terminate called") == 0);
+    CHECK(ended.seconds < 15);
+    if (ended.code == 0) continue;
+    CHECK(count(all, "(ulimit -v") >= 1);
+    ++lacked;
+  }
+  CHECK(lacked > 0);
+}
+
 TEST_CASE("shared memory that was asked for and is denied is an error that says why") {
   const auto ended = run(rondorun({"--nproc-per-node", "3", tool("limited"), "deny:memfd", "EPERM"}),
                          {.environment = {"RONDO_TRANSPORT=shm"}});
