@@ -58,6 +58,15 @@ Pipe make_pipe() {
   return {.reader = Fd(ends[0]), .writer = Fd(ends[1])};
 }
 
+// Of writes to a witness, or a reader of our words, that was gone.
+void forget_broken_pipes() {
+  sigset_t broken;
+  sigemptyset(&broken);
+  sigaddset(&broken, SIGPIPE);
+  constexpr timespec kNow{};
+  while (::sigtimedwait(&broken, nullptr, &kNow) > 0) continue;
+}
+
 void pass_on(int control, int signal) {
   const auto byte = static_cast<unsigned char>(signal);
   [[maybe_unused]] const auto written = ::write(control, &byte, 1);  // EPIPE: it has just ended
@@ -130,7 +139,7 @@ int wait_and_forward(const Child& child, int control, const sigset_t& waited_for
   for (;;) {
     if (const auto status = try_reap(child.pidfd.get())) return exit_code_of(*status, "witness", child.pid);
     const int signal = ::sigwaitinfo(&waited_for, nullptr);
-    if (signal > 0 && signal != SIGCHLD) pass_on(control, signal);
+    if (signal > 0 && signal != SIGCHLD && signal != SIGPIPE) pass_on(control, signal);
   }
 }
 
@@ -141,6 +150,7 @@ int run_supervised(Launcher launcher, const std::function<int(Supervision&)>& jo
   Supervision supervision{.control = {}, .original_mask = {}};
   sigset_t waited_for = forwarded_signals(launcher);
   sigaddset(&waited_for, SIGCHLD);
+  sigaddset(&waited_for, SIGPIPE);  // or the witness' end might be ours before we have cleaned up
   ::pthread_sigmask(SIG_BLOCK, &waited_for, &supervision.original_mask);
   if (launcher == Launcher::whole_process) become_subreaper();
   const Child child = fork_guardian([&] {
@@ -151,6 +161,7 @@ int run_supervised(Launcher launcher, const std::function<int(Supervision&)>& jo
   const int code = wait_and_forward(child, pipe.writer.get(), waited_for);
   // Something is left only when the witness was killed.
   if (launcher == Launcher::whole_process) kill_descent(Clock::now() + kCleanUpLimit);
+  forget_broken_pipes();
   ::pthread_sigmask(SIG_SETMASK, &supervision.original_mask, nullptr);
   return code;
 }

@@ -123,6 +123,31 @@ TEST_CASE("SIGKILL of any two of launcher, witness and supervisor leaves nothing
   }
 }
 
+TEST_CASE("a launcher that is told of signals while its witness ends leaves nothing") {
+  for (int round = 0; round < 10; ++round) {
+    Running job(nasty("2"));
+    const Watched all(job.lines("pid ", 2 * kPidsOfRank));
+    const auto processes = own_processes(job.pid());
+    const Watched witness({std::to_string(processes[1])});
+    for (const std::size_t who : {2U, 1U}) ::kill(processes[who], SIGKILL);
+    while (!witness.all_gone_within(0s)) job.signal(SIGUSR1);  // it passes them on to who is just going
+    CHECK(all.all_gone_within(5s));
+    job.wait();
+  }
+}
+
+TEST_CASE("a launcher whose words nobody hears leaves nothing") {
+  Running job(nasty("2"), {.one_stream = true});
+  const Watched all(job.lines("pid ", 2 * kPidsOfRank));
+  const auto processes = own_processes(job.pid());
+  job.signal(SIGSTOP);  // or it would say now what it says when nobody hears it
+  for (const std::size_t who : {2U, 1U}) ::kill(processes[who], SIGKILL);
+  job.close_output();
+  job.signal(SIGCONT);
+  CHECK(all.all_gone_within(5s));
+  CHECK(job.wait().code == 128 + SIGKILL);
+}
+
 TEST_CASE("SIGKILL of all that are called as the launcher leaves nothing, whenever it comes") {
   for (int delay_us = 0; delay_us < 60'000; delay_us += 2'000) {
     HeardJob heard(nasty("2"));
