@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that comes to grief: recorded SCENARIO. After three calls that go well,
 // "mismatch": rank 1 calls something else. "deadline": rank 2 never comes. "throws": rank 2 leaves by an exception.
-// "killed": rank 2 kills itself. "well": nothing happens. "loops": until it is ended.
+// "killed": rank 2 kills itself. "well": nothing happens. "loops": until it is ended. "computes":
+// rank 2 never comes, as it computes, until it is ended.
 #include <unistd.h>
 #include <csignal>
 
@@ -27,6 +28,7 @@ void run(rondo::Communicator& comm, const std::string& scenario) {
   say("rank " + std::to_string(rank) + " has begun");
   if (scenario == "mismatch" && rank == 1) return comm.broadcast(data, 0);
   if (scenario == "deadline" && rank == 2) ::pause();
+  while (scenario == "computes" && rank == 2) comm.rank();
   if (scenario == "throws" && rank == 2) throw std::runtime_error("no more data");
   if (scenario == "killed" && rank == 2) ::kill(::getpid(), SIGKILL);
   while (scenario == "loops") comm.all_reduce(data, rondo::ReduceOp::sum);

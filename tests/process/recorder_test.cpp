@@ -4,10 +4,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "comm/base/process_state.hpp"
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
 #include "tools/rondorun/records.hpp"
@@ -177,6 +180,109 @@ TEST_CASE("a rank that leaves by an exception has left its own last calls before
   CHECK(peer_of(world_of(folder, 0), 2)["state"] == "left");
 }
 
+namespace {
+
+// All its threads, which takes the kernel a moment.
+bool stop(pid_t pid) {
+  if (::kill(pid, SIGSTOP) != 0) return false;
+  const auto stops = [](const fs::directory_entry& thread) {
+    const auto state = rondo::read_process(std::stoi(thread.path().filename()));
+    return state && state->state == 'T';
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const fs::path threads = fmt::format("/proc/{}/task", pid);
+  while (std::chrono::steady_clock::now() < deadline)
+    if (std::all_of(fs::directory_iterator(threads), fs::directory_iterator(), stops)) return true;
+  return false;
+}
+
+// A job that goes on, asked for its folder by SIGUSR2.
+class Asked {
+ public:
+  Asked(const Place& place, const std::string& scenario)
+      : running_(job(scenario), {.environment = leaving(place.path()).environment, .one_stream = true}) {
+    running_.lines("rank ", 4);
+  }
+  // All folders so far, the latest last.
+  std::vector<std::string> ask() {
+    running_.signal(SIGUSR2);
+    return running_.lines("rondorun: what each rank does now: rondo explain ", ++times_);
+  }
+  Running& running() { return running_; }
+
+ private:
+  Running running_;
+  std::size_t times_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("SIGUSR2 writes what ranks do that wait, compute or are stopped, each time anew, and the job goes on") {
+  const Place place;
+  Asked asked(place, "computes");
+  const fs::path first = asked.ask().back();
+  std::string page = explained(first);
+  CAPTURE(page);
+  CHECK(contains(page, ": somebody asked what the ranks are in.\n"));
+  CHECK(contains(page, "- ranks 0,1,3 waited in #4 of world, all_reduce of 1000 f32, sum, since "));
+  CHECK(contains(page, ", for rank 2.\n  rank 2 had entered #3 by then.\n"));
+  CHECK(contains(
+      page, ") was running then, has not ended; its last call was all_reduce of 1000 f32, sum, #3 of world, over"));
+  const json before = read(first / "job.json");
+  CHECK(before["failed_rank"] == -1);
+  for (const json& rank : before["ranks"]) CHECK_FALSE(rank.contains("exit_code"));
+
+  const pid_t stopped = before["ranks"][2]["pid"];
+  REQUIRE(stop(stopped));
+  const fs::path second = asked.ask().back();
+  CHECK(second != first);
+  page = explained(second);
+  CHECK_FALSE(fs::exists(second / "rank2.json"));
+  CHECK(fs::exists(second / "rank3.json"));
+  CHECK(contains(page, "  rank 2 had entered #3 by then, and was stopped.\n"));
+  CHECK(contains(page, ") was stopped then, has not ended; nothing is known of its calls; it wrote nothing: it had "));
+  REQUIRE(::kill(stopped, SIGCONT) == 0);
+
+  const fs::path third = asked.ask().back();
+  CHECK(fs::exists(third / "rank2.json"));
+  CHECK(place.folders().size() == 3);
+  asked.running().signal(SIGTERM);
+  CHECK(asked.running().wait().code == 128 + SIGTERM);
+  CHECK(place.folders().size() == 3);
+}
+
+TEST_CASE("SIGUSR2 twice at once is answered, in the midst of calls; a failure has its own folder afterwards") {
+  const Place place;
+  Asked asked(place, "loops");
+  asked.running().signal(SIGUSR2);
+  const fs::path asked_for = asked.ask().back();
+  for (const int rank : {0, 1, 2, 3}) CHECK(world_of(asked_for, rank)["calls"].size() <= 64);
+  const pid_t pid = read(asked_for / "job.json")["ranks"][1]["pid"];
+  REQUIRE(::kill(pid, SIGKILL) == 0);
+  const auto ended = asked.running().wait();
+  CHECK(ended.code == 128 + SIGKILL);
+  const std::string sentence = last_line(ended.out), begin = "rondorun: what each rank did last: rondo explain ";
+  REQUIRE(sentence.starts_with(begin));
+  const fs::path of_failure = sentence.substr(begin.size());
+  CHECK(read(of_failure / "job.json")["failed_rank"] == 1);
+  CHECK_FALSE(fs::exists(of_failure / "rank1.json"));  // what it said before is no last word
+}
+
+TEST_CASE("SIGUSR2 ends no program that does not know it, and says so where nothing may be written") {
+  const Place place;
+  Running alone(rondorun({"-n", "2", "--", "sh", "-c", "echo ready; while :; do sleep 0.01; done"}),
+                {.environment = leaving(place.path()).environment, .one_stream = true});
+  alone.lines("ready", 2);
+  alone.signal(SIGUSR2);
+  const fs::path folder = alone.lines("rondorun: what each rank does now: rondo explain ", 1).front();
+  CHECK(contains(explained(folder), "; it wrote nothing: it had no communicator, or did not answer.\n"));
+  Running silent(job("loops"), {.environment = leaving("none").environment, .one_stream = true});
+  silent.lines("rank ", 4);
+  silent.signal(SIGUSR2);
+  silent.lines("rondorun: what each rank does is not written, as the failure directory is none", 1);
+  CHECK(place.folders().size() == 1);
+}
+
 TEST_CASE("a job that ends well makes no folder, nor does one that is told to leave none or to end") {
   const Place place;
   CHECK(run(job("well"), leaving(place.path())).code == 0);
@@ -212,9 +318,9 @@ TEST_CASE("where no folder can be made or filled the job says so once, and ends 
   const auto ended = run(command, leaving(where));
   INFO(ended.err);
   CHECK(ended.code == 128 + SIGKILL);
-  CHECK(last_line(ended.err).starts_with("rondorun: what the ranks did last is lost: "));
+  CHECK(last_line(ended.err).starts_with("rondorun: what each rank did last is lost: "));
   CHECK(last_line(ended.err).find(reason) != std::string::npos);
-  const std::string warning = "what the ranks did last";
+  const std::string warning = "what each rank did last";
   CHECK(ended.err.find(warning) == ended.err.rfind(warning));
 }
 
@@ -322,5 +428,5 @@ TEST_CASE("what a rank has said is there when it has ended with a question unrea
   records.ask();
   rank.reset();
   records.take_all();
-  CHECK(records.latest(0) == "what it did");
+  CHECK(records.latest(0, {}) == "what it did");
 }

@@ -11,17 +11,16 @@
 #include <cerrno>
 #include <ctime>
 #include <exception>
-#include <nlohmann/json.hpp>
 
 #include "comm/base/fd.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/base/system_error.hpp"
+#include "tools/rondorun/job_document.hpp"
 
 namespace rondo::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 constexpr std::string_view kBegins = "rondo-failure-";
 
 // Of a job's name, what no shell and no file system minds.
@@ -73,35 +72,13 @@ void write_file(const fs::path& path, std::string_view text) {
   }
 }
 
-std::int64_t us(std::chrono::system_clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
-}
-
-std::string state_of(const RankFacts& facts) { return facts.state == 0 ? "" : std::string(1, facts.state); }
-
-Json rank_json(const RankFacts& then, const RankFacts& now) {
-  constexpr std::size_t kMostLetters = 500;
-  Json lines = Json::array();
-  for (const auto& line : now.last_lines) lines.push_back(line.substr(0, kMostLetters));
-  Json json{{"rank", now.rank}, {"pid", now.pid}, {"state", state_of(then)}};
-  if (now.ended) {
-    const auto ago = process::EventLoop::Clock::now() - now.ended_at;
-    json["exit_code"] = now.ended->code;
-    json["signal"] = now.ended->signal;
-    json["ended_us"] =
-        us(std::chrono::system_clock::now()) - std::chrono::duration_cast<std::chrono::microseconds>(ago).count();
-  }
-  json["last_lines"] = std::move(lines);
-  return json;
-}
-
 }  // namespace
-
-Fd FailureFolder::open_record(int rank) { return options_.failure_dir.empty() ? Fd() : records_.open(rank); }
 
 void FailureFolder::look(const Ranks& ranks) {
   if (options_.failure_dir.empty() || look_) return;
-  look_ = Look{.happened = std::chrono::system_clock::now(), .when_it_happened = ranks.facts()};
+  look_ = Look{.happened = std::chrono::system_clock::now(),
+               .when_it_happened = ranks.facts(),
+               .asked = process::EventLoop::Clock::now()};
   records_.ask();
 }
 
@@ -109,45 +86,44 @@ std::string FailureFolder::leave(const Failure& failure, const Ranks& ranks) {
   if (!look_ || failure.never_ran()) return "";
   const auto now = ranks.facts();
   records_.take_all();
-  std::string sentence;
-  try {
-    sentence = fmt::format("what each rank did last{}: rondo explain {}",
-                           options_.starter >= 0 ? " on host " + host_name() : "",
-                           write(failure, now).lexically_normal().string());
-  } catch (const std::exception& error) {
-    sentence = fmt::format("what the ranks did last is lost: {}", error.what());
-  }
+  Records::Answers records;
+  for (const RankFacts& facts : now) records[facts.rank] = records_.latest(facts.rank, look_->asked);
+  const std::string job = job_document(options_, at_,
+                                       {.happened = look_->happened,
+                                        .sentence = failure.sentence,
+                                        .failed_rank = failure.rank,
+                                        .then = look_->when_it_happened,
+                                        .now = now});
+  const std::string sentence = write(look_->happened, job, records, "what each rank did last");
   look_.reset();
   records_.forget();
   return sentence;
 }
 
-// Throws Error(system), and leaves what has been written. Returns the folder's path.
-fs::path FailureFolder::write(const Failure& failure, const std::vector<RankFacts>& now) const {
-  const fs::path folder = make_folder(options_.failure_dir, name_of(at_, look_->happened));
-  Json ranks = Json::array();
-  for (std::size_t i = 0; i < now.size(); ++i) ranks.push_back(rank_json(look_->when_it_happened[i], now[i]));
-  const Json json{{"format", 1},
-                  {"job", at_.job},
-                  {"node", at_.node},
-                  {"nodes", at_.nodes},
-                  {"host", host_name()},
-                  {"world_size", at_.world_size},
-                  {"restarts", at_.restarts},
-                  {"command", options_.command},
-                  {"happened_us", us(look_->happened)},
-                  {"sentence", failure.sentence},
-                  {"failed_rank", failure.rank},
-                  {"ranks", std::move(ranks)}};
-  write_file(folder / "job.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-  std::size_t left = kMostFolderBytes;
-  for (const RankFacts& facts : now) {
-    const std::string record = records_.latest(facts.rank);
-    if (record.empty() || record.size() > left) continue;
-    write_file(folder / fmt::format("rank{}.json", facts.rank), record);
-    left -= record.size();
+std::string FailureFolder::leave_while_running(const Ranks& ranks, const Records::Answers& answers) const {
+  if (options_.failure_dir.empty()) return "what each rank does is not written, as the failure directory is none";
+  const auto now = std::chrono::system_clock::now();
+  return write(now, job_document(options_, at_, {.happened = now, .now = ranks.facts()}), answers,
+               "what each rank does now");
+}
+
+// A sentence about it, also where it could not be written; what has been written stays.
+std::string FailureFolder::write(std::chrono::system_clock::time_point happened, const std::string& job,
+                                 const Records::Answers& records, const std::string& about) const {
+  try {
+    const fs::path folder = make_folder(options_.failure_dir, name_of(at_, happened));
+    write_file(folder / "job.json", job);
+    std::size_t left = kMostFolderBytes;
+    for (const auto& [rank, record] : records) {
+      if (record.empty() || record.size() > left) continue;
+      write_file(folder / fmt::format("rank{}.json", rank), record);
+      left -= record.size();
+    }
+    return fmt::format("{}{}: rondo explain {}", about, options_.starter >= 0 ? " on host " + host_name() : "",
+                       folder.lexically_normal().string());
+  } catch (const std::exception& error) {
+    return fmt::format("{} is lost: {}", about, error.what());
   }
-  return folder;
 }
 
 }  // namespace rondo::launcher

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of its own for each failure, for this user alone, which rondo explain reads: job.json of the launcher, and
-// rank<r>.json of each rank that has said what it did.
+// A folder of its own for each failure, or when a user asks for it, for this user alone, which rondo explain reads:
+// job.json of the launcher, and rank<r>.json of each rank that has said what it did.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -22,24 +22,27 @@ inline constexpr std::size_t kMostFolderBytes = std::size_t{64} << 20, kMostFold
 // Of one start of the ranks. Each failure that survivors leave behind has a folder.
 class FailureFolder {
  public:
-  FailureFolder(process::EventLoop& loop, const Options& options, Placement at)
-      : options_(options), at_(std::move(at)), records_(loop) {}
-  Fd open_record(int rank);       // the rank's end of a socket of Records; none: nobody wants it
+  FailureFolder(const Options& options, Placement at, Records& records)
+      : options_(options), at_(std::move(at)), records_(records) {}
   void look(const Ranks& ranks);  // something has failed: those that run are asked what they are in
   // Of what was looked at: returns a sentence about the folder, also where it could not be written; empty: there is
   // nothing to leave.
   std::string leave(const Failure& failure, const Ranks& ranks);
+  // The same, of a job that goes on.
+  std::string leave_while_running(const Ranks& ranks, const Records::Answers& answers) const;
 
  private:
   struct Look {
     std::chrono::system_clock::time_point happened;
     std::vector<RankFacts> when_it_happened;
+    Records::Time asked;
   };
-  std::filesystem::path write(const Failure& failure, const std::vector<RankFacts>& now) const;
+  std::string write(std::chrono::system_clock::time_point happened, const std::string& job,
+                    const Records::Answers& records, const std::string& about) const;
 
   const Options& options_;
   Placement at_;
-  Records records_;
+  Records& records_;
   std::optional<Look> look_;
 };
 

@@ -27,6 +27,7 @@
 #include "tools/rondorun/nodes.hpp"
 #include "tools/rondorun/programs.hpp"
 #include "tools/rondorun/ranks.hpp"
+#include "tools/rondorun/records.hpp"
 #include "tools/rondorun/voice.hpp"
 
 namespace rondo::launcher {
@@ -58,6 +59,7 @@ class Launch {
   void control(int from);
   void on_signal(int signal);
   void say_what_is_waited_for();
+  void leave_while_running();
   void on_ranks_ended();
   void start_again();
 
@@ -67,6 +69,7 @@ class Launch {
   Fd child_ended_;
   Voice voice_;
   BoundCores bound_;
+  Records records_{loop_};
   Job job_;
   Judgement judgement_{loop_, options_, job_, voice_};
   int interrupts_ = 0;
@@ -106,9 +109,9 @@ void Launch::start_ranks(const Placement& at) {
   const std::string sharing = sharing_sentence(at.local_size, options_.gpus.size(), options_.gpus_per_rank);
   if (!sharing.empty()) voice_.say(sharing);
   share_out_cores();
-  job_.folder = std::make_unique<FailureFolder>(loop_, options_, at);
+  job_.folder = std::make_unique<FailureFolder>(options_, at, records_);
   Ranks::Setup setup{.command = options_.command,
-                     .programs = rank_programs(options_, at, *job_.folder),
+                     .programs = rank_programs(options_, at, records_),
                      .prefix = options_.prefix,
                      .terminals = options_.terminals,
                      .log_dir = options_.log_dir,
@@ -156,6 +159,7 @@ void Launch::on_signal(int signal) {
   const bool ends = signal != SIGUSR1 && signal != SIGUSR2 && signal != SIGTSTP && signal != SIGCONT;
   if (ends && job_.end_signal == 0) job_.end_signal = signal;
   if (!job_.ranks) {  // still waiting for the other nodes
+    if (signal == SIGUSR2) voice_.say("there is nothing to write about the ranks, as they have not started");
     if (ends) judgement_.on_signal_before_start(signal);
     return;
   }
@@ -164,11 +168,20 @@ void Launch::on_signal(int signal) {
     if (judgement_.phase() >= Phase::ended) loop_.stop();  // only other nodes or a reader of our output are left
     return;
   }
+  if (signal == SIGUSR2) return leave_while_running();
   job_.ranks->signal(signal == SIGTSTP ? SIGSTOP : signal);
   if (!ends) return;
   loop_.at(Clock::now() + options_.grace_period, [this] { job_.ranks->signal(SIGKILL); });
   if (std::exchange(waits_after_signal_, true)) return;
   loop_.at(Clock::now() + kPatience, [this] { say_what_is_waited_for(); });
+}
+
+// Ranks without a handler go on: they are asked over their sockets.
+void Launch::leave_while_running() {
+  records_.ask([this](const Records::Answers& answers) {
+    if (job_.ranks) voice_.say(job_.folder->leave_while_running(*job_.ranks, answers));
+  });
+  job_.ranks->signal_those_who_handle(SIGUSR2);
 }
 
 void Launch::say_what_is_waited_for() {
@@ -202,6 +215,7 @@ void Launch::start_again() {
   voice_.say(fmt::format("starting again: restart {} of {}", ++restarts_, options_.max_restarts));
   job_.ranks.reset();
   job_.folder.reset();
+  records_.clear();
   job_.alone.reset();
   start_alone();
 }

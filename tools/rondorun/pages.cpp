@@ -79,6 +79,10 @@ std::string man_page() {
       ".SH ENVIRONMENT\nA variable PET_NAME stands for a flag of torchrun's that is not given, PET_NNODES for "
       "\\-\\-nnodes.\nRanks get RANK, WORLD_SIZE, LOCAL_RANK and what else torchrun sets, RONDO_CORES and, where it is "
       "not set,\nOMP_NUM_THREADS.\n"
+      ".SH SIGNALS\nSIGUSR2 makes a folder of what each rank is in while the job goes on, for \\fBrondo explain\\fR; "
+      "it is passed on to\nprocesses that have a handler for it. SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGUSR1 are "
+      "passed on "
+      "to all.\n"
       ".SH EXIT STATUS\n0 when every rank ended with 0, or was left behind by those that did; else that of the rank "
       "that failed first, 128 and the number of "
       "the signal\nthat killed it, 127 or 126 when the program cannot be started, 2 for a wrong command line.\n";

@@ -24,13 +24,13 @@ bool is_shown(const Options& options, int rank, int local_rank) {
 
 }  // namespace
 
-std::vector<RankProgram> rank_programs(const Options& options, const Placement& placement, FailureFolder& folder) {
+std::vector<RankProgram> rank_programs(const Options& options, const Placement& placement, Records& records) {
   std::vector<RankProgram> programs;
   Placement at = placement;
   for (int i = 0; i < at.local_size; ++i) {
     const int rank = at.first_rank + i;
     ErrorFile error_file;
-    Fd record = folder.open_record(rank);
+    Fd record = records.open(rank);
     at.error_file = error_file.path();
     at.record_fd = record.get();
     programs.push_back({.rank = rank,

@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "tools/rondorun/environment.hpp"
-#include "tools/rondorun/failure_folder.hpp"
 #include "tools/rondorun/options.hpp"
 #include "tools/rondorun/ranks.hpp"
+#include "tools/rondorun/records.hpp"
 
 namespace rondo::launcher {
 
-std::vector<RankProgram> rank_programs(const Options& options, const Placement& placement, FailureFolder& folder);
+std::vector<RankProgram> rank_programs(const Options& options, const Placement& placement, Records& records);
 
 }  // namespace rondo::launcher

@@ -10,7 +10,11 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "comm/base/process_state.hpp"
@@ -39,6 +43,16 @@ std::vector<int> ranks_named_in(const std::string& text) {
     if (std::from_chars(begin, text.data() + text.size(), rank).ec == std::errc{}) result.push_back(rank);
   }
   return result;
+}
+
+// A process has a handler of its own for this signal. False where that cannot be known.
+bool handles(pid_t pid, int signal) {
+  constexpr std::string_view kHandled = "SigCgt:";  // a mask in hexadecimal digits
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  std::uint64_t mask = 0;
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(kHandled)) std::istringstream(line.substr(kHandled.size())) >> std::hex >> mask;
+  return (mask >> (signal - 1) & 1) != 0;
 }
 
 }  // namespace
@@ -233,6 +247,11 @@ std::vector<RankFacts> Ranks::facts() const {
 void Ranks::signal(int signal) const {
   for (const auto& rank : ranks_)
     if (rank->running) ::kill(signal == SIGKILL ? rank->child.pid : -rank->child.pid, signal);
+}
+
+void Ranks::signal_those_who_handle(int signal) const {
+  for (const pid_t pid : process::descendants())
+    if (is_running(::getpgid(pid)) && handles(pid, signal)) ::kill(pid, signal);
 }
 
 bool Ranks::is_running(pid_t pid) const {

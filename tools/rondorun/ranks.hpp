@@ -77,8 +77,9 @@ class Ranks {
 
   Ranks(process::EventLoop& loop, Setup setup, Sink& out, Sink& err);
   ~Ranks();
-  void start();                   // throws when the system refuses
-  void signal(int signal) const;  // to each rank and its process group
+  void start();                                    // throws when the system refuses
+  void signal(int signal) const;                   // to each rank and its process group
+  void signal_those_who_handle(int signal) const;  // of each rank and its process group: others it might end
   int running() const { return running_; }
   bool is_running(pid_t pid) const;  // one of the ranks that are not reaped yet
   // "rank 2 (pid 4711)", if it has ended with exit code 0; "" else.
