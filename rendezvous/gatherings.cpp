@@ -7,6 +7,8 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/log.hpp"
+
 namespace rondo::rendezvous {
 namespace {
 
@@ -58,7 +60,7 @@ std::optional<Error> Gatherings::obstacle_to(const Gathering& gathering, const s
   return absent_error(*absent, name);
 }
 
-void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline) {
+Gatherings::Entry Gatherings::place_for(Caller caller, const proto::Gather& gather, bool with_values) {
   const Entry place = gatherings_.try_emplace(gather.name()).first;
   Gathering& gathering = place->second;
   try {
@@ -69,9 +71,28 @@ void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_va
   }
   gathering.participants = gather.participants();
   gathering.with_values = with_values;
+  return place;
+}
+
+void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline) {
+  const Entry place = place_for(caller, gather, with_values);
+  add(place, caller, gather, waits_.add({caller, deadline, WaitKind::gather, gather.name()}));
+}
+
+// Where another has come in its place, nobody waits for what it says.
+void Gatherings::told(Caller caller, const proto::Gather& gather, bool with_values) {
+  try {
+    add(place_for(caller, gather, with_values), caller, gather, 0);
+  } catch (const Error& error) {
+    log::debug("rendezvous: {}", error.what());
+  }
+  replies_.send(caller, proto::Reply());
+}
+
+void Gatherings::add(Entry place, Caller caller, const proto::Gather& gather, WaitId wait) {
+  Gathering& gathering = place->second;
   gathering.of_members = gathering.of_members || members_.of(caller.connection) != nullptr;
   gathering.bytes += gather.value().size() + 8;
-  const WaitId wait = waits_.add({caller, deadline, WaitKind::gather, gather.name()});
   gathering.arrived.emplace(gather.index(), Arrival{caller, wait, gather.value()});
   if (const auto obstacle = obstacle_to(gathering, gather.name())) return answer(place, Replies::body_of(*obstacle));
   if (gathering.bytes > kMaxReplyBytes - 4096) {
@@ -82,7 +103,7 @@ void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_va
   }
   if (gathering.arrived.size() < gathering.participants) return;
   proto::Reply reply;
-  if (with_values) {
+  if (gathering.with_values) {
     for (auto& [index, arrival] : gathering.arrived) reply.add_values(std::move(arrival.value));
   }
   answer(place, Replies::body_of(reply));
@@ -92,6 +113,7 @@ void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_va
 void Gatherings::answer(Entry place, const SharedBody& body) {
   const auto gathering = gatherings_.extract(place);
   for (const auto& [index, arrival] : gathering.mapped().arrived) {
+    if (arrival.wait == 0) continue;
     waits_.take(arrival.wait);
     replies_.send(arrival.caller, body);
   }

@@ -17,6 +17,8 @@ class Gatherings {
       : waits_(waits), replies_(replies), members_(members), survivals_(survivals), growths_(growths) {}
 
   void arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline);
+  // An earlier server has answered the caller, and maybe not all others: it counts as having come, and does not wait.
+  void told(Caller caller, const proto::Gather& gather, bool with_values);
   void expire(const std::string& name);  // fails for all who wait there
   void fail_hopeless();                  // what can no longer complete, since a member is gone or a growth has failed
   // The same, and where the connection has contributed.
@@ -26,7 +28,7 @@ class Gatherings {
  private:
   struct Arrival {
     Caller caller;
-    WaitId wait;
+    WaitId wait;  // 0: it does not wait
     std::string value;
   };
   struct Gathering {
@@ -38,6 +40,8 @@ class Gatherings {
   };
   using Entry = std::map<std::string, Gathering>::iterator;
 
+  Entry place_for(Caller caller, const proto::Gather& gather, bool with_values);
+  void add(Entry place, Caller caller, const proto::Gather& gather, WaitId wait);
   void check(const Gathering& gathering, Caller caller, const proto::Gather& gather, bool with_values) const;
   // Why not all will come: somebody who is needed is gone for good, or has given up. Nothing: they may.
   std::optional<Error> obstacle_to(const Gathering& gathering, const std::string& name) const;

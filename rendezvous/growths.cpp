@@ -119,7 +119,7 @@ void Growths::take_in(const Caller& caller, const proto::Admit& request, std::si
                 .round = members_.generation()};
   for (const Recruit& recruit : recruits)
     growth.job_ranks.push_back(members_.append(recruit.join, recruit.connection, recruit.address));
-  const std::string name = fmt::format("grown.{}", growth.job_ranks[growth.members]);
+  const std::string name = fmt::format("grown.{}{}", growth.job_ranks[growth.members], members_.mark());
   proto::Reply reply;
   proto::Membership& answer = *reply.mutable_membership();
   answer.set_world_size(static_cast<std::uint32_t>(growth.job_ranks.size()));

@@ -302,6 +302,14 @@ void Members::name_server(proto::Membership& answer) const {
   answer.set_job_world_size(static_cast<std::uint32_t>(world_size_));
 }
 
+std::string Members::mark() const {
+  constexpr std::size_t kBytes = 4;
+  std::string mark;
+  for (std::size_t i = 0; came_back_ && i < std::min(kBytes, server_.size()); ++i)
+    mark += fmt::format("{}{:02x}", i == 0 ? "." : "", static_cast<unsigned char>(server_[i]));
+  return mark;
+}
+
 void Members::remove_open(ConnectionId connection) {
   const auto found = open_.find(connection);
   const Member& member = found->second;

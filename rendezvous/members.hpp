@@ -67,6 +67,8 @@ class Members {
   bool complete() const { return complete_; }
   int world_size() const { return world_size_; }
   void name_server(proto::Membership& answer) const;  // and the round, for those who come again
+  // Behind names that this server makes: the one before may have made the same. Empty: it is the first.
+  std::string mark() const;
   std::uint32_t generation() const { return generation_; }
   const std::string& job() const { return job_; }
   const Member* of(ConnectionId connection) const;  // of a complete round

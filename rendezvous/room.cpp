@@ -90,9 +90,7 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
       value(request.compare_and_set().desired());
       return values_.compare_and_set(caller, request.compare_and_set());
     case Operation::kTold:
-      key(request.told().key());
-      value(request.told().value());
-      return values_.told(caller, request.told());
+      return take_told(caller, request.told());
     case Operation::kErase:
       return values_.erase(caller, key(request.erase().key()));
     case Operation::kExchange:
@@ -122,6 +120,19 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
       break;
   }
   throw Error(ErrorCode::unsupported, "the server does not know this request; use the same release on both sides");
+}
+
+void Room::take_told(Caller caller, const proto::Told& told) {
+  if (told.has_exchange()) return gatherings_.told(caller, checked(told.exchange()), true);
+  if (told.has_barrier()) return gatherings_.told(caller, checked(told.barrier()), false);
+  if (told.has_survivors()) {
+    key(told.survivors().name());
+    members_.expect(told.survivors().members());
+    return survivals_.told(caller, told);
+  }
+  key(told.key());
+  value(told.value());
+  values_.told(caller, told);
 }
 
 void Room::gone(ConnectionId connection, Presence how, const std::string& reason) {

@@ -25,6 +25,7 @@ class Room {
 
  private:
   void dispatch(Caller caller, const proto::Request& request, const std::string& address, Time deadline);
+  void take_told(Caller caller, const proto::Told& told);
   void expire(WaitId wait);
 
   Waits waits_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <rondo/error.hpp>
 
@@ -28,19 +29,40 @@ void Survivals::ask(Caller caller, const proto::Survive& request, Time deadline)
     throw Error(ErrorCode::mismatch,
                 fmt::format("the survivors of '{}' do not agree who its members were", request.name()));
   }
-  if (!survival.decided.empty()) {
-    const bool listed = std::binary_search(survival.decided.begin(), survival.decided.end(), index);
-    if (listed) return replies_.send(caller, list_body(survival));
-    throw Error(ErrorCode::peer_lost,
-                fmt::format("rank {} of '{}' was taken for lost, and the survivors have gone on without it", index,
-                            request.name()),
-                index);
-  }
+  if (!survival.decided.empty()) return reply_decided(survival, request.name(), index, caller);
   if (survival.asked.contains(index)) {
     throw Error(ErrorCode::mismatch, fmt::format("rank {} of '{}' asks twice who has survived", index, request.name()));
   }
   survival.asked[index] = {caller.connection, waits_.add({caller, deadline, WaitKind::survivors, request.name()})};
   settle(survival);
+}
+
+void Survivals::reply_decided(const Survival& survival, const std::string& name, int index, Caller caller) {
+  const bool listed = std::binary_search(survival.decided.begin(), survival.decided.end(), index);
+  if (listed) return replies_.send(caller, list_body(survival));
+  replies_.fail(
+      caller,
+      Error(ErrorCode::peer_lost,
+            fmt::format("rank {} of '{}' was taken for lost, and the survivors have gone on without it", index, name),
+            index));
+}
+
+// Those who were answered have gone on and do not ask again.
+void Survivals::told(Caller caller, const proto::Told& told) {
+  const std::string& name = told.survivors().name();
+  const auto& decided = told.decided();
+  if (!std::is_sorted(decided.begin(), decided.end()) || decided.empty() ||
+      decided[decided.size() - 1] >= static_cast<std::uint32_t>(told.survivors().members_size()))
+    throw Error(ErrorCode::invalid_argument, fmt::format("'{}' cannot have been survived by those", name));
+  Survival& survival = survivals_[name];
+  const std::vector<int> members(told.survivors().members().begin(), told.survivors().members().end());
+  if (survival.members.empty()) survival.members = members;
+  if (survival.decided.empty() && survival.members == members) {
+    survival.decided.assign(decided.begin(), decided.end());
+    for (const auto& [index, asking] : std::exchange(survival.asked, {}))
+      reply_decided(survival, name, index, waits_.take(asking.second).caller);
+  }
+  replies_.send(caller, proto::Reply());
 }
 
 // It may be told before anybody asks.

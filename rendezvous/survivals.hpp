@@ -25,6 +25,7 @@ class Survivals {
 
   void ask(Caller caller, const proto::Survive& request, Time deadline);
   void miss(Caller caller, const proto::Missing& request);  // members that are not awaited any more
+  void told(Caller caller, const proto::Told& told);        // an earlier server has decided
   void expire(const std::string& name);
   void gone(ConnectionId connection);
   void give_up(const Error& error);  // all of them: their members are of a run that was given up
@@ -44,6 +45,7 @@ class Survivals {
   void note_missed(const Survival& survival);
   std::vector<int> awaited(const Survival& survival) const;  // indices that live and have not asked
   void answer(Survival& survival, const SharedBody& body);
+  void reply_decided(const Survival& survival, const std::string& name, int index, Caller caller);
   static SharedBody list_body(const Survival& survival);
 
   Waits& waits_;

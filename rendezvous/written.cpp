@@ -38,7 +38,22 @@ void Written::forget(const std::string& key) {
   values_.erase(old);
 }
 
+void Written::note_answer(const proto::Request& request, const proto::Reply& reply) {
+  if (reply.has_failure()) return;
+  proto::Told told;
+  if (request.has_exchange()) *told.mutable_exchange() = request.exchange();
+  if (request.has_barrier()) *told.mutable_barrier() = request.barrier();
+  if (request.has_survivors()) {
+    *told.mutable_survivors() = request.survivors();
+    *told.mutable_decided() = reply.survivors();
+  }
+  if (!told.has_exchange() && !told.has_barrier() && !told.has_survivors()) return;
+  answers_.push_back(std::move(told));
+  if (answers_.size() > kMostAnswers) answers_.pop_front();
+}
+
 void Written::note(const proto::Request& request, const proto::Reply& reply) {
+  note_answer(request, reply);
   if (reply.version() == 0) return;
   proto::Told told = written_by(request, reply);
   if (const auto newer = values_.find(told.key()); newer != values_.end() && newer->second.version() > told.version())
@@ -51,7 +66,7 @@ void Written::note(const proto::Request& request, const proto::Reply& reply) {
 }
 
 std::vector<proto::Told> Written::all() const {
-  std::vector<proto::Told> all;
+  std::vector<proto::Told> all(answers_.begin(), answers_.end());
   for (const auto& [key, told] : values_) all.push_back(told);
   return all;
 }

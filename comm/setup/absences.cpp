@@ -29,21 +29,21 @@ Absences::~Absences() {
 }
 
 void Absences::run() {
+  int pause = kLooks, left = pause;
   for (std::unique_lock lock(mutex_); !over_; ends_.wait_for(lock, kLookEvery, [this] { return over_; })) {
     lock.unlock();
-    const std::vector<int> found = find_new();
-    try {
-      if (!found.empty()) store_.missing(name_, found);
-    } catch (const Error& error) {  // which the survivors' own question meets, too; another store may take its place
-      log::debug("{}: {}", name_, error.what());
-      for (const int r : found) looks_[static_cast<std::size_t>(r)] = kLooks - 1;
+    const bool more = look(), again = !absent_.empty() && --left <= 0;
+    if (more || again) {
+      const bool heard = tell();
+      if (heard && again) pause *= 2;
+      left = heard ? pause : 1;
     }
     lock.lock();
   }
 }
 
-std::vector<int> Absences::find_new() {
-  std::vector<int> found;
+bool Absences::look() {
+  const std::size_t before = absent_.size();
   for (int r = 0; r < failed_.size(); ++r) {
     int& looks = looks_[static_cast<std::size_t>(r)];
     if (r == failed_.rank() || looks == kLooks) continue;
@@ -52,9 +52,19 @@ std::vector<int> Absences::find_new() {
     } else {
       looks = failed_.is_halted(r) ? looks + 1 : 0;
     }
-    if (looks == kLooks) found.push_back(r);
+    if (looks == kLooks) absent_.push_back(r);
   }
-  return found;
+  return absent_.size() > before;
+}
+
+bool Absences::tell() {
+  try {
+    store_.missing(name_, absent_);
+    return true;
+  } catch (const Error& error) {  // which the survivors' own question meets, too; another store may take its place
+    log::debug("{}: {}", name_, error.what());
+    return false;
+  }
 }
 
 }  // namespace rondo::comm

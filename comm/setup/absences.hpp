@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // While survivors wait in their store for everybody who lives: tells it who will not come, though connected to it. A
-// host that is cut off stays connected for seconds, and a stopped process for ever.
+// host that is cut off stays connected for seconds, and a stopped process for ever. And tells it again, ever more
+// rarely: another server may have come in place of the one that knew.
 #pragma once
 #include <condition_variable>
 #include <mutex>
@@ -23,12 +24,14 @@ class Absences {
 
  private:
   void run();
-  std::vector<int> find_new();
+  bool look();  // whether there is more to tell
+  bool tell();  // false: it was not heard
 
   const Team& failed_;
   Store& store_;
   const std::string name_;
-  std::vector<int> looks_;  // by rank: that saw it absent
+  std::vector<int> looks_;   // by rank: that saw it absent
+  std::vector<int> absent_;  // for good
   std::mutex mutex_;
   std::condition_variable ends_;
   bool over_ = false;

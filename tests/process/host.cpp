@@ -20,7 +20,7 @@ Words operator+(Words left, const Words& right) {
 }
 
 Host::Host()
-    : holder_({"unshare", "--net", "--mount", "sh", "-c", "ip link set lo up && echo pid $$ && exec sleep 600"}),
+    : holder_({"unshare", "--net", "--mount", "sh", "-c", "ip link set lo up && echo pid $$ && exec sleep 3600"}),
       pid_(holder_.lines("pid ", 1).front()) {}
 
 Words Host::inside(const Words& command) const {

@@ -83,18 +83,28 @@ bool Running::read_more(int timeout_ms) {
   return true;
 }
 
+std::vector<std::string> Running::find_lines(const std::string& text) const {
+  std::vector<std::string> found;
+  for (std::size_t begin = 0, end = 0; (end = ended_.out.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    std::string line = ended_.out.substr(begin, end - begin);
+    if (line.starts_with('[')) line.erase(0, line.find("] ") + 2);
+    if (line.starts_with(text)) found.push_back(line.substr(text.size()));
+  }
+  return found;
+}
+
 std::vector<std::string> Running::lines(const std::string& text, std::size_t count) {
   const auto deadline = Clock::now() + limit_;
   for (;;) {
-    std::vector<std::string> found;
-    for (std::size_t begin = 0, end = 0; (end = ended_.out.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      std::string line = ended_.out.substr(begin, end - begin);
-      if (line.starts_with('[')) line.erase(0, line.find("] ") + 2);
-      if (line.starts_with(text)) found.push_back(line.substr(text.size()));
-    }
+    auto found = find_lines(text);
     if (found.size() >= count) return found;
     need(read_more(left_ms(deadline)), "the expected lines did not come");
   }
+}
+
+std::vector<std::string> Running::lines_so_far(const std::string& text) {
+  while (read_more(0)) continue;
+  return find_lines(text);
 }
 
 Ended Running::wait() {

@@ -36,11 +36,14 @@ class Running {
   void signal(int signal) const { ::kill(pid_, signal); }
   // Reads until stdout holds `count` lines that begin with `text` (after a [rank] prefix); returns the rests of them.
   std::vector<std::string> lines(const std::string& text, std::size_t count);
+  // The same of what it has said by now, however many.
+  std::vector<std::string> lines_so_far(const std::string& text);
   void close_output() { out_.reset(); }
   Ended wait();
 
  private:
   bool read_more(int timeout_ms);  // false: both streams have ended, or timeout
+  std::vector<std::string> find_lines(const std::string& text) const;
 
   pid_t pid_ = -1;
   Fd pidfd_, out_, err_;

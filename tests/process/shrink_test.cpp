@@ -11,6 +11,7 @@
 #include <memory>
 #include <regex>
 #include <sstream>
+#include <thread>
 
 #include "tests/process/host.hpp"
 #include "tests/process/running.hpp"
@@ -22,11 +23,12 @@ namespace {
 using namespace rondo::test;
 
 // Ranks of one host, by hand.
-std::deque<Running> start_at(const std::string& port, int count, const Words& how, const Words& environment) {
+std::deque<Running> start_at(const std::string& port, int count, const Words& how, const Words& environment,
+                             const Words& how_of_rank_0 = {}) {
   std::deque<Running> ranks;
   for (int r = 0; r < count; ++r) {
     ranks.emplace_back(
-        Words{tool("shrinker")} + how,
+        Words{tool("shrinker")} + (r == 0 && !how_of_rank_0.empty() ? how_of_rank_0 : how),
         Running::How{.environment = Words{"RANK=" + std::to_string(r), "WORLD_SIZE=" + std::to_string(count),
                                           "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port} +
                                     environment});
@@ -132,6 +134,25 @@ TEST_CASE("a rendezvous server dies and comes back while ranks reduce, and they 
     INFO(ended.out << ended.err);
     CHECK(ended.code == 0);
     CHECK(ended.out.find(" of 3, sum 3, split ") != std::string::npos);
+  }
+}
+
+TEST_CASE("a server that comes while survivors wait learns from them who is lost") {
+  for (int round = 0; round < 5; ++round) {
+    ServerProgram server;
+    auto ranks = start_at(server.port(), 4, {}, {"RONDO_SECRET_FILE=" + server.secret()}, {"never"});
+    ranks[2].signal(SIGKILL);
+    for (const std::size_t r : {0U, 1U, 3U}) CHECK(ranks[r].lines("lost ", 1).front() == "2");
+    std::this_thread::sleep_for(std::chrono::milliseconds(2 * round));  // the moment: they ask, and say who is lost
+    server.kill();
+    server.start();
+    ranks[0].signal(SIGKILL);  // whom they wait for
+    for (const std::size_t r : {1U, 3U}) {
+      const auto ended = ranks[r].wait();
+      INFO(ended.out << ended.err);
+      CHECK(ended.code == 0);
+      CHECK(ended.out.find(" of 2, sum 2, split ") != std::string::npos);
+    }
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that survives: reduces until a rank is lost, then goes on with those that are left. shrinker [HOW]: "late": it
 // computes for longer first than a launcher waits. "fails": the last rank of those that are left exits with code 3.
-// "deadline": a call takes at most a second. It says when it knew of the loss, and when it had reduced without who was.
+// "never": it does not go on. "deadline": a call takes at most a second. It says when it knew of the loss, and when it
+// had reduced without who was.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ int main(int count, char** argv) {
       lost_us = now_us();
       say(fmt::format("lost {}", error.culprit()));
     }
+    if (how == "never") ::pause();
     if (how == "late") std::this_thread::sleep_for(std::chrono::milliseconds(600));
     auto next = comm.shrink();
     next.all_reduce(ones, rondo::ReduceOp::sum);

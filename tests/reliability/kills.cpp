@@ -126,7 +126,7 @@ void measure_kills(const Given& given, Report& report) {
     }
     const auto killed_us = kill_after(kill.after_us, victim);
     job.wait();
-    blames.add(place.name, kill, job.lines("error ", 0), killed_us);
+    blames.add(place.name, kill, job.lines_so_far("error "), killed_us);
   }
   blames.judge(kHostMs);
 }
@@ -153,7 +153,7 @@ void measure_kills_of_hosts(const Given& given, Report& report) {
     std::vector<std::string> said;
     for (Running& rank : ranks) {
       rank.wait();
-      for (const auto& line : rank.lines("error ", 0)) said.push_back(line);
+      for (const auto& line : rank.lines_so_far("error ")) said.push_back(line);
     }
     blames.add(kill.victim == 0 ? "rank 0, which serves" : "others", kill, said, killed_us);
   }

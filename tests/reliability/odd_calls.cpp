@@ -46,8 +46,8 @@ Tally one_job(const std::string& kind, const Place& place, std::size_t trials, u
   const Ended ended = job.wait();
   if (ended.code != 0) throw std::runtime_error(fmt::format("{} {}: {}", kind, place.name, ended.err));
   Tally tally;
-  read(fmt::format("{} {}", kind, place.name), job.lines("said ", 0), tally, report);
-  for (const std::string& line : job.lines("silent ", 0)) {
+  read(fmt::format("{} {}", kind, place.name), job.lines_so_far("said "), tally, report);
+  for (const std::string& line : job.lines_so_far("silent ")) {
     ++tally.silent;
     report.say(fmt::format("silent, {} {}: {}", kind, place.name, line));
   }

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <thread>
 
-#include "tests/process/host.hpp"
+#include "tests/process/network.hpp"
 #include "tests/reliability/subjects.hpp"
 
 namespace {
@@ -27,7 +27,13 @@ const Subject kSubjects[] = {
     {"kills", "SIGKILL of a rank of a host, in every collective and phase", {.count = 1000}, false, measure_kills},
     {"host-kills", "the same between two hosts", {.count = 300}, true, measure_kills_of_hosts},
     {"odd-calls", "ranks that call something else, or too late", {.count = 500}, false, measure_odd_calls},
+    {"changes", "kills, joins and ends of the server in random sequences", {.count = 1000}, false, measure_changes},
     {"orders", "SIGKILLs of a job's processes in any order: what is left", {.count = 1000}, true, measure_orders},
+    {"weathers",
+     "jobs of three hosts that lose, delay and hold back packets, then a cut",
+     {.duration = 600s},
+     true,
+     measure_weathers},
 };
 
 struct Asked {
@@ -102,7 +108,7 @@ bool measure(const Subject& row, const Asked& asked) {
   report.say(fmt::format("# {}: {} (--count {} --seconds {} --seed {})", row.name, row.what, given.count,
                          given.duration.count(), given.seed));
   report.say(fmt::format("# {} cores, {}", std::thread::hardware_concurrency(), load()));
-  if (row.hosts && !namespaces_possible()) return true;
+  if (row.hosts && !networks_possible()) return true;
   const auto begun = std::chrono::steady_clock::now();
   try {
     row.measure(given, report);

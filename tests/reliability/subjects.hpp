@@ -8,7 +8,9 @@ namespace rondo::test {
 void measure_kills(const Given& given, Report& report);
 void measure_kills_of_hosts(const Given& given, Report& report);
 void measure_odd_calls(const Given& given, Report& report);
+void measure_changes(const Given& given, Report& report);
 void measure_orders(const Given& given, Report& report);
+void measure_weathers(const Given& given, Report& report);
 
 struct Subject {
   const char *name, *what;

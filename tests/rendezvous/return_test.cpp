@@ -99,6 +99,25 @@ TEST_CASE("members of a server that died survive at the next one, with whom they
   CHECK(members.client(0).try_get(missed_key(1)));
 }
 
+// The answer of rank 1 was on its way when the server died; a client of no rank asks in its place.
+TEST_CASE("who asks the next server what only others were answered by the last one is answered, too") {
+  Clients members(2);
+  const std::vector<int> all{0, 1};
+  in_threads(2, [&](int rank) {
+    Client& client = members.client(rank);
+    client.exchange("cards", rank, 2, as_bytes(rank == 0 ? "a" : "b"), in(seconds(20)));
+    client.barrier("made", rank, 2, in(seconds(20)));
+    client.survivors("world@1", rank, all, in(seconds(20)));
+  });
+  members.stop();
+  members.clients[1].reset();
+  members.start();
+  const auto asks = members.job.client();
+  CHECK(asks->exchange("cards", 1, 2, as_bytes("b"), in(seconds(20))) == std::vector{bytes("a"), bytes("b")});
+  CHECK_NOTHROW(asks->barrier("made", 1, 2, in(seconds(20))));
+  CHECK(asks->survivors("world@1", 1, all, in(seconds(20))) == all);
+}
+
 TEST_CASE("who is new to a job that has come back is told what to do") {
   Clients members(2);
   members.stop();
