@@ -12,6 +12,7 @@
 
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tools/rondorun/gpus.hpp"
 
 namespace {
@@ -25,9 +26,6 @@ using List = std::vector<int>;
 class Machine {
  public:
   Machine(int nodes, int cores_of_node) : all_(nodes * cores_of_node) {
-    std::string path = (std::filesystem::temp_directory_path() / "rondo-cores-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("cannot make a folder");
-    root = path;
     for (int core = 0; core < all_; ++core) {
       const int node = core / cores_of_node;
       for (const int cpu : {core, core + all_}) {
@@ -49,9 +47,6 @@ class Machine {
     }
     write("sys/devices/system/node/possible", "0-1");
   }
-  ~Machine() { std::filesystem::remove_all(root); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
 
   void write(const std::string& file, const std::string& text) const {
     std::filesystem::create_directories((root / file).parent_path());
@@ -67,9 +62,10 @@ class Machine {
     std::iota(all.begin(), all.end(), 0);
     return read_cores(root, all);
   }
-  std::filesystem::path root;
+  const std::filesystem::path& root = folder_.path;
 
  private:
+  TemporaryFolder folder_;
   int all_;
 };
 

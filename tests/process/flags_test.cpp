@@ -10,6 +10,7 @@
 
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace {
 
@@ -37,6 +38,7 @@ TEST_CASE("the pages of the flags are what the table makes of them") {
 }
 
 TEST_CASE("every flag is parsed, in both spellings, and is in the help, the manual and the completion unless refused") {
+  const TemporaryFolder folder;  // some of the values are files that are made
   const std::string help = run(rondorun({"--help"})).out, manual = man_page(), completion = bash_completion();
   for (const Flag& row : flags()) {
     const std::string name(row.name);
@@ -50,7 +52,7 @@ TEST_CASE("every flag is parsed, in both spellings, and is in the help, the manu
     CHECK(row.why.empty() != (row.honoured == Honoured::different || refused));
     for (const std::string& spelling : {name, std::regex_replace(name, std::regex("-"), "_")}) {
       auto words = std::vector<std::string>{"--" + spelling};
-      if (!row.value.empty()) words.emplace_back("value");
+      if (!row.value.empty()) words.push_back(folder.file("value"));
       words.emplace_back("true");
       const auto ended = run(rondorun(words));
       CHECK(ended.err.find("unknown flag") == std::string::npos);

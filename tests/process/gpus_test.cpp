@@ -8,6 +8,7 @@
 
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace {
 
@@ -17,14 +18,6 @@ using Words = std::vector<std::string>;
 
 class Machine {
  public:
-  Machine() {
-    std::string path = (std::filesystem::temp_directory_path() / "rondo-gpus-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("cannot make a folder");
-    root = path;
-  }
-  ~Machine() { std::filesystem::remove_all(root); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
   void listed(const Words& addresses) const {
     for (const auto& address : addresses)
       std::filesystem::create_directories(root / "proc/driver/nvidia/gpus" / address);
@@ -33,7 +26,10 @@ class Machine {
     std::filesystem::create_directories(root / "dev");
     for (const auto& name : names) std::ofstream(root / "dev" / name) << "";
   }
-  std::filesystem::path root;
+  const std::filesystem::path& root = folder_.path;
+
+ private:
+  TemporaryFolder folder_;
 };
 
 }  // namespace

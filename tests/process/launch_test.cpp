@@ -9,6 +9,7 @@
 
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace {
 
@@ -21,16 +22,6 @@ std::vector<std::string> shell(const std::string& ranks, const std::string& scri
 std::size_t line_count(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
-
-struct TemporaryFolder {
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "rondo-test-XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  std::filesystem::path path;
-};
 
 }  // namespace
 

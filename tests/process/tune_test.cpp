@@ -6,27 +6,11 @@
 
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace {
 
 using namespace rondo::test;
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tune.XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 Ended reduce_with(const std::string& tuning) {
   return run({tool("all_reduce_perf"), "-b", "8", "-e", "1M", "-f", "64", "-g", "3", "-n", "1", "-w", "0"},
@@ -36,7 +20,7 @@ Ended reduce_with(const std::string& tuning) {
 }  // namespace
 
 TEST_CASE("what rondo-tune writes is what RONDO_TUNING reads, from child processes and from a job") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string file = folder.file("tuning");
   const std::vector<std::string> flags{"--rounds", "1", "--only", "flat_bytes", "-o", file};
   const bool in_job = GENERATE(false, true);
@@ -67,7 +51,7 @@ TEST_CASE("rondo-tune refuses what makes no sense, before it measures") {
 }
 
 TEST_CASE("a wrong tuning file is one sentence") {
-  const Folder folder;
+  const TemporaryFolder folder;
   std::ofstream(folder.file("wrong")) << "# mine\nchunk_bytes 1\n";
   const Ended ended = reduce_with(folder.file("wrong"));
   CHECK(ended.code != 0);
