@@ -162,11 +162,12 @@ class Job {
 
 struct Measured {
   Times kills, joins;
-  std::size_t changes = 0, failed = 0;
+  std::size_t changes = 0, servers = 0, failed = 0;
   void add(const Measured& more) {
     kills.add(more.kills);
     joins.add(more.joins);
     changes += more.changes;
+    servers += more.servers;
     failed += more.failed;
   }
 };
@@ -235,6 +236,7 @@ class Sequence {
     if (!was_calm) return;
     if (change < 2 && ms > 0) measured_.kills.add(ms);
     if (change == 2 && ms > 0) measured_.joins.add(ms);
+    if (change == 4 && server_) ++measured_.servers;
     if (change == 4 && job_->losses() != losses)
       throw std::runtime_error("the server's end was noticed" + job_->history());
   }
@@ -275,7 +277,9 @@ void measure_changes(const Given& given, Report& report) {
     workers.push_back(std::async(std::launch::async, [&] { return work(given, report, next); }));
   Measured all;
   for (auto& worker : workers) all.add(worker.get());
-  report.say(fmt::format("{} changes\n{:26} {}", all.changes, "until all agree", Times::head(8)));
+  report.say(fmt::format("{} changes; {} times nothing but the server died and came back, and no call failed",
+                         all.changes, all.servers));
+  report.say(fmt::format("{:26} {}", "until all agree", Times::head(8)));
   report.say(fmt::format("{:26} {}", "from kills", all.kills.row(8)));
   report.say(fmt::format("{:26} {}", "from a process' start", all.joins.row(8)));
   report.none("sequences in which the living did not agree:", all.failed, given.count);

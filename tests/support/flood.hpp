@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strangers at ports of this machine: so many connections at once, which say nothing or garbage, each opened again as
-// soon as it was closed. On a thread of its own, until it is destroyed.
+// Strangers at ports of this machine: so many connections at once, which say nothing, garbage, a length that no memory
+// has, or a byte now and then, each opened again as soon as it was closed. On a thread of its own, until it is
+// destroyed.
 #pragma once
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -24,7 +25,7 @@ namespace rondo::test {
 
 class Flood {
  public:
-  enum class Says : std::uint8_t { nothing, garbage };
+  enum class Says : std::uint8_t { nothing, garbage, length, drops };
   // `count`: as many as this process may open, at most.
   Flood(std::vector<std::uint16_t> ports, std::size_t count, Says says) : ports_(std::move(ports)), says_(says) {
     rlimit limit{};
@@ -67,15 +68,18 @@ class Flood {
     Fd& fd = connections_[index];
     if (!fd) return;
     constexpr std::string_view kGarbage = "\x40garbage, of which no frame begins and no hello, but that is long enough";
-    if (says_ == Says::garbage && (events & EPOLLOUT) != 0) {
-      [[maybe_unused]] const auto sent = ::send(fd.get(), kGarbage.data(), kGarbage.size(), MSG_NOSIGNAL);
-    }
+    constexpr std::string_view kLength("\xff\xff\xff\xff\x01\0\0\0\xff\xff\xff\xff\x01\0\0\0", 16);
+    if ((events & EPOLLOUT) != 0 && says_ == Says::garbage) say(fd, kGarbage);
+    if ((events & EPOLLOUT) != 0 && says_ == Says::length) say(fd, kLength);
     std::array<char, 1024> heard;
     ssize_t got = -1;
     while ((got = ::recv(fd.get(), heard.data(), heard.size(), 0)) > 0) continue;
     if (got < 0 && errno == EAGAIN) return;
     met_ += got == 0 ? 1 : 0;
     fd.reset();
+  }
+  static void say(const Fd& fd, std::string_view words) {
+    [[maybe_unused]] const auto sent = ::send(fd.get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   // Also of who is closed again at once.
   void count(std::uint32_t events) {
@@ -89,6 +93,7 @@ class Flood {
       constexpr std::size_t kOpenedAtOnce = 64;
       for (std::size_t i = 0, opened = 0; i < connections_.size() && opened < kOpenedAtOnce; ++i) {
         next = (next + 1) % connections_.size();
+        if (connections_[next] && says_ == Says::drops && i < kOpenedAtOnce) say(connections_[next], "R");
         if (connections_[next]) continue;
         open(next);
         ++opened;
