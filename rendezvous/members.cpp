@@ -63,7 +63,8 @@ void Members::begin_generation(std::uint32_t generation) {
 }
 
 void Members::check(const proto::Join& join) const {
-  const int size = fixed_world_size_ > 0 ? fixed_world_size_ : world_size_;
+  const bool begins = join.generation() > generation_;  // another generation, which may be of another size
+  const int size = fixed_world_size_ > 0 ? fixed_world_size_ : begins ? -1 : world_size_;
   const std::string from_there =
       fmt::format("{} from host {}, pid {} cannot join job '{}'", asking(join), join.host(), join.pid(), job_);
   require(join.generation() >= generation_, ErrorCode::aborted,

@@ -41,6 +41,7 @@ Launch read_place(const Variables& variables);
 struct NodeLaunch {
   std::string launcher{}, sign{};      // the row's name; the variable that says so, with its value
   Said<int> nodes{1}, node{-1};        // nodes 0: not said; node -1: by arrival
+  int least_nodes = 0;                 // so many will do; 0: all of them
   Said<std::string> local_size{};      // of ranks, as --nproc-per-node has it; empty: not said
   Said<std::string> master_address{};  // empty: not said
   Said<std::uint16_t> master_port{};   // 0: not said

@@ -163,13 +163,17 @@ NodeLaunch read_indexed_node(const Variables& variables, std::string_view sign) 
 
 namespace {
 
-// "2" or "2:2"; torchrun's worlds that grow are none of ours.
-long pet_nodes(const Variables& variables) {
+// "2", or "2:4" as --nnodes has it.
+void read_pet_nodes(const Variables& variables, NodeLaunch& launch) {
   const std::string text = text_or(variables, "PET_NNODES", "1");
   const std::size_t colon = text.find(':');
-  if (colon != std::string::npos && text.substr(0, colon) != text.substr(colon + 1))
-    refuse(variables, "PET_NNODES", "worlds that grow and shrink are not supported: give --nnodes one number");
-  return number({{"PET_NNODES", text.substr(0, colon)}}, "PET_NNODES", 1, kMostNodes);
+  const auto count = [](const std::string& word) {
+    return static_cast<int>(number({{"PET_NNODES", word}}, "PET_NNODES", 1, kMostNodes));
+  };
+  const int least = count(text.substr(0, colon)), most = colon == text.npos ? least : count(text.substr(colon + 1));
+  if (most < least) refuse(variables, "PET_NNODES", "it says more nodes at least than at most: give --nnodes MIN:MAX");
+  launch.nodes = {most, entry(variables, "PET_NNODES")};
+  if (least < most) launch.least_nodes = least;
 }
 
 }  // namespace
@@ -182,9 +186,10 @@ bool several_pet_nodes(const Variables& variables) {
 }
 
 NodeLaunch read_pet_node(const Variables& variables, std::string_view /*sign*/) {
-  NodeLaunch launch{.nodes = {static_cast<int>(pet_nodes(variables)), entry(variables, "PET_NNODES")}};
+  NodeLaunch launch;
+  read_pet_nodes(variables, launch);
   if (has(variables, "PET_NODE_RANK")) launch.node = said_number(variables, "PET_NODE_RANK", 0, kMostNodes - 1);
-  if (launch.node.value >= launch.nodes.value)
+  if (launch.least_nodes == 0 && launch.node.value >= launch.nodes.value)
     refuse(variables, "PET_NODE_RANK", fmt::format("PET_NNODES says {}: give --nnodes", launch.nodes.value));
   launch.local_size = said_text(variables, "PET_NPROC_PER_NODE");
   launch.job = said_text(variables, "PET_RDZV_ID");

@@ -76,9 +76,12 @@ TEST_CASE("torchrun's variables stand for its flags, which come before them") {
 
 TEST_CASE("what torchrun takes on one node") {
   const std::vector<std::vector<std::string>> lines{
-      {"--standalone", "--rdzv-endpoint", "localhost:0"}, {"--rdzv_backend=c10d", "--rdzv-endpoint=localhost:0"},
-      {"--nnodes=1:1", "--rdzv-conf", "join_timeout=60"}, {"--nnodes", "3", "--nnodes", "1"},
-      {"--signals-to-handle", "SIGTERM,SIGUSR1"},         {"--master-addr", "[::1]", "--master_port=0"},
+      {"--standalone", "--rdzv-endpoint", "localhost:0"},
+      {"--rdzv_backend=c10d", "--rdzv-endpoint=localhost:0"},
+      {"--nnodes=1:1", "--rdzv-conf", "join_timeout=60,last_call_timeout=5"},
+      {"--nnodes", "3", "--nnodes", "1"},
+      {"--signals-to-handle", "SIGTERM,SIGUSR1"},
+      {"--master-addr", "[::1]", "--master_port=0"},
       {"--shutdown_timeout", "3", "--monitor_interval=5"}};
   for (auto words : lines) {
     words.insert(words.end(), {"echo", "x"});
@@ -90,7 +93,7 @@ TEST_CASE("what torchrun takes on one node") {
   CHECK(run(rondorun({"true"}), {.environment = {"RONDO_LINK_PATIENCE_MS=9"}}).err.find("RONDO_LINK_PATIENCE_MS") !=
         std::string::npos);
   for (const auto& [words, sentence] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"--rdzv-conf", "join_timeout=3,is_host=1", "true"}, "--rdzv-conf join_timeout=3,is_host=1 is not"},
+           {{"--rdzv-conf", "join_timeout=3,is_host=1", "true"}, "--rdzv-conf is_host=1 is not"},
            {{"--signals-to-handle", "SIGTERM,SIGALRM", "true"}, "--signals-to-handle SIGALRM is not supported"},
            {{"--shutdown-timeout", "3", "--grace-period", "3", "true"}, "are one"},
            {{"--nnodes", "2", "--rdzv-endpoint", "h:0", "--no-secret", "true"}, "--master-port 0: several nodes"},

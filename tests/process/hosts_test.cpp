@@ -222,6 +222,23 @@ TEST_CASE("SIGKILL of the launcher here, or of one host's connection, leaves not
   if (!launcher) CHECK(has(ended.err, "rondorun: rondorun on host 127.0.0.2 or the connection to it is gone: "));
 }
 
+TEST_CASE("ranks over ssh are started again on all hosts, which is said once") {
+  const auto ended =
+      run(over_ssh({"--hosts", "127.0.0.1:1,127.0.0.2:2", "--max-restarts", "2"},
+                   {"sh", "-c",
+                    "echo run $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0; "
+                    "[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit 3; exec sleep 60"}));
+  INFO(ended.out << ended.err);
+  CHECK(ended.code == 0);
+  for (const char* line : {"[0] run 2\n", "[1] run 2\n", "[2] run 2\n"}) CHECK(has(ended.out, line));
+  for (const char* line :
+       {"rondorun: starting again: restart 1 of 2\n", "rondorun: starting again: restart 2 of 2\n"}) {
+    const auto first = ended.err.find(line);
+    REQUIRE(first != std::string::npos);
+    CHECK(ended.err.find(line, first + 1) == std::string::npos);
+  }
+}
+
 TEST_CASE("flags that say what --hosts says, and a first host that others cannot reach, are refused") {
   const auto refused = [](Texts flags) {
     flags.emplace_back("true");
@@ -233,6 +250,5 @@ TEST_CASE("flags that say what --hosts says, and a first host that others cannot
         "rondorun: --nnodes cannot be had with --hosts, which says it: leave it out\n");
   CHECK(has(refused({"--hosts", "a", "--hostfile", "x"}), "--hosts and --hostfile are one"));
   CHECK(has(refused({"--hosts", "localhost,b"}), "--hosts begins with localhost, which is no name of it for b"));
-  CHECK(has(refused({"--hosts", "a,b", "--max-restarts", "1"}), "--max-restarts is for one node"));
   CHECK(has(refused({"--hosts", "::1:2"}), "in brackets"));
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several launchers, one for each node, on this machine's loopback.
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <memory>
 
-#include "tests/process/running.hpp"
-#include "tests/process/secret_file.hpp"
+#include "tests/process/nodes_job.hpp"
 #include "tests/support/catch.hpp"
 
 namespace {
@@ -17,41 +14,7 @@ namespace {
 using namespace rondo::test;
 using namespace std::chrono_literals;
 
-std::string free_port() {
-  const rondo::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
-  REQUIRE(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
-  return std::to_string(ntohs(address.sin_port));
-}
-
-class Job {
- public:
-  explicit Job(std::string nodes, std::string address = "127.0.0.1")
-      : nodes_(std::move(nodes)), address_(std::move(address)), port_(free_port()) {}
-  std::unique_ptr<Running> start(std::vector<std::string> flags, const std::vector<std::string>& command) const {
-    return start_at(*this, std::move(flags), command);
-  }
-  // Where that one meets, with its secret.
-  std::unique_ptr<Running> start_at(const Job& other, std::vector<std::string> flags,
-                                    const std::vector<std::string>& command) const {
-    const std::vector<std::string> meeting{"--nnodes",      nodes_,      "--master-addr", other.address_,
-                                           "--master-port", other.port_, "--secret-file", other.secret_.path};
-    flags.insert(flags.begin(), meeting.begin(), meeting.end());
-    flags.emplace_back("--");
-    flags.insert(flags.end(), command.begin(), command.end());
-    return std::make_unique<Running>(rondorun(flags));
-  }
-
-  const std::string& port() const { return port_; }
-
- private:
-  SecretFile secret_;
-  std::string nodes_, address_, port_;
-};
+using Job = NodesJob;
 
 const std::vector<std::string> kWhoAmI{
     "sh", "-c", "echo I am $RANK/$WORLD_SIZE, $LOCAL_RANK/$LOCAL_WORLD_SIZE of $GROUP_RANK/$GROUP_WORLD_SIZE"};
@@ -113,6 +76,10 @@ TEST_CASE("a scheduler that starts a launcher on each node makes one world, with
        {"OMPI_COMM_WORLD_RANK=1"}},
       {"TrainJob",
        {"PET_NNODES=2", "PET_MASTER_ADDR=" + at, "PET_MASTER_PORT=" + port, "PET_NPROC_PER_NODE=2"},
+       {"PET_NODE_RANK=0"},
+       {"PET_NODE_RANK=1"}},
+      {"TrainJob that grows",
+       {"PET_NNODES=1:2", "PET_RDZV_BACKEND=c10d", "PET_RDZV_ENDPOINT=" + at + ":" + port, "PET_MAX_RESTARTS=3"},
        {"PET_NODE_RANK=0"},
        {"PET_NODE_RANK=1"}},
       {"PyTorchJob", with_master({"WORLD_SIZE=2"}), {"RANK=0"}, {"RANK=1"}},

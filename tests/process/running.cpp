@@ -98,7 +98,8 @@ std::vector<std::string> Running::lines(const std::string& text, std::size_t cou
   for (;;) {
     auto found = find_lines(text);
     if (found.size() >= count) return found;
-    need(read_more(left_ms(deadline)), "the expected lines did not come");
+    need(read_more(left_ms(deadline)),
+         ("no " + std::to_string(count) + " lines '" + text + "' came; stderr:\n" + ended_.err).c_str());
   }
 }
 

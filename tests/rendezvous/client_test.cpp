@@ -56,6 +56,25 @@ TEST_CASE("ranks are assigned, those of a node in a row") {
   }
 }
 
+TEST_CASE("a later generation may be of another size, and nobody of an earlier one is in it") {
+  Job job;
+  const auto join_all = [&](std::uint32_t generation, int size) {
+    in_threads(size, [&](int rank) {
+      auto client = job.client();
+      const auto met = client->join({.rank = rank, .world_size = size, .generation = generation}, in(seconds(20)));
+      if (met.world_size != size || met.generation != generation) throw Error(ErrorCode::mismatch, "another world");
+      client->barrier("end " + std::to_string(generation), rank, size, in(seconds(20)));
+    });
+  };
+  join_all(0, 3);
+  join_all(1000, 2);
+  join_all(2000, 4);
+  CHECK_THROWS_WITH(job.client()->join({.rank = 0, .world_size = 3, .generation = 1000}, in(seconds(20))),
+                    Catch::Contains("it comes with generation 1000, the job is at 2000"));
+  CHECK_THROWS_WITH(job.client()->join({.rank = 0, .world_size = 3, .generation = 2000}, in(seconds(20))),
+                    Catch::Contains("wrong world size, it says 3 and the job has 4"));
+}
+
 TEST_CASE("the store keeps, waits, counts and compares") {
   Job job;
   auto a = job.client();

@@ -369,6 +369,10 @@ TEST_CASE("a launcher that a scheduler has started once on each node learns whic
   check_node(kPet, 2, 1, "job-node-0", 29400, "");
   CHECK(read_node_launch(kPet)->local_size.value == "4");
   check_node({{"PET_NNODES", "2:2"}, {"PET_RDZV_ENDPOINT", "h:7"}}, 2, -1, "h", 7, "");
+  CHECK(read_node_launch(kPet)->least_nodes == 0);
+  const Variables grows{{"PET_NNODES", "1:4"}, {"PET_NODE_RANK", "5"}, {"PET_RDZV_ENDPOINT", "h:7"}};
+  check_node(grows, 4, 5, "h", 7, "");
+  CHECK(read_node_launch(grows)->least_nodes == 1);
   // PyTorchJob, whose world size is of ranks where it says the nodes, too.
   check_node(kPlain, 3, 2, "10.0.0.7", 29500, "");
   check_node(with(kPet, {{"RANK", "1"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "m"}, {"MASTER_PORT", "1"}}), 2, 1,
@@ -411,7 +415,7 @@ TEST_CASE("where a launcher on each node would make several worlds, it is told b
                     Row{{{"SLURM_PROCID", "0"}, {"SLURM_JOB_NUM_NODES", "2"}}, "SLURM_JOB_NUM_NODES=2", "srun"},
                     Row{kTorchrun, "WORLD_SIZE=4", "one of the two launchers"},
                     Row{{{"FLUX_TASK_RANK", "1"}}, "FLUX_TASK_RANK=1", "--nnodes"},
-                    Row{{{"PET_NNODES", "1:4"}}, "PET_NNODES=1:4", "--nnodes"},
+                    Row{{{"PET_NNODES", "4:1"}}, "PET_NNODES=4:1", "--nnodes MIN:MAX"},
                     Row{{{"PET_NODE_RANK", "1"}}, "PET_NODE_RANK=1", "--nnodes"},
                     Row{{{"PAI_TASK_INDEX", "1"}}, "PAI_TASK_ROLE_TASK_COUNT_worker", "--nnodes"},
                     Row{{{"SM_HOSTS", R"(["a","b"])"}}, "SM_HOSTS=", "--node-rank"},

@@ -29,7 +29,7 @@ Alone::Alone(const Options& options, std::optional<rendezvous::Secret> secret, i
   placement_.local_size = placement_.world_size = options.local_size;
   placement_.master_address = kOwnHost;
   placement_.master_port = free_port();
-  placement_.restarts = restarts;
+  placement_.restarts = placement_.start = placement_.generation = restarts;
   placement_.job = options.job.empty() ? fmt::format("rondorun-{}", ::getpid()) : options.job;
   placement_.secret_fd = secret_fd_.get();
   server_ = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {kOwnHost},

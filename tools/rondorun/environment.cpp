@@ -40,7 +40,7 @@ Variables own_variables(const Options& options, const Placement& at) {
   Variables result{
       {"RONDO_RENDEZVOUS", at.rendezvous},
       {"RONDO_JOB", at.job},
-      {"RONDO_GENERATION", std::to_string(at.restarts)},
+      {"RONDO_GENERATION", std::to_string(at.generation)},
       {"RONDO_SECRET_FD", at.secret_fd >= 0 ? std::to_string(at.secret_fd) : ""},
       {"RONDO_RECORD_FD", at.record_fd >= 0 ? std::to_string(at.record_fd) : ""},
       {"RONDO_SECRET_FILE", options.secret_file.empty() ? "" : std::filesystem::absolute(options.secret_file)}};

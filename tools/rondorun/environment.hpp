@@ -18,6 +18,8 @@ struct Placement {
   std::string job;
   int secret_fd = -1;
   int restarts = 0;        // of this job so far
+  int start = 0;           // which one this is: not only failures are a reason for another
+  int generation = 0;      // that ranks join, higher at each start
   std::string error_file;  // of the rank in question; empty: none
   int record_fd = -1;      // the same
 };

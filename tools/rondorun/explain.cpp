@@ -66,7 +66,8 @@ void explain_ranks(Explanation& explanation, const Options& options) {
 }
 
 void explain_nodes(Explanation& explanation, const Options& options) {
-  explanation.add("nodes", fmt::format("{}, {}", options.nodes,
+  const std::string least = options.least_nodes > 0 ? fmt::format("{} to ", options.least_nodes) : "";
+  explanation.add("nodes", fmt::format("{}{}, {}", least, options.nodes,
                                        from(explanation.origin({"nnodes"}), "as nothing says that there are more")));
   if (options.nodes == 1) {
     explanation.add("world size", fmt::format("{}, the ranks here", options.local_size));

@@ -99,8 +99,10 @@ void Judgement::settle_failure() {
   else
     name_those_who_left(*job_.ranks, *turn_.failure);
   if (job_.nodes) {  // said when the verdict has come, as another node's may be the first
-    job_.nodes->report(turns_, *turn_.failure);
-    later(options_.grace_period + kVerdictLimit, [this] { on_lost(turn_.failure->sentence); });
+    job_.nodes->report(turn_of_start(), *turn_.failure);
+    later(options_.grace_period + kVerdictLimit, [this] {
+      if (!turn_.again) on_lost(turn_.failure->sentence);
+    });
   } else {
     say_failure();
   }
@@ -136,23 +138,24 @@ void Judgement::on_verdict(const Failure& verdict) {
     else
       turn_.failure = verdict;
     turn_.settled = true;
-    look_at_ranks();
+    if (verdict.rank != kNobody) look_at_ranks();
     say_failure();
     enter(Phase::stopping);
-    if (phase_ >= Phase::ended) job_.nodes->ended(turns_, turn_.failure->rank);
+    if (phase_ >= Phase::ended) job_.nodes->ended(turn_of_start(), *turn_.failure);
     if (turn_.window_over) judge();
     return;
   }
   say_success();
-  if (phase_ >= Phase::ended) job_.nodes->leave();
+  if (phase_ >= Phase::ended) job_.nodes->leave(true);
 }
 
 // Of all nodes, about the verdict.
-void Judgement::on_decision(bool goes_on) {
-  if (goes_on && job_.end_signal == 0 && !turn_.told_to_end) return go_on();
+void Judgement::on_decision(Decision decision) {
+  if (decision == Decision::goes_on && job_.end_signal == 0 && !turn_.told_to_end) return go_on();
   turn_.verdict = Verdict::final;
-  if (turn_.window_over) tell_to_end();
-  if (phase_ >= Phase::ended) job_.nodes->leave();
+  turn_.again = decision == Decision::again || decision == Decision::anew;
+  if (turn_.window_over || turn_.again) tell_to_end();
+  if (phase_ >= Phase::ended) on_node_done();
 }
 
 // The others had their time, or have ended: whether they go on without the rank that failed.
@@ -164,7 +167,7 @@ void Judgement::judge() {
     later(kSettle, [this] { judge(); });
   }
   if (job_.nodes && turn_.verdict == Verdict::known) {
-    job_.nodes->judge(turns_, turn_.told_to_end ? -1 : turn_.failure->rank, !waits);
+    job_.nodes->judge(turn_of_start(), *turn_.failure, turn_.told_to_end, !waits);
     if (!waits) later(kDecisionLimit, [this] { tell_to_end(); });
   } else if (!job_.nodes && is_missed(turn_.failure->rank)) {
     go_on();
@@ -204,8 +207,9 @@ void Judgement::say_success() {
 }
 
 void Judgement::on_lost(const std::string& sentence) {
-  if (std::exchange(turn_.verdict, Verdict::lost) == Verdict::awaited) {
-    if (!turn_.failure) turn_.failure = {.sentence = sentence, .exit_code = 1};
+  const bool meant_to_start = std::exchange(turn_.again, false);
+  if (std::exchange(turn_.verdict, Verdict::lost) == Verdict::awaited || meant_to_start) {
+    if (!turn_.failure || meant_to_start) turn_.failure = {.sentence = sentence, .exit_code = 1};
     turn_.settled = true;
     look_at_ranks();
     say_failure();
@@ -243,10 +247,13 @@ void Judgement::later(Clock::duration delay, std::function<void()> handler) {
 
 bool Judgement::may_start_again() const { return turn_.failure && job_.end_signal == 0 && !turn_.failure->never_ran(); }
 
+bool Judgement::nodes_start_again() const { return turn_.again && phase_ == Phase::ended && job_.end_signal == 0; }
+
 void Judgement::start_again() {
   leave_folder();
   turn_ = Turn{};
-  ++turns_;
+  first_turn_ = ++turns_;
+  said_finished_ = false;
   left_behind_.clear();
   voice_.err().fold(false);
   phase_ = Phase::meeting;
@@ -261,7 +268,7 @@ void Judgement::settle() {
 }
 
 void Judgement::on_ranks_ended() {
-  say_failure_again();
+  if (!turn_.again) say_failure_again();
   enter(Phase::ended);
   if (job_.nodes) return on_node_done();
   if (!turn_.failure) say_success();
@@ -275,9 +282,16 @@ void Judgement::on_node_done() {
     return enter(Phase::finishing);
   }
   // A failure is reported when it counts: it may be the echo of another node's.
-  if (!turn_.failure && !std::exchange(said_finished_, true)) job_.nodes->finished(turns_);
-  if (turn_.failure && turn_.verdict == Verdict::known) job_.nodes->ended(turns_, turn_.failure->rank);
-  if (turn_.verdict == Verdict::final) job_.nodes->leave();
+  if (!turn_.failure && !std::exchange(said_finished_, true)) job_.nodes->finished(turn_of_start());
+  if (turn_.failure && turn_.verdict == Verdict::known) job_.nodes->ended(turn_of_start(), *turn_.failure);
+  if (turn_.again && job_.end_signal != 0) return on_signal_before_start(job_.end_signal);  // the others without us
+  if (turn_.verdict == Verdict::final && !turn_.again) job_.nodes->leave(!turn_.failure);
+}
+
+void Judgement::on_closed(const Closed& closed) {
+  if (closed.exit_code != 0) turn_.failure = {.sentence = closed.sentence, .exit_code = closed.exit_code};
+  voice_.say(closed.sentence);
+  enter(Phase::finishing);
 }
 
 void Judgement::on_signal_before_start(int signal) {

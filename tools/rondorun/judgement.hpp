@@ -48,14 +48,16 @@ class Judgement {
 
   void on_failure(const Failure& failure);  // of a rank of this node
   void on_verdict(const Failure& verdict);  // as Nodes says, like
-  void on_decision(bool goes_on);
+  void on_decision(Decision decision);
   void on_lost(const std::string& sentence);
+  void on_closed(const Closed& closed);
   void on_signal_before_start(int signal);
 
   // All ranks of this node have ended: first settle(), then start_again() if that may be, or on_ranks_ended().
   void settle();
-  bool may_start_again() const;
-  void start_again();  // forgets the failure; the ranks are still there
+  bool may_start_again() const;    // with one node
+  bool nodes_start_again() const;  // with several: so they have decided, and all ranks of this one have ended
+  void start_again();              // forgets the failure; the ranks are still there
   void on_ranks_ended();
 
   std::optional<int> exit_code() const;  // none: nothing failed
@@ -71,6 +73,7 @@ class Judgement {
     bool settled = false;                          // no other failure may take its place
     bool window_over = false;                      // kSettle has passed since the failure
     bool told_to_end = false;                      // all ranks, because one failed
+    bool again = false;                            // all of them will be started again, on several nodes
     std::optional<std::size_t> lines_when_said{};  // of all output, when the failure was said
   };
 
@@ -80,6 +83,7 @@ class Judgement {
   void say_failure();
   void say_failure_again();
   void say_success();
+  int turn_of_start() const { return turns_ - first_turn_; }
   void judge();
   bool is_missed(int rank);
   void go_on();
@@ -94,7 +98,7 @@ class Judgement {
   Voice& voice_;
   Phase phase_ = Phase::meeting;
   Turn turn_;
-  int turns_ = 0;                     // that are over
+  int turns_ = 0, first_turn_ = 0;    // that are over; and were when the ranks were started
   std::vector<Failure> left_behind_;  // without whom survivors went on
   bool said_finished_ = false;        // to the other nodes
 };

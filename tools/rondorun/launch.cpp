@@ -45,6 +45,11 @@ std::optional<rendezvous::Secret> given_secret(const Options& options) {
   return rendezvous::Secret::from_file(options.secret_file);
 }
 
+std::string ranks_of(const Placement& at) {
+  const int last = at.first_rank + at.local_size - 1;
+  return at.local_size == 1 ? std::to_string(last) : fmt::format("{}-{}", at.first_rank, last);
+}
+
 class Launch {
  public:
   Launch(const Options& options, process::Supervision& supervision)
@@ -61,7 +66,10 @@ class Launch {
   void say_what_is_waited_for();
   void leave_while_running();
   void on_ranks_ended();
+  void on_decision(Decision decision);
+  void nodes_start_again();
   void start_again();
+  void say_restart(const Placement& at);
 
   const Options& options_;
   process::Supervision& supervision_;
@@ -74,7 +82,9 @@ class Launch {
   Judgement judgement_{loop_, options_, job_, voice_};
   int interrupts_ = 0;
   bool waits_after_signal_ = false;
-  int restarts_ = 0;
+  int restarts_ = 0;  // with one node
+  int restarts_said_ = 0;
+  bool cores_are_shared_ = false;
 };
 
 int Launch::run() {
@@ -94,8 +104,9 @@ void Launch::start() {
       Nodes::Handlers{.waiting = [this](const std::string& sentence) { voice_.say(sentence); },
                       .joined = [this](const Placement& at) { start_ranks(at); },
                       .verdict = [this](const Failure& verdict) { judgement_.on_verdict(verdict); },
-                      .decision = [this](bool goes_on) { judgement_.on_decision(goes_on); },
+                      .decision = [this](Decision decision) { on_decision(decision); },
                       .lost = [this](const std::string& why) { judgement_.on_lost(why); },
+                      .closed = [this](const Closed& closed) { judgement_.on_closed(closed); },
                       .left = [this] { judgement_.enter(Phase::finishing); }});
 }
 
@@ -106,6 +117,7 @@ void Launch::start_alone() {
 
 void Launch::start_ranks(const Placement& at) {
   if (job_.end_signal != 0) return;  // told to end while the other nodes were being met
+  say_restart(at);
   const std::string sharing = sharing_sentence(at.local_size, options_.gpus.size(), options_.gpus_per_rank);
   if (!sharing.empty()) voice_.say(sharing);
   share_out_cores();
@@ -133,7 +145,7 @@ void Launch::start_ranks(const Placement& at) {
 }
 
 void Launch::share_out_cores() {
-  if (restarts_ > 0) return;  // all has been said, and taken
+  if (std::exchange(cores_are_shared_, true)) return;  // all has been said, and taken
   const std::string threads = options_.sets_threads ? threads_sentence(options_.cores, options_.shares) : "";
   if (!threads.empty()) voice_.say(threads);
   const auto others = bound_.take(options_.shares);
@@ -202,6 +214,10 @@ void Launch::on_ranks_ended() {
     voice_.say("some processes that the ranks left behind could not be killed");
   job_.ranks->finish_output();
   judgement_.settle();
+  if (job_.nodes) {
+    judgement_.on_ranks_ended();
+    return nodes_start_again();
+  }
   if (restarts_ == options_.max_restarts || !judgement_.may_start_again()) return judgement_.on_ranks_ended();
   loop_.post([this] {  // the ranks are calling
     if (job_.end_signal == 0) return start_again();
@@ -209,15 +225,37 @@ void Launch::on_ranks_ended() {
   });
 }
 
-// With a rendezvous of its own, where nobody is left from the last time.
+void Launch::on_decision(Decision decision) {
+  judgement_.on_decision(decision);
+  nodes_start_again();
+}
+
+void Launch::nodes_start_again() {
+  if (!judgement_.nodes_start_again()) return;
+  loop_.post([this] {  // the ranks are calling
+    if (judgement_.nodes_start_again()) return start_again();
+    if (job_.end_signal != 0) judgement_.on_signal_before_start(job_.end_signal);
+  });
+}
+
 void Launch::start_again() {
   judgement_.start_again();
-  voice_.say(fmt::format("starting again: restart {} of {}", ++restarts_, options_.max_restarts));
   job_.ranks.reset();
   job_.folder.reset();
   records_.clear();
-  job_.alone.reset();
+  if (job_.nodes) return job_.nodes->start_again();
+  job_.alone.reset();  // a rendezvous of its own, where nobody is left from the last time
+  ++restarts_;
   start_alone();
+}
+
+void Launch::say_restart(const Placement& at) {
+  if (at.restarts > restarts_said_)
+    voice_.say(fmt::format("starting again: restart {} of {}", at.restarts, options_.max_restarts));
+  restarts_said_ = at.restarts;
+  if (is_elastic(options_))
+    voice_.say(fmt::format("node {} of {}, with rank{} {} of {}", at.node, at.nodes, at.local_size == 1 ? "" : "s",
+                           ranks_of(at), at.world_size));
 }
 
 }  // namespace

@@ -2,19 +2,15 @@
 #include "tools/rondorun/nodes.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <sstream>
+#include <utility>
 
 #include <rondo/error.hpp>
 
-#include "comm/base/machine.hpp"
 #include "rendezvous/survivals.hpp"
-#include "tools/rondorun/free_port.hpp"
 
 namespace rondo::launcher {
 namespace {
@@ -23,12 +19,10 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kJobLimit = 24h * 365 * 10;  // as long as the job takes
-constexpr auto kReportLimit = 30s;
-constexpr auto kBetweenReminders = 5s;  // of who is waited for
-
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
-
-std::string text_of(const Store::Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+constexpr auto kBetweenReminders = 5s;      // of who is waited for
+constexpr auto kHearingLimit = 1s;          // of a verdict, for a node that is not cut off
+constexpr int kLost = -1;                   // an exit code: there is no verdict any more, as a launcher is gone
+constexpr std::array<std::string_view, 4> kDecisions{"ends", "goes on", "again", "anew"};
 
 std::string verdict_text(const Failure& verdict) {
   return fmt::format("{} {} {}", verdict.exit_code, verdict.rank, verdict.sentence);
@@ -42,9 +36,21 @@ Failure verdict_from(const std::string& text) {
   return result;
 }
 
-std::string verdict_of(int turn) { return fmt::format("launcher/verdict/{}", turn); }
-std::string decision_of(int turn) { return fmt::format("launcher/decision/{}", turn); }
-constexpr const char *kGoesOn = "goes on", *kEnds = "ends";
+std::string word_of(Decision decision) { return std::string(kDecisions[static_cast<std::size_t>(decision)]); }
+Decision decision_from(const std::string& text) {
+  return static_cast<Decision>(std::find(kDecisions.begin(), kDecisions.end(), text) - kDecisions.begin());
+}
+
+std::string verdict_of(int turn) { return fmt::format("verdict/{}", turn); }
+std::string decision_of(int turn) { return fmt::format("decision/{}", turn); }
+std::string heard_of(int turn) { return fmt::format("heard/{}", turn); }
+std::string all_heard_of(int turn) { return fmt::format("all heard/{}", turn); }
+
+std::string name_of(int node, const std::vector<std::string>& launchers) {
+  const auto index = static_cast<std::size_t>(node);
+  return fmt::format("the launcher of node {}{}", node,
+                     index < launchers.size() ? fmt::format(" on host {}", launchers[index]) : "");
+}
 
 }  // namespace
 
@@ -52,236 +58,231 @@ Nodes::Nodes(process::EventLoop& loop, const Options& options, std::optional<ren
              Handlers handlers)
     : loop_(loop),
       options_(options),
-      secret_(std::move(secret)),
-      secret_fd_(secret_ ? secret_->to_memfd() : Fd()),
       handlers_(std::move(handlers)),
-      node_(options.node),
+      meeting_(options, std::move(secret)),
       listener_([this] { listen(); }),
       speaker_([this](const std::stop_token& stop) { speak(stop); }) {}
-
-Store::Deadline Nodes::join_deadline() const { return Clock::now() + options_.join_timeout; }
 
 void Nodes::listen() {
   bool meeting = true;
   try {
-    meet();
-    const Placement placement = exchange_placements();
-    meeting = false;
-    {
-      const std::lock_guard lock(mutex_);
-      met_ = true;
-      something_to_say_.notify_one();
+    meeting_.connect();
+    for (int restarts = 0; restarts >= 0;) {
+      const Placement at = meeting_.gather(restarts);
+      meeting = false;
+      set_met(true);
+      // One watch for the whole job where its launchers stay the same.
+      if (at.start == 0 || is_elastic(options_))
+        watches_.emplace_back([this, at, names = meeting_.launchers()] { watch_launchers(at, names); });
+      if (is_elastic(options_) && meeting_.serves()) watches_.emplace_back([this, at] { watch_arrivals(at); });
+      loop_.post([this, at] {
+        at_ = at;
+        handlers_.joined(at);
+      });
+      restarts = follow_start(at, at.restarts);
+      if (restarts < 0) return;
+      await_own_ranks();
+      if (is_elastic(options_)) end_watch(at);
+      set_met(false);
+      meeting = true;
     }
-    loop_.post([this, placement] { handlers_.joined(placement); });
-    for (int turn = 0;; ++turn) {
-      const auto verdict = verdict_from(await(verdict_of(turn)));
-      loop_.post([this, verdict] { handlers_.verdict(verdict); });
-      if (verdict.exit_code == 0) return;
-      const bool goes_on = await(decision_of(turn)) == kGoesOn;
-      loop_.post([this, goes_on] { handlers_.decision(goes_on); });
-      if (!goes_on) return;
-    }
+  } catch (const Closed& closed) {
+    loop_.post([this, closed] { handlers_.closed(closed); });
   } catch (const std::exception& error) {
-    loop_.post([this, sentence = what_failed(error, meeting)] { handlers_.lost(sentence); });
+    loop_.post([this, sentence = what_failed(error, meeting, meeting_.launchers())] { handlers_.lost(sentence); });
   }
 }
 
-std::string Nodes::launcher_of(int node) const {
-  const auto index = static_cast<std::size_t>(node);
-  return fmt::format("the launcher of node {}{}", node,
-                     index < launchers_.size() ? fmt::format(" on host {}", launchers_[index]) : "");
+// Until its end. Returns how many restarts there have been when all start again, and -1 when they do not.
+int Nodes::follow_start(const Placement& at, int restarts) {
+  for (int turn = 0;; ++turn) {
+    const auto verdict = verdict_from(await(at.start, verdict_of(turn)));
+    if (verdict.exit_code == kLost) {
+      loop_.post([this, verdict] { handlers_.lost(verdict.sentence); });
+      return -1;
+    }
+    if (verdict.exit_code != 0 && meeting_.store().add(key_of(at.start, heard_of(turn)), 1) == at.nodes)
+      meeting_.store().set(key_of(at.start, all_heard_of(turn)), {});
+    loop_.post([this, verdict] { handlers_.verdict(verdict); });
+    if (verdict.exit_code == 0) return -1;
+    const auto decision = decision_from(await(at.start, decision_of(turn)));
+    loop_.post([this, decision] { handlers_.decision(decision); });
+    if (decision == Decision::ends) return -1;
+    if (decision == Decision::again) return restarts + 1;
+    if (decision == Decision::anew) return restarts;
+  }
 }
 
-std::string Nodes::what_failed(const std::exception& error, bool meeting) const {
-  if (meeting) return (connected_ ? fmt::format("not all {} nodes came: ", options_.nodes) : "") + error.what();
+void Nodes::await_own_ranks() {
+  std::unique_lock lock(mutex_);
+  ranks_ended_.wait(lock, [this] { return starts_wanted_ > 0; });
+  --starts_wanted_;
+}
+
+void Nodes::start_again() {
+  const std::lock_guard lock(mutex_);
+  ++starts_wanted_;
+  ranks_ended_.notify_one();
+}
+
+std::string Nodes::what_failed(const std::exception& error, bool meeting,
+                               const std::vector<std::string>& launchers) const {
   const auto* known = dynamic_cast<const Error*>(&error);
   int node = known == nullptr ? -1 : known->culprit();
-  if (node < 0 && !server_ && known != nullptr && known->error_code() == ErrorCode::peer_lost) node = 0;  // it serves
-  if (node >= 0 && node < options_.nodes) return fmt::format("{} is gone: {}", launcher_of(node), error.what());
+  const bool is_server = node < 0 && meeting_.is_connected() && !meeting_.serves() && known != nullptr &&
+                         known->error_code() == ErrorCode::peer_lost;
+  if (is_server) node = 0;
+  if (meeting && !is_server)
+    return (meeting_.is_connected() ? fmt::format("not all {} nodes came: ", options_.nodes) : "") + error.what();
+  if (node >= 0 && node < options_.nodes) return fmt::format("{} is gone: {}", name_of(node, launchers), error.what());
   return fmt::format("another node's launcher is gone: {}", error.what());
 }
 
-// The first thing that the speaker does.
-void Nodes::say_who_is_missing(const std::stop_token& stop) {
-  for (std::unique_lock lock(mutex_);;) {
-    if (something_to_say_.wait_for(lock, stop, kBetweenReminders, [this] { return met_; }) || stop.stop_requested())
-      return;
-    const bool connected = connected_;
-    lock.unlock();
-    const std::string sentence = connected ? missing_sentence()
-                                           : fmt::format("waiting for the launcher of node 0 at {}",
-                                                         endpoint_text(options_.master_address, options_.master_port));
-    if (!sentence.empty()) loop_.post([this, sentence] { handlers_.waiting(sentence); });
-    lock.lock();
-  }
-}
-
-std::string Nodes::missing_sentence() {
-  std::vector<int> missing;
-  for (int node = 0; node < options_.nodes; ++node)
-    if (!client_->try_get(fmt::format("launcher/node/{}", node))) missing.push_back(node);
-  return missing.empty()
-             ? ""
-             : fmt::format("waiting for {} of {} nodes: {}", missing.size(), options_.nodes, cpu_list(missing));
-}
-
-// Node 0 serves. Without --node-rank, whoever can bind the master's address is node 0.
-void Nodes::meet() {
-  if (node_ <= 0) {
+// All launchers wait here as long as they live: one participant never comes, so each is told at once when another is
+// gone.
+void Nodes::watch_launchers(const Placement& at, const std::vector<std::string>& launchers) {
+  try {
+    meeting_.store().exchange(key_of(at.start, "launchers"), at.node, at.nodes + 1, {}, Clock::now() + kJobLimit);
+  } catch (const Error& error) {
+    if (error.culprit() < 0) return;  // the rendezvous is gone, or we are: the listener has the same, and says so
+    const std::string sentence = what_failed(error, false, launchers);
     try {
-      server_ =
-          std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {options_.master_address},
-                                                                         .port = options_.master_port,
-                                                                         .secret = secret_,
-                                                                         .encrypted = options_.encrypt,
-                                                                         .job = options_.job,
-                                                                         .link_patience = options_.link_patience});
-      node_ = 0;
-    } catch (const Error&) {
-      if (node_ == 0) throw;
+      if (is_elastic(options_)) {
+        meeting_.lose_one(at.start);
+        interrupt(at.start, verdict_text({.sentence = sentence}), Decision::anew);
+      } else if (interrupt(at.start, verdict_text({.sentence = sentence, .exit_code = kLost}), Decision::ends) ==
+                 Decision::again) {
+        loop_.post([this, sentence] { handlers_.lost(sentence); });
+      }
+    } catch (const std::exception&) {  // like that
     }
   }
-  client_ = rendezvous::Client::connect({.host = options_.master_address,
-                                         .port = options_.master_port,
-                                         .secret = secret_,
-                                         .job = options_.job,
-                                         .encrypted = options_.encrypt,
-                                         .link_patience = options_.link_patience},
-                                        join_deadline());
-  {
-    const std::lock_guard lock(mutex_);
-    connected_ = true;
+}
+
+// The next start has one of its own. Where somebody was lost, it has ended.
+void Nodes::end_watch(const Placement& at) {
+  if (!meeting_.serves() || meeting_.has_lost()) return;
+  try {
+    meeting_.store().exchange(key_of(at.start, "launchers"), at.nodes, at.nodes + 1, {}, Clock::now() + kHearingLimit);
+  } catch (const Error& error) {
+    if (error.error_code() != ErrorCode::timeout) throw;  // else somebody was lost a moment ago
   }
-  compare_jobs();
-  take_place();
 }
 
-// Who meets here by mistake is told so before anything starts. What a job is called on purpose is one job, whatever its
-// nodes run.
-void Nodes::compare_jobs() {
-  constexpr std::string_view kKey = "launcher/job";
-  const auto owner = fmt::format("{} (pid {})", host_name(), ::getpid());
-  const auto job =
-      fmt::format("{} nodes{}", options_.nodes,
-                  options_.job_is_given ? "" : fmt::format(" that run '{}'", fmt::join(options_.command, " ")));
-  if (server_) client_->set(std::string(kKey), bytes_of(owner + '\n' + job));
-  const std::string theirs = text_of(client_->get(std::string(kKey), join_deadline()));
-  const std::size_t end = theirs.find('\n');
-  if (theirs.substr(end + 1) == job) return;
-  throw Error(
-      ErrorCode::mismatch,
-      fmt::format("another job meets at {}: the launcher on {} makes a world of {}, this one of {}; give each job "
-                  "a --master-port or a --rdzv-id of its own",
-                  endpoint_text(options_.master_address, options_.master_port), theirs.substr(0, end),
-                  theirs.substr(end + 1), job));
-}
-
-void Nodes::take_place() {
-  const auto owner = fmt::format("{} (pid {})", host_name(), ::getpid());
-  const auto take = [&](int node) {
-    return client_->compare_and_set(fmt::format("launcher/node/{}", node), std::nullopt, bytes_of(owner));
-  };
-  if (node_ >= 0) {
-    if (take(node_)) return;
-    const auto other = client_->try_get(fmt::format("launcher/node/{}", node_));
-    throw Error(ErrorCode::invalid_argument, fmt::format("--node-rank {} is taken by the launcher on {}", node_,
-                                                         other ? text_of(*other) : "another host"));
+// At node 0: one more node waits for the next start.
+void Nodes::watch_arrivals(const Placement& at) {
+  try {
+    meeting_.store().get(key_of(at.start + 1, "arrival/1"), Clock::now() + kJobLimit);
+    if (at.nodes < options_.nodes)
+      interrupt(at.start, verdict_text({.sentence = "another node has come", .rank = kNobody}), Decision::anew);
+  } catch (const std::exception&) {  // the listener has the same, and says so
   }
-  for (node_ = 1; node_ < options_.nodes; ++node_)
-    if (take(node_)) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("all {} nodes of the job are there already, this one is too many", options_.nodes));
 }
 
-Placement Nodes::exchange_placements() {
-  const auto mine =
-      fmt::format("{} {} {} {} (pid {})", options_.nodes, options_.local_size, free_port(), host_name(), ::getpid());
-  const auto values = client_->exchange("launcher/nodes", node_, options_.nodes, bytes_of(mine), join_deadline());
-  Placement result;
-  result.node = node_;
-  result.nodes = options_.nodes;
-  result.local_size = options_.local_size;
-  result.world_size = 0;
-  for (int node = 0; node < options_.nodes; ++node) {
-    std::istringstream words(text_of(values[static_cast<std::size_t>(node)]));
-    int nodes = 0, local_size = 0;
-    std::uint16_t port = 0;
-    words >> nodes >> local_size >> port >> std::ws;
-    std::getline(words, launchers_.emplace_back());
-    if (node < node_) result.first_rank += local_size;
-    if (node == 0) result.master_port = port;
-    result.world_size += local_size;
+// Becomes the next answer that nobody has given. Returns what was decided instead, if it was not the first.
+Decision Nodes::interrupt(int start, const std::string& verdict, Decision decision) {
+  for (int turn = 0;; ++turn) {
+    give(start, verdict_of(turn), verdict);
+    const auto given = verdict_from(await(start, verdict_of(turn)));
+    if (given.exit_code == 0 || given.exit_code == kLost) return Decision::ends;
+    give(start, decision_of(turn), word_of(decision));
+    const auto next = decision_from(await(start, decision_of(turn)));
+    if (next != Decision::goes_on) return next;
   }
-  result.master_address = options_.master_address;
-  result.rendezvous = endpoint_text(options_.master_address, options_.master_port);
-  result.job = options_.job;
-  result.secret_fd = secret_fd_.get();
-  return result;
 }
 
-// One participant more than there are nodes: its value is the answer. All nodes wait here while the job runs, so each
-// of them is told at once when another's launcher is gone.
-std::string Nodes::await(const std::string& answer) {
-  return text_of(client_->exchange(answer, node_, options_.nodes + 1, {}, Clock::now() + kJobLimit).back());
+std::string Nodes::await(int start, std::string_view answer) {
+  return text_of(meeting_.store().get(key_of(start, answer), Clock::now() + kJobLimit));
 }
 
 // The first one that is given counts.
-void Nodes::give(const std::string& answer, const std::string& text) {
-  if (!client_->compare_and_set(answer + " given", std::nullopt, bytes_of(text))) return;
-  client_->exchange(answer, options_.nodes, options_.nodes + 1, bytes_of(text), Clock::now() + kReportLimit);
+bool Nodes::give(int start, std::string_view answer, const std::string& text) {
+  return meeting_.store().compare_and_set(key_of(start, answer), std::nullopt, bytes_of(text));
 }
 
 void Nodes::report(int turn, const Failure& failure) {
-  say([this, turn, failure] {
+  say([this, start = at_.start, turn, failure] {
     Failure verdict = failure;
     for (const int rank : failure.blamed) {
-      const auto who = client_->try_get(fmt::format("launcher/ended well/{}", rank));
+      const auto who = meeting_.store().try_get(key_of(start, fmt::format("ended well/{}", rank)));
       if (!who) continue;
       verdict.sentence = left_while_needed(text_of(*who), failure.sentence);
       break;
     }
-    give(verdict_of(turn), verdict_text(verdict));
+    give(start, verdict_of(turn), verdict_text(verdict));
   });
 }
 
-void Nodes::judge(int turn, int failed_rank, bool ends) {
-  say([this, turn, failed_rank, ends] { decide(turn, failed_rank, ends); });
+void Nodes::judge(int turn, const Failure& failure, bool told_to_end, bool ends) {
+  say([this, at = at_, turn, failure, told_to_end, ends] { decide(at, turn, failure, !told_to_end, ends); });
 }
 
-void Nodes::ended(int turn, int failed_rank) {
-  say([this, turn, failed_rank] {
-    const bool all = client_->add(fmt::format("launcher/ended/{}", turn), 1) == options_.nodes;
-    if (all) decide(turn, failed_rank, true);
+void Nodes::ended(int turn, const Failure& failure) {
+  say([this, at = at_, turn, failure] {
+    const bool all = meeting_.store().add(key_of(at.start, fmt::format("ended/{}", turn)), 1) == at.nodes;
+    if (all) decide(at, turn, failure, true, true);
   });
 }
 
-void Nodes::decide(int turn, int failed_rank, bool ends) {
-  const bool missed = failed_rank >= 0 && client_->try_get(rendezvous::missed_key(failed_rank)).has_value();
-  if (missed || ends) give(decision_of(turn), missed ? kGoesOn : kEnds);
+void Nodes::decide(const Placement& at, int turn, const Failure& failure, bool may_go_on, bool ends) {
+  const bool missed =
+      may_go_on && failure.rank >= 0 && meeting_.store().try_get(rendezvous::missed_key(failure.rank)).has_value();
+  if (missed)
+    give(at.start, decision_of(turn), word_of(Decision::goes_on));
+  else if (ends)
+    give(at.start, decision_of(turn), word_of(after_failure(at, turn, failure)));
+}
+
+// A failure that is no rank's is a signal's, or a program's that cannot be started. A node that does not hear of it is
+// cut off, which its neighbours' ranks notice first: then the node has failed, and they have not.
+Decision Nodes::after_failure(const Placement& at, int turn, const Failure& failure) {
+  if (failure.rank < 0 || failure.never_ran()) return Decision::ends;
+  if (is_elastic(options_)) {
+    try {
+      meeting_.store().get(key_of(at.start, all_heard_of(turn)), Clock::now() + kHearingLimit);
+    } catch (const Error& error) {
+      if (error.error_code() != ErrorCode::timeout) throw;
+      return Decision::anew;
+    }
+  }
+  return at.restarts < options_.max_restarts ? Decision::again : Decision::ends;
 }
 
 void Nodes::ended_well(int rank, const std::string& who) {
-  say([this, rank, who] { client_->set(fmt::format("launcher/ended well/{}", rank), bytes_of(who)); });
+  say([this, start = at_.start, rank, who] {
+    meeting_.store().set(key_of(start, fmt::format("ended well/{}", rank)), bytes_of(who));
+  });
 }
 
 void Nodes::finished(int turn) {
-  say([this, turn] {
-    if (client_->add("launcher/finished", 1) != options_.nodes) return;
-    give(verdict_of(turn), verdict_text({.sentence = "", .exit_code = 0}));
+  say([this, at = at_, turn] {
+    if (meeting_.store().add(key_of(at.start, "finished"), 1) != at.nodes) return;
+    give(at.start, verdict_of(turn), verdict_text({.sentence = "", .exit_code = 0}));
   });
 }
 
-void Nodes::leave() {
-  say([this] {
-    if (!server_) {
-      client_->set(fmt::format("launcher/left/{}", node_), {});
+void Nodes::leave(bool good) {
+  say([this, at = at_, good] {
+    auto& store = meeting_.store();
+    const auto left = [&](int node) { return key_of(at.start, fmt::format("left/{}", node)); };
+    if (!meeting_.serves()) {
+      store.set(left(at.node), {});
     } else {
+      if (is_elastic(options_))
+        meeting_.close(at.start + 1,
+                       {fmt::format("the job has {} without this node", good ? "finished" : "failed"), good ? 0 : 1});
       // Ranks of other nodes may still be ending, and use the server while they do.
       const auto deadline = Clock::now() + options_.grace_period + 5s;
-      for (int node = 1; node < options_.nodes; ++node) client_->get(fmt::format("launcher/left/{}", node), deadline);
+      for (int node = 1; node < at.nodes; ++node) store.get(left(node), deadline);
     }
     loop_.post([this] { handlers_.left(); });
   });
+}
+
+void Nodes::set_met(bool met) {
+  const std::lock_guard lock(mutex_);
+  met_ = met;
+  something_to_say_.notify_one();
 }
 
 void Nodes::say(std::function<void()> words) {
@@ -290,14 +291,27 @@ void Nodes::say(std::function<void()> words) {
   something_to_say_.notify_one();
 }
 
-void Nodes::speak(const std::stop_token& stop) {
+void Nodes::remind() {
   try {
-    say_who_is_missing(stop);
+    const std::string sentence = meeting_.missing_sentence();
+    if (!sentence.empty()) loop_.post([this, sentence] { handlers_.waiting(sentence); });
   } catch (const std::exception&) {  // the listener has the same, and says so
   }
+}
+
+void Nodes::speak(const std::stop_token& stop) {
   for (;;) {
     std::unique_lock lock(mutex_);
-    if (!something_to_say_.wait(lock, stop, [this] { return !to_say_.empty(); })) return;
+    const bool meets = !met_;
+    const auto has_changed = [&] { return !to_say_.empty() || met_ == meets; };
+    if (meets && !something_to_say_.wait_for(lock, stop, kBetweenReminders, has_changed)) {
+      if (stop.stop_requested()) return;
+      lock.unlock();
+      remind();
+      continue;
+    }
+    if (!meets && !something_to_say_.wait(lock, stop, has_changed)) return;
+    if (to_say_.empty()) continue;
     const auto words = std::move(to_say_.front());
     to_say_.pop_front();
     lock.unlock();

@@ -27,7 +27,8 @@ struct Options {
   std::vector<Share> shares;  // of them, one for each local rank
   bool sets_threads = false;  // OMP_NUM_THREADS follows from these
   int nodes = 1;
-  int node = -1;  // -1: by order of arrival
+  int least_nodes = 0;  // so many will do, of a world that grows and shrinks; 0: of no other
+  int node = -1;        // -1: by order of arrival
   std::string master_address;
   std::uint16_t master_port = 29500;  // where node 0 serves the rendezvous, with several nodes
   std::string job;                    // empty: made up
@@ -53,6 +54,7 @@ struct Options {
   std::filesystem::path failure_dir = ".";       // where failures leave folders; empty: nowhere
   std::chrono::milliseconds grace_period{5000};
   std::chrono::milliseconds join_timeout{300'000};
+  std::chrono::milliseconds last_call{30'000};  // for more nodes, once the least are there
   std::chrono::milliseconds link_patience = kLinkPatience;
   std::vector<FarHost> hosts;                // where ranks run that this launcher starts by ssh; empty: here
   std::vector<std::string> ssh;              // the command that takes a host and a command for its shell

@@ -40,6 +40,8 @@ struct RankFacts {
   std::vector<std::string> last_lines{};
 };
 
+inline constexpr int kNobody = -2;  // instead of a rank: nothing has failed, and yet all ranks end
+
 struct Failure {
   std::string sentence;  // "rank 2 (pid 4711) was killed by signal 9 (Killed)"
   int exit_code = 1;

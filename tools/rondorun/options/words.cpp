@@ -38,6 +38,19 @@ std::chrono::milliseconds link_patience_of(std::optional<double> given_s) {
                      seconds_of(kMostLinkPatience), *given_s));
 }
 
+void set_rendezvous(const std::string& text, Options& options) {
+  for (const std::string& word : list(text)) {
+    const auto equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    const bool is_join = key == "join_timeout";
+    if (equals == std::string::npos || (!is_join && key != "last_call_timeout"))
+      refuse(fmt::format("--rdzv-conf {} is not supported: it takes join_timeout=SECONDS and last_call_timeout=SECONDS",
+                         word));
+    (is_join ? options.join_timeout : options.last_call) = std::chrono::seconds(
+        number(word.substr(equals + 1), fmt::format("--rdzv-conf's {}", key).c_str(), is_join ? 1 : 0, 10'000'000));
+  }
+}
+
 void check_signals(const std::string& names) {
   constexpr std::array kPassedOn{"SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"};
   for (const std::string& name : list(names))
@@ -90,21 +103,13 @@ int number(const std::string& text, const char* flag, int low, int high) {
 
 void set_waits(const Words& words, Options& options) {
   options.max_restarts = number(words.max_restarts, "--max-restarts", 0, 1'000'000);
-  if (options.max_restarts > 0 && options.nodes > 1)
-    refuse("--max-restarts is for one node: with several, let what starts rondorun on them start all of it again");
   if (words.shutdown_timeout_s && words.grace_period_s)
     refuse("--grace-period and --shutdown-timeout are one: give one of them");
   options.grace_period = words.shutdown_timeout_s ? seconds(*words.shutdown_timeout_s, "--shutdown-timeout")
                                                   : seconds(words.grace_period_s.value_or(5), "--grace-period");
   options.join_timeout = seconds(words.join_timeout_s, "--join-timeout");
   options.link_patience = link_patience_of(words.link_patience_s);
-  constexpr std::string_view kKey = "join_timeout=";
-  if (words.rdzv_conf.starts_with(kKey) && words.rdzv_conf.find(',') == std::string::npos) {
-    options.join_timeout =
-        std::chrono::seconds(number(words.rdzv_conf.substr(kKey.size()), "--rdzv-conf's join_timeout", 1, 10'000'000));
-  } else if (!words.rdzv_conf.empty()) {
-    refuse(fmt::format("--rdzv-conf {} is not supported: it takes join_timeout=SECONDS alone", words.rdzv_conf));
-  }
+  set_rendezvous(words.rdzv_conf, options);
   if (options.join_timeout.count() == 0) refuse("--join-timeout must be at least 0.001 seconds");
   check_signals(words.signals);
 }

@@ -18,11 +18,16 @@
 namespace rondo::launcher {
 namespace {
 
-int node_count(const std::string& text) {
+constexpr int kMostNodes = 65536;
+
+struct NodeCount {
+  int least, most;
+};
+NodeCount node_count(const std::string& text) {
   const auto colon = text.find(':');
-  if (colon == std::string::npos) return number(text, "--nnodes", 1, 65536);
-  if (text.substr(0, colon) == text.substr(colon + 1)) return node_count(text.substr(0, colon));
-  refuse(fmt::format("--nnodes {}: worlds that grow and shrink are not supported, give one number", text));
+  const int least = number(text.substr(0, colon), "--nnodes", 1, kMostNodes);
+  if (colon == std::string::npos) return {least, least};
+  return {least, number(text.substr(colon + 1), "--nnodes MIN:MAX's MAX", least, kMostNodes)};
 }
 
 void set_endpoint(const Words& words, Options& options) {
@@ -58,10 +63,13 @@ void check_meeting(const Words& words, const Options& options) {
 }
 
 void set_nodes(Words& words, Options& options) {
-  options.nodes = node_count(words.nnodes);
+  const auto [least, most] = node_count(words.nnodes);
+  options.nodes = most;
+  options.least_nodes = least < most ? least : 0;
   const bool several = options.nodes > 1;
   if (words.standalone && several) refuse("--standalone is for one node: leave it or --nnodes out");
-  if (!words.node_rank.empty()) options.node = number(words.node_rank, "--node-rank", 0, options.nodes - 1);
+  const int last_node = (options.least_nodes > 0 ? kMostNodes : options.nodes) - 1;  // of MIN to MAX any may come
+  if (!words.node_rank.empty()) options.node = number(words.node_rank, "--node-rank", 0, last_node);
   set_endpoint(words, options);
   options.job_is_given = !options.job.empty();
   if (several) {
@@ -90,14 +98,15 @@ std::uint16_t port_of(const std::string& job) {
 void take_node_count(Words& words, const runtime::NodeLaunch& launch) {
   const int nodes = launch.nodes.value;
   if (words.given.contains("nnodes")) {
-    if (nodes != 0 && node_count(words.nnodes) != nodes)
+    const auto [least, most] = node_count(words.nnodes);
+    if (nodes != 0 && (nodes < least || nodes > most))
       refuse(fmt::format("--nnodes {}, but {} ({}) has {} nodes", words.nnodes, launch.launcher, launch.sign, nodes));
     return;
   }
   if (nodes == 0)
     refuse(fmt::format("{} does not say how many nodes the job has: give --nnodes ({} started this)", launch.sign,
                        launch.launcher));
-  words.nnodes = std::to_string(nodes);
+  words.nnodes = (launch.least_nodes > 0 ? fmt::format("{}:", launch.least_nodes) : "") + std::to_string(nodes);
   words.explanation.set_origin("nnodes", launch.nodes.by);
   words.nodes_of = fmt::format("{} ({}) started this on {} nodes: ", launch.launcher, launch.sign, nodes);
 }
