@@ -248,6 +248,14 @@ void Client::barrier(std::string_view name, int index, int participants, Deadlin
   impl_->call(std::move(request), deadline);
 }
 
+void Client::tell_of(const Client& before, Deadline deadline) {
+  for (proto::Told& told : impl_->inherit(*before.impl_)) {
+    proto::Request request;
+    *request.mutable_told() = std::move(told);
+    impl_->call(std::move(request), deadline);
+  }
+}
+
 std::vector<int> Client::survivors(std::string_view name, int index, std::span<const int> members, Deadline deadline) {
   check_sizes(name, 0);
   proto::Request request;

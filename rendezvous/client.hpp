@@ -45,6 +45,8 @@ class RONDO_API Client final : public Store, public Recruiter {
   Membership join(const JoinRequest& request, Deadline deadline);
   // Nobody leaves before all `participants` have come; same errors as exchange.
   void barrier(std::string_view name, int index, int participants, Deadline deadline);
+  // What `before`, this process's client of an earlier server, would tell that one if it came back.
+  void tell_of(const Client& before, Deadline deadline);
   // The address of this machine that reaches the server.
   std::string local_address() const;
 

@@ -121,7 +121,7 @@ void Client::Impl::deliver(std::vector<ClientSession::Answer>& answers) {
     const std::lock_guard lock(waiting_);
     const auto found = pending_.find(answer.request);
     if (found == pending_.end()) continue;  // its caller has given up
-    if (membership_) written_.note(found->second->request, answer.reply);
+    written_.note(found->second->request, answer.reply);
     found->second->reply = std::move(answer.reply);
     found->second->done.notify_all();
   }

@@ -58,6 +58,7 @@ class Client::Impl {
   }
   // From here on the server may go and come back.
   void is_member(proto::Join join, const proto::Membership& given);
+  std::vector<proto::Told> inherit(Impl& before);  // what it has written and was answered is ours now
   const std::string& local_address() const { return local_address_; }
   const std::string& instance() const { return instance_; }
 

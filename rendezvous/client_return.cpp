@@ -41,6 +41,12 @@ void Client::Impl::is_member(proto::Join join, const proto::Membership& given) {
   server_name_ = given.server();
 }
 
+std::vector<proto::Told> Client::Impl::inherit(Impl& before) {
+  const std::scoped_lock lock(waiting_, before.waiting_);
+  written_ = before.written_;
+  return written_.all();
+}
+
 // All ranks meet it, and one says it.
 void Client::Impl::log_of_job(const std::string& sentence) const {
   if (membership_->rank() == 0) return log::warn("{}", sentence);

@@ -33,6 +33,7 @@ void Survivals::ask(Caller caller, const proto::Survive& request, Time deadline)
   if (survival.asked.contains(index)) {
     throw Error(ErrorCode::mismatch, fmt::format("rank {} of '{}' asks twice who has survived", index, request.name()));
   }
+  survival.missing.erase(index);  // it was away for a moment
   survival.asked[index] = {caller.connection, waits_.add({caller, deadline, WaitKind::survivors, request.name()})};
   settle(survival);
 }
@@ -142,7 +143,9 @@ std::optional<const Member*> Survivals::first_absent(std::string_view exchange, 
   if (found == survivals_.end() || found->second.decided.size() != participants) return std::nullopt;
   for (const int index : found->second.decided) {
     const Member* member = members_.at(found->second.members[static_cast<std::size_t>(index)]);
-    if (member != nullptr && member->presence != Presence::alive) return member;
+    const bool gone =
+        found->second.missing.contains(index) || (member != nullptr && member->presence != Presence::alive);
+    if (member != nullptr && gone) return member;
   }
   return nullptr;
 }

@@ -108,18 +108,16 @@ struct Survivors {
   std::string name;  // of the meeting
 };
 
-// Ranks that have decided together have decided equally often, whether or not they came together after it.
-Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline) {
+// Ranks that have decided together have decided equally often, whether or not they came together after it. `absences`:
+// told from now on, also while they come together.
+Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline, std::optional<Absences>& absences) {
   Survivors survivors{.ranks = {}, .next = failed.bootstrap(), .name = {}};
   Bootstrap& next = survivors.next;
   next.generation += 1;
   if (const int before = failed.shrinks(); before > 0) next.name += fmt::format("~{}", before);
   survivors.name = fmt::format("{}@{}", next.name, next.generation);
-  {
-    std::optional<Absences> absences;
-    if (failed.team().monitor()) absences.emplace(failed.team(), *next.store, survivors.name);
-    survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);
-  }
+  if (failed.team().monitor()) absences.emplace(failed.team(), *next.store, survivors.name);
+  survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);
   failed.count_shrink();
   const auto own = std::find(survivors.ranks.begin(), survivors.ranks.end(), failed.rank());
   if (own == survivors.ranks.end())
@@ -177,7 +175,8 @@ Communicator shrink(detail::CommunicatorImpl& failed) {
   failed.check_process();
   const auto deadline = deadline_after(failed.options().join_timeout);
   for (std::size_t before = 0;;) {
-    const Survivors survivors = decide(failed, deadline);
+    std::optional<Absences> absences;
+    const Survivors survivors = decide(failed, deadline, absences);
     if (!failed.team().monitor()) return join_threads(failed, survivors, deadline);
     try {
       return join_processes(failed, survivors, deadline);

@@ -118,6 +118,37 @@ TEST_CASE("who asks the next server what only others were answered by the last o
   CHECK(asks->survivors("world@1", 1, all, in(seconds(20))) == all);
 }
 
+TEST_CASE("survivors do not wait for one of them who is missed after they were decided") {
+  Clients members(3);
+  const std::vector<int> all{0, 1, 2};
+  in_threads(3, [&](int rank) { members.client(rank).survivors("world@1", rank, all, in(seconds(20))); });
+  members.stop();
+  members.clients[1].reset();  // the next server never hears of it
+  members.start();
+  std::string error;
+  std::jthread waiting(
+      [&] { error = error_of([&] { members.client(0).exchange("world@1/cards", 0, 3, {}, in(seconds(20))); }); });
+  const int missing[] = {1};
+  members.client(2).missing("world@1", missing);
+  waiting.join();
+  CHECK(contains(error,
+                 "peer lost: rank 1 (not heard of since this server was started) was lost before everybody had "
+                 "come to 'world@1/cards'"));
+}
+
+TEST_CASE("a client tells another server what the one of its last client knew") {
+  Clients members(2);
+  in_threads(2, [&](int rank) {
+    members.client(rank).exchange("cards", rank, 2, as_bytes(rank == 0 ? "a" : "b"), in(seconds(20)));
+  });
+  members.client(0).set("key", as_bytes("value"));
+  const Job other;
+  const auto next = other.client(), last = other.client();
+  next->tell_of(members.client(0), in(seconds(20)));
+  CHECK(last->try_get("key") == bytes("value"));
+  CHECK(last->exchange("cards", 1, 2, as_bytes("b"), in(seconds(20))) == std::vector{bytes("a"), bytes("b")});
+}
+
 TEST_CASE("who is new to a job that has come back is told what to do") {
   Clients members(2);
   members.stop();
