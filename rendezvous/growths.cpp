@@ -14,6 +14,8 @@ constexpr std::size_t kMostOfAll = std::size_t{1} << 20;
 
 std::string described(const proto::Join& join) { return fmt::format("host {}, pid {}", join.host(), join.pid()); }
 
+Error asked_anew() { return {ErrorCode::aborted, "its rank 0 has asked for others to join anew"}; }
+
 std::string gone_how(const Member& member) {
   return fmt::format(" ({}) {}{}{}", described(member.join), member.presence == Presence::left ? "left" : "was lost",
                      member.reason.empty() ? "" : ": ", member.reason);
@@ -51,22 +53,46 @@ void Growths::check(Caller caller, const proto::Admit& request) const {
   }
 }
 
+bool Growths::is_asked_for(const proto::Admit& request, const std::vector<int>& job_ranks, std::size_t members) {
+  return members == static_cast<std::size_t>(request.members_size()) && members <= job_ranks.size() &&
+         std::equal(request.members().begin(), request.members().end(), job_ranks.begin(),
+                    [](std::uint32_t a, int b) { return static_cast<int>(a) == b; });
+}
+
 // Whoever asks again has not heard the first answer, and will not come to what it said.
-void Growths::replace_growth_of(Caller caller, const proto::Admit& request) {
+void Growths::replace_growth_of(const proto::Admit& request) {
   for (Entry growth = growths_.begin(); growth != growths_.end(); ++growth) {
-    const Growth& given = growth->second;
-    const auto members = std::min(given.members, given.job_ranks.size());
-    const bool same =
-        given.leader == caller.connection && members == static_cast<std::size_t>(request.members_size()) &&
-        std::equal(given.job_ranks.begin(), given.job_ranks.begin() + static_cast<std::ptrdiff_t>(members),
-                   request.members().begin(), [](int a, std::uint32_t b) { return a == static_cast<int>(b); });
-    if (same) fail(growth, Error(ErrorCode::aborted, "its rank 0 has asked for others to join anew"));
+    if (is_asked_for(request, growth->second.job_ranks, growth->second.members)) fail(growth, asked_anew());
   }
+}
+
+void Growths::note_asking(const proto::Admit& request) {
+  constexpr std::size_t kMostAsked = 64;
+  const std::vector<int> members(request.members().begin(), request.members().end());
+  std::erase_if(asked_, [&](const proto::Admit& one) { return is_asked_for(one, members, members.size()); });
+  asked_.push_back(request);
+  if (asked_.size() > kMostAsked) asked_.pop_front();
+}
+
+void Growths::told(Caller caller, const proto::Membership& given) {
+  replies_.send(caller, proto::Reply());
+  const auto members = static_cast<std::size_t>(given.growth_members());
+  const Entry growth = growths_.try_emplace(fmt::format("{}@{}", given.growth(), given.growth_generation())).first;
+  if (!growth->second.job_ranks.empty() || growth->second.failure) return;
+  growth->second.job_ranks.assign(given.job_ranks().begin(), given.job_ranks().end());
+  growth->second.members = members;
+  growth->second.round = members_.generation();
+  const bool is_over = std::any_of(asked_.begin(), asked_.end(), [&](const proto::Admit& request) {
+    return is_asked_for(request, growth->second.job_ranks, members);
+  });
+  if (is_over) return fail(growth, asked_anew());
+  if (const auto error = loss_in(*growth)) fail(growth, *error);
 }
 
 void Growths::admit(Caller caller, const proto::Admit& request, Time deadline) {
   check(caller, request);
-  replace_growth_of(caller, request);
+  replace_growth_of(request);
+  note_asking(request);
   if (request.joiners() == 0) {
     refuse_other_releases(request.release());
     return take_in(caller, request,
@@ -113,8 +139,7 @@ void Growths::take_in(const Caller& caller, const proto::Admit& request, std::si
   const auto end = line_.begin() + static_cast<std::ptrdiff_t>(joiners);
   const std::vector<Recruit> recruits(std::make_move_iterator(line_.begin()), std::make_move_iterator(end));
   line_.erase(line_.begin(), end);
-  Growth growth{.leader = caller.connection,
-                .job_ranks = {request.members().begin(), request.members().end()},
+  Growth growth{.job_ranks = {request.members().begin(), request.members().end()},
                 .members = static_cast<std::size_t>(request.members_size()),
                 .round = members_.generation()};
   for (const Recruit& recruit : recruits)
@@ -127,6 +152,7 @@ void Growths::take_in(const Caller& caller, const proto::Admit& request, std::si
   answer.set_growth(name);
   members_.name_server(answer);
   answer.set_growth_generation(request.generation());
+  answer.set_growth_members(static_cast<std::uint32_t>(growth.members));
   for (const int rank : growth.job_ranks) answer.add_job_ranks(static_cast<std::uint32_t>(rank));
   std::size_t rank = growth.members;
   growths_[fmt::format("{}@{}", name, request.generation())] = std::move(growth);

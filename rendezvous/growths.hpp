@@ -22,7 +22,6 @@ class Growths {
   Growths(Waits& waits, Replies& replies, Members& members) : waits_(waits), replies_(replies), members_(members) {}
 
   struct Growth {
-    ConnectionId leader = 0;       // of rank 0
     std::vector<int> job_ranks{};  // by rank; none once it has failed
     std::size_t members = 0;       // the first so many of them were in the communicator that grows
     std::uint32_t round = 0;       // of the members
@@ -31,6 +30,8 @@ class Growths {
 
   void enlist(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
   void admit(Caller caller, const proto::Admit& request, Time deadline);
+  // An earlier server has said so, and maybe not to all of its ranks: then it fails as soon as its rank 0 asks anew.
+  void told(Caller caller, const proto::Membership& given);
   void give_up(Caller caller, const std::string& name, const proto::Failure& why);
   void look(Caller caller, const std::string& name);
   void expire(WaitId wait);
@@ -54,7 +55,9 @@ class Growths {
   using Entry = Table::iterator;
 
   void check(Caller caller, const proto::Admit& request) const;
-  void replace_growth_of(Caller caller, const proto::Admit& request);
+  void replace_growth_of(const proto::Admit& request);
+  static bool is_asked_for(const proto::Admit& request, const std::vector<int>& job_ranks, std::size_t members);
+  void note_asking(const proto::Admit& request);
   void refuse_other_releases(const std::string& release);
   void serve();
   void take_in(const Caller& caller, const proto::Admit& request, std::size_t joiners);
@@ -68,6 +71,7 @@ class Growths {
   std::vector<Admission> admissions_;  // that wait for more of them
   Table growths_;                      // by name@generation: those not made, and the latest that failed
   std::deque<std::string> failed_;
+  std::deque<proto::Admit> asked_;  // the latest, of each communicator once
 };
 
 }  // namespace rondo::rendezvous

@@ -108,7 +108,8 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
     case Operation::kAdmit:
       check_text(request.admit().release(), "release", true);
       members_.expect(request.admit().members());
-      return growths_.admit(caller, request.admit(), deadline);
+      growths_.admit(caller, request.admit(), deadline);
+      return gatherings_.fail_hopeless();
     case Operation::kGiveUp:
       growths_.give_up(caller, key(request.give_up().growth()), request.give_up().why());
       return gatherings_.fail_hopeless();
@@ -126,6 +127,11 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
 void Room::take_told(Caller caller, const proto::Told& told) {
   if (told.has_exchange()) return gatherings_.told(caller, checked(told.exchange()), true);
   if (told.has_barrier()) return gatherings_.told(caller, checked(told.barrier()), false);
+  if (told.has_growth()) {
+    members_.expect(told.growth().job_ranks());
+    growths_.told(caller, told.growth());
+    return gatherings_.fail_hopeless();
+  }
   if (told.has_survivors()) {
     key(told.survivors().name());
     members_.expect(told.survivors().members());

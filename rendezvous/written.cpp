@@ -47,7 +47,8 @@ void Written::note_answer(const proto::Request& request, const proto::Reply& rep
     *told.mutable_survivors() = request.survivors();
     *told.mutable_decided() = reply.survivors();
   }
-  if (!told.has_exchange() && !told.has_barrier() && !told.has_survivors()) return;
+  if (!reply.membership().growth().empty()) *told.mutable_growth() = reply.membership();
+  if (!told.has_exchange() && !told.has_barrier() && !told.has_survivors() && !told.has_growth()) return;
   answers_.push_back(std::move(told));
   if (answers_.size() > kMostAnswers) answers_.pop_front();
 }

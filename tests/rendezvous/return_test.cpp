@@ -136,6 +136,23 @@ TEST_CASE("survivors do not wait for one of them who is missed after they were d
                  "come to 'world@1/cards'"));
 }
 
+TEST_CASE("who was let in by a server that died is told when rank 0, which did not hear of it, asks anew") {
+  Clients members(1);
+  const auto joiner = members.job.client();
+  std::jthread joins([&] { joiner->join({.enlists = true}, in(seconds(20))); });
+  const int self[] = {0};
+  const Growth growth = members.client(0).admit(self, 1, 1, in(seconds(20)));
+  joins.join();
+  members.stop();
+  members.start();
+  std::string error;
+  std::jthread waits(
+      [&] { error = error_of([&] { joiner->exchange(growth.key() + "/cards", 1, 2, {}, in(seconds(20))); }); });
+  CHECK(members.client(0).admit(self, 0, 1, in(seconds(20))).name.empty());
+  waits.join();
+  CHECK(contains(error, "its rank 0 has asked for others to join anew"));
+}
+
 TEST_CASE("a client tells another server what the one of its last client knew") {
   Clients members(2);
   in_threads(2, [&](int rank) {
