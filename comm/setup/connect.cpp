@@ -3,7 +3,6 @@
 // What peers can observe is rank 0's choice for all.
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "comm/base/limits.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
+#include "comm/base/process_descriptor.hpp"
 #include "comm/base/process_state.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/hierarchy/nodes.hpp"
@@ -53,8 +53,6 @@ ProcessFacts find_facts(const Options& options) {
           .pid_namespace = pid_namespace(),
           .quota = within_quota(INT32_MAX)};
 }
-
-Fd open_pid(int pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
 
 class Connecting {
  public:
@@ -156,9 +154,9 @@ class Connecting {
     for (int r = 0; r < size(); ++r) placement(r).watched = seen[{card(r).node, card(r).pid_namespace}] > 1;
     for (const int r : neighbours_) {
       if (r == bootstrap_.rank || card(r).pid_namespace != card(bootstrap_.rank).pid_namespace) continue;
-      Fd pid = open_pid(card(r).pid);
-      placement_[static_cast<std::size_t>(r)].visible = static_cast<bool>(pid);
-      if (pid) processes_.emplace_back(std::move(pid), r);
+      auto process = open_process(card(r).pid);
+      placement_[static_cast<std::size_t>(r)].visible = process != nullptr;
+      if (process) processes_.emplace_back(std::move(process), r);
     }
     cores_ = count_usable_cores();
     crowded_ = static_cast<int>(neighbours_.size()) > cores_;
@@ -174,11 +172,11 @@ class Connecting {
   void look_out() const {
     if (given_lookout_) given_lookout_();
     for (const auto& [process, rank] : processes_) {
-      pollfd ended{process.get(), POLLIN, 0};
+      pollfd ended{process->get(), POLLIN, 0};
       if (::poll(&ended, 1, 0) <= 0) continue;
       throw Error(ErrorCode::peer_lost,
                   fmt::format("rank {} (host {}, pid {}) is lost: its process {} while the ranks met", rank,
-                              card(rank).host, card(rank).pid, how_it_ended(card(rank).pid, process.get())),
+                              card(rank).host, card(rank).pid, how_it_ended(card(rank).pid, process->get())),
                   rank);
     }
   }
@@ -450,8 +448,9 @@ class Connecting {
   std::vector<Card> cards_;
   std::vector<Placement> placement_;
   TransportChoice choice_{known_, config_.transport, cards_, placement_};
-  std::vector<std::pair<Fd, int>> processes_;  // of the other ranks of this node, where they can be watched
-  std::vector<int> neighbours_;                // this node's ranks that share memory, this one included
+  std::vector<std::pair<std::shared_ptr<const Fd>, int>>
+      processes_;                // of the other ranks of this node, where they can be watched
+  std::vector<int> neighbours_;  // this node's ranks that share memory, this one included
   FifoShape shape_;
   int cores_ = 1;
   bool crowded_ = true;

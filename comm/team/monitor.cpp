@@ -41,17 +41,33 @@ Monitor::~Monitor() {
 int Monitor::watch(int fd, Handler handler) {
   const std::lock_guard lock(mutex_);
   const int id = next_id_++;
-  watched_.emplace(id, Watched{fd, std::move(handler)});
-  add(epoll_, fd, id);
+  const auto known = numbers_.find(fd);
+  const int number = known == numbers_.end() ? id : known->second;
+  if (known == numbers_.end()) {
+    add(epoll_, fd, number);
+    numbers_.emplace(fd, number);
+    descriptors_.emplace(number, Descriptor{fd, {}});
+  }
+  descriptors_.at(number).watches.insert(id);
+  watched_.emplace(id, Watched{number, std::move(handler)});
   return id;
 }
 
 void Monitor::unwatch(int id) {
   const std::lock_guard lock(mutex_);
+  forget(id);
+}
+
+void Monitor::forget(int id) {
   const auto found = watched_.find(id);
   if (found == watched_.end()) return;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
+  const auto descriptor = descriptors_.find(found->second.descriptor);
   watched_.erase(found);
+  descriptor->second.watches.erase(id);
+  if (!descriptor->second.watches.empty()) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor->second.fd, nullptr);
+  numbers_.erase(descriptor->second.fd);
+  descriptors_.erase(descriptor);
 }
 
 int Monitor::hear_aborts(std::function<void()> handler) {
@@ -76,20 +92,24 @@ void Monitor::loop() {
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
     if (count < 0 && errno != EINTR) return;
     for (int i = 0; i < count; ++i) {
-      const int id = events[static_cast<std::size_t>(i)].data.fd;
-      if (id == 0) return;
-      look(id);
+      const int number = events[static_cast<std::size_t>(i)].data.fd;
+      if (number == 0) return;
+      const std::lock_guard lock(mutex_);
+      const auto descriptor = descriptors_.find(number);
+      if (descriptor == descriptors_.end()) continue;
+      for (const int id : std::set<int>(descriptor->second.watches)) run(id);
     }
   }
 }
 
 void Monitor::look(int id) {
   const std::lock_guard lock(mutex_);
+  run(id);
+}
+
+void Monitor::run(int id) {
   const auto found = watched_.find(id);
-  if (found == watched_.end()) return;
-  if (found->second.handler()) return;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
-  watched_.erase(found);
+  if (found != watched_.end() && !found->second.handler()) forget(id);
 }
 
 }  // namespace rondo::comm

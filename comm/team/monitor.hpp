@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "comm/base/fd.hpp"
@@ -22,7 +23,8 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  // Calls `handler` whenever `fd` is readable or hung up. The descriptor stays the caller's, open until unwatch().
+  // Calls `handler` whenever `fd` is readable or hung up. The descriptor stays the caller's, open until unwatch();
+  // several may watch the same.
   int watch(int fd, Handler handler);
   void unwatch(int id);  // after this no handler of that id runs
   // What communicators of this process tell each other: that one of them is aborted, after which the process may end.
@@ -35,15 +37,23 @@ class Monitor {
 
  private:
   struct Watched {
-    int fd;
+    int descriptor;  // its number in descriptors_
     Handler handler;
   };
+  struct Descriptor {
+    int fd;
+    std::set<int> watches;
+  };
   void loop();
+  void run(int id);
+  void forget(int id);
 
   Fd epoll_, stop_;
   std::mutex mutex_;  // held while a handler runs
   std::map<int, Watched> watched_;
-  std::mutex hearing_;  // held while one of these runs
+  std::map<int, Descriptor> descriptors_;  // by what epoll knows them as, which is never used again
+  std::map<int, int> numbers_;             // of descriptors_, by descriptor
+  std::mutex hearing_;                     // held while one of these runs
   std::map<int, std::function<void()>> hearers_;
   int next_id_ = 1, next_hearer_ = 1;
   std::thread thread_;

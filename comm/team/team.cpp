@@ -85,12 +85,14 @@ void Team::add_pulses(int peer, std::array<Fd, 2> pulses) {
 
 void Team::add_watch(int peer, Fd fd) { watches_.emplace_back(std::move(fd), peer); }
 
-void Team::add_process(int peer, Fd pidfd) { processes_[static_cast<std::size_t>(peer)] = std::move(pidfd); }
+void Team::add_process(int peer, std::shared_ptr<const Fd> process) {
+  processes_[static_cast<std::size_t>(peer)] = std::move(process);
+}
 
 void Team::start() {
   for (int peer = 0; peer < size(); ++peer) {
-    const Fd& process = processes_[static_cast<std::size_t>(peer)];
-    if (process && shares_memory(peer)) watch(peer, process.get());
+    const auto& process = processes_[static_cast<std::size_t>(peer)];
+    if (process && shares_memory(peer)) watch(peer, process->get());
   }
   control_->start();
   pulses_->start();

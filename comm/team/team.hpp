@@ -59,10 +59,10 @@ class Team {
   void add_message_links(int peer, Links links);  // with everybody else, where messages go over links
   // Of every rank that is not in the segment; stream: over that, where connections are encrypted.
   void add_control(int peer, Fd control, std::unique_ptr<SecureStream> stream = nullptr);
-  void add_pulses(int peer, std::array<Fd, 2> pulses);  // of every rank of another node, after its control
-  void add_watch(int peer, Fd socket);                  // one that ends when the peer's process does
-  void add_process(int peer, Fd pidfd);                 // of a neighbour
-  void start();                                         // after the last add_…(): from here on the monitor reports
+  void add_pulses(int peer, std::array<Fd, 2> pulses);            // of every rank of another node, after its control
+  void add_watch(int peer, Fd socket);                            // one that ends when the peer's process does
+  void add_process(int peer, std::shared_ptr<const Fd> process);  // of a neighbour
+  void start();  // after the last add_…(): from here on the monitor reports
 
   int rank() const { return parts_.rank; }
   int size() const { return static_cast<int>(parts_.placement.size()); }
@@ -212,7 +212,7 @@ class Team {
   std::vector<std::pair<Fd, int>> watches_;  // descriptor, rank
   std::vector<int> watch_ids_;
   int hearer_ = 0;
-  std::vector<Fd> processes_;  // by peer: of neighbours
+  std::vector<std::shared_ptr<const Fd>> processes_;  // by peer: of neighbours
   std::unique_ptr<Control> control_;
   std::unique_ptr<Pulses> pulses_;
   std::once_flag accused_;

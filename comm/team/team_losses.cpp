@@ -28,19 +28,20 @@ void Team::on_exit(int peer) {
 // Where its descriptor tells by now, the monitor does, and the number may be another process'. Its goodbye came before
 // its end, but need not have been read.
 void Team::look_whether_it_lives(int peer) {
-  const Fd& process = processes_[static_cast<std::size_t>(peer)];
+  const auto& process = processes_[static_cast<std::size_t>(peer)];
   if (!process || departed(peer) || lost(peer)) return;
   const auto how = how_it_ends(placement(peer).pid);
-  if (pollfd ended{process.get(), POLLIN, 0}; !how || ::poll(&ended, 1, 0) != 0) return;
+  if (pollfd ended{process->get(), POLLIN, 0}; !how || ::poll(&ended, 1, 0) != 0) return;
   if (!shares_memory(peer)) control_->hear(peer);
   if (!departed(peer)) declare_lost(peer, "its process " + *how);
 }
 
 std::string Team::describe_end(int peer, std::string_view otherwise) const {
-  const Fd& process = processes_[static_cast<std::size_t>(peer)];
-  pollfd ended{process.get(), POLLIN, 0};
-  if (!process || ::poll(&ended, 1, static_cast<int>(kEnding.count())) <= 0) return std::string(otherwise);
-  return "its process " + how_it_ended(placement(peer).pid, process.get());
+  const auto& process = processes_[static_cast<std::size_t>(peer)];
+  if (!process) return std::string(otherwise);
+  pollfd ended{process->get(), POLLIN, 0};
+  if (::poll(&ended, 1, static_cast<int>(kEnding.count())) <= 0) return std::string(otherwise);
+  return "its process " + how_it_ended(placement(peer).pid, process->get());
 }
 
 void Team::on_loss(int peer, std::string_view reason) {
