@@ -19,15 +19,18 @@
 
 #include "comm/base/duration.hpp"
 #include "comm/base/fork.hpp"
+#include "comm/base/process_state.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/setup/bootstrap.hpp"
 #include "comm/setup/encryption_choice.hpp"
 #include "rendezvous/client.hpp"
+#include "rendezvous/observer.hpp"
 #include "rendezvous/server.hpp"
 #include "rendezvous/tls_socket.hpp"
 #include "runtime/process/child.hpp"
 #include "runtime/process/event_loop.hpp"
 #include "runtime/process/exit_status.hpp"
+#include "runtime/process/respite.hpp"
 #include "runtime/process/supervised.hpp"
 #include "runtime/process/threads.hpp"
 
@@ -37,9 +40,8 @@ namespace {
 using Body = std::function<void(Communicator&)>;
 using process::EventLoop;
 
-constexpr std::chrono::milliseconds kSettle{250};  // for the others to notice a failure and say what it cost them
 constexpr std::chrono::seconds kGrace{5};
-constexpr const char* kJob = "spawn";
+constexpr const char *kJob = "spawn", *kHost = "127.0.0.1";
 
 // What a rank says when its body throws, in one write that a pipe keeps whole.
 struct Report {
@@ -72,8 +74,20 @@ class Spawned {
   void serve();
   void control();
   void read_reports();
+  struct Failure {
+    int rank;
+    std::string sentence;
+    int exit_code;
+    bool blames_another;
+  };
   void on_end(int rank);
-  void on_failure(int rank, int culprit, const std::string& sentence, int exit_code);
+  void on_failure(Failure failure);
+  void weigh(Failure failure);
+  void judge();
+  bool is_missed(int rank);
+  void go_on();
+  void end_left_behind();
+  int say_verdict() const;
   void signal(int signal) const;
 
   const int world_size_;
@@ -86,14 +100,13 @@ class Spawned {
   std::unique_ptr<rendezvous::Server> server_;
   EventLoop loop_;
   int running_ = 0;
-  struct Failure {
-    std::string sentence;
-    int exit_code;
-    bool blames_another;
-  };
-  std::optional<Failure> failure_;
+  process::Respite respite_{loop_, kGrace, [this](int number) { signal(number); }};
+  std::optional<rendezvous::Observer> observer_;
+  std::optional<Failure> failure_;  // the first since the ranks began, or went on, as far as is known
+  std::vector<Failure> others_;     // since then
+  std::vector<Failure> left_behind_;
   std::set<int> failed_;
-  bool settled_ = false;  // ranks that fail from now on were told to end
+  bool ends_left_behind_ = false;  // stopped ranks have been told to
   int end_signal_ = 0;
 };
 
@@ -133,7 +146,7 @@ Communicator Spawned::join(int rank) {
   const Options options{};
   const auto deadline = deadline_after(options.join_timeout);
   const auto client = rendezvous::Client::connect(
-      {.host = "127.0.0.1", .port = port, .secret = secret_, .job = kJob, .encrypted = encrypted_}, deadline);
+      {.host = kHost, .port = port, .secret = secret_, .job = kJob, .encrypted = encrypted_}, deadline);
   // Whom the server does not know it would not wait for when a communicator's survivors meet there. A rank on this
   // machine is gone when its connection is; one that is stopped is not.
   client->join({.rank = rank, .world_size = world_size_, .lease = std::chrono::milliseconds(0)}, deadline);
@@ -165,15 +178,25 @@ int Spawned::run() {
   for (int rank = 0; rank < world_size_; ++rank)
     loop_.watch(ranks_[static_cast<std::size_t>(rank)].pidfd.get(), EPOLLIN, [this, rank] { on_end(rank); });
   loop_.run();
-  if (!failure_) return 0;
-  std::fprintf(stderr, "rondo: %s\n", failure_->sentence.c_str());
-  return failure_->exit_code;
+  return say_verdict();
+}
+
+int Spawned::say_verdict() const {
+  if (failure_) {
+    std::fprintf(stderr, "rondo: %s\n", failure_->sentence.c_str());
+    return failure_->exit_code;
+  }
+  for (const Failure& failure : left_behind_)
+    std::fprintf(stderr, "rondo: %s; the other ranks went on without it and finished\n", failure.sentence.c_str());
+  return 0;
 }
 
 void Spawned::serve() {
   server_ = std::make_unique<rendezvous::Server>(
       rendezvous::ServerOptions{.secret = secret_, .encrypted = encrypted_, .job = kJob, .world_size = world_size_});
   const std::uint16_t port = server_->port();
+  observer_.emplace(
+      rendezvous::Endpoint{.host = kHost, .port = port, .secret = secret_, .job = kJob, .encrypted = encrypted_});
   for (int rank = 0; rank < world_size_; ++rank)
     if (::write(ports_.writer.get(), &port, sizeof port) != static_cast<ssize_t>(sizeof port))
       throw_errno("cannot tell the ranks the port");
@@ -192,10 +215,11 @@ void Spawned::control() {
 void Spawned::read_reports() {
   Report report;
   while (::read(reports_.reader.get(), &report, sizeof report) == static_cast<ssize_t>(sizeof report))
-    on_failure(report.rank, report.culprit,
-               fmt::format("rank {} (pid {}) failed: {}", report.rank,
-                           ranks_[static_cast<std::size_t>(report.rank)].pid, report.sentence.data()),
-               1);
+    on_failure({.rank = report.rank,
+                .sentence = fmt::format("rank {} (pid {}) failed: {}", report.rank,
+                                        ranks_[static_cast<std::size_t>(report.rank)].pid, report.sentence.data()),
+                .exit_code = 1,
+                .blames_another = report.culprit >= 0 && report.culprit != report.rank});
 }
 
 void Spawned::on_end(int rank) {
@@ -206,25 +230,70 @@ void Spawned::on_end(int rank) {
   child.pidfd.reset();
   read_reports();
   if (!status->ok())
-    on_failure(rank, -1, fmt::format("rank {} (pid {}) {}", rank, child.pid, status->describe()), status->shell_code());
-  if (--running_ == 0) loop_.stop();
+    on_failure({.rank = rank,
+                .sentence = fmt::format("rank {} (pid {}) {}", rank, child.pid, status->describe()),
+                .exit_code = status->shell_code(),
+                .blames_another = false});
+  if (--running_ > 0) return end_left_behind();
+  while (failure_ && is_missed(failure_->rank)) go_on();
+  loop_.stop();
+}
+
+void Spawned::on_failure(Failure failure) {
+  if (failed_.insert(failure.rank).second && !respite_.told_to_end()) weigh(std::move(failure));
 }
 
 // The first failure counts, but one that blames another rank gives way to that rank's own: the others may notice the
 // end of a process before we do.
-void Spawned::on_failure(int rank, int culprit, const std::string& sentence, int exit_code) {
-  if (!failed_.insert(rank).second || settled_) return;
+void Spawned::weigh(Failure failure) {
   const bool first = !failure_;
-  const bool blames_another = culprit >= 0 && culprit != rank;
-  if (first || (failure_->blames_another && !blames_another)) failure_ = {sentence, exit_code, blames_another};
-  if (end_signal_ != 0) failure_ = {"stopped by " + process::signal_name(end_signal_), 128 + end_signal_, false};
-  if (!first) return;
-  const auto now = EventLoop::Clock::now();
-  loop_.at(now + kSettle, [this] {
-    settled_ = true;
-    signal(SIGTERM);
-  });
-  loop_.at(now + kGrace, [this] { signal(SIGKILL); });
+  if (end_signal_ != 0) {
+    failure_ = {-1, "stopped by " + process::signal_name(end_signal_), 128 + end_signal_, false};
+  } else if (first) {
+    failure_ = std::move(failure);
+  } else {
+    if (failure_->blames_another && !failure.blames_another) std::swap(*failure_, failure);
+    others_.push_back(std::move(failure));
+  }
+  if (first) respite_.later(process::Respite::kSettle, [this] { judge(); });
+}
+
+// The others had their time: whether they go on without the rank that failed.
+void Spawned::judge() { is_missed(failure_->rank) ? go_on() : respite_.tell_to_end(); }
+
+bool Spawned::is_missed(int rank) {
+  if (rank < 0 || end_signal_ != 0 || respite_.told_to_end()) return false;
+  try {
+    return observer_->is_missed(rank);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "rondo: %s\n", error.what());
+    return false;
+  }
+}
+
+// What else failed meanwhile has its own turn.
+void Spawned::go_on() {
+  if (running_ > 0) std::fprintf(stderr, "rondo: the other ranks go on without rank %d\n", failure_->rank);
+  left_behind_.push_back(std::move(*failure_));
+  failure_.reset();
+  respite_.begin_next();
+  for (Failure& other : std::exchange(others_, {})) weigh(std::move(other));
+  if (running_ > 0) end_left_behind();
+}
+
+// A rank that was stopped while the others shrank does nothing any more, and would be waited for for ever.
+void Spawned::end_left_behind() {
+  if (ends_left_behind_) return;
+  std::vector<int> stopped;
+  for (int rank = 0; rank < world_size_; ++rank) {
+    const auto& child = ranks_[static_cast<std::size_t>(rank)];
+    if (!child.pidfd) continue;
+    if (!is_halted(child.pid) || !is_missed(rank)) return;
+    stopped.push_back(rank);
+  }
+  ends_left_behind_ = true;
+  std::fprintf(stderr, "rondo: %s\n", process::left_behind_sentence(stopped).c_str());
+  respite_.end_left_behind();
 }
 
 void Spawned::signal(int signal) const {

@@ -113,4 +113,9 @@ bool is_stopped(int pid) {
   return process && (process->state == 'T' || process->state == 't');
 }
 
+bool is_halted(int pid) {
+  const auto process = read_process(pid);
+  return process && process->state == 'T';
+}
+
 }  // namespace rondo

@@ -30,5 +30,6 @@ std::optional<std::string> how_it_ends(int pid);
 
 // By a signal or a debugger. False where that cannot be known.
 bool is_stopped(int pid);
+bool is_halted(int pid);  // the same, by a signal alone
 
 }  // namespace rondo

@@ -46,9 +46,7 @@ bool Team::is_seen_stopped(int peer) const {
 }
 
 bool Team::is_halted(int peer) const {
-  if (peer == rank() || !placement(peer).visible) return false;
-  const auto process = read_process(placement(peer).pid);
-  return process && process->state == 'T';
+  return peer != rank() && placement(peer).visible && rondo::is_halted(placement(peer).pid);
 }
 
 // What is not known in the end is what has not been answered.

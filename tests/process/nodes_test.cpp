@@ -187,6 +187,25 @@ TEST_CASE("survivors on several nodes go on, and every launcher says without who
     CHECK(all.find("shrunk rank " + std::to_string(now) + " of 5, sum 5") != std::string::npos);
 }
 
+TEST_CASE("a stopped rank that those of all nodes went on without is named and ended") {
+  const Job job("2");
+  std::vector<std::unique_ptr<Running>> nodes;
+  for (const char* node : {"0", "1"})
+    nodes.push_back(job.start({"--node-rank", node, "--nproc-per-node", "2"}, {tool("shrinker"), "deadline"}));
+  for (auto& node : nodes) {
+    for (const std::string& line : node->lines("joined ", 2))
+      if (line.starts_with("3 ")) ::kill(std::stoi(line.substr(2)), SIGSTOP);
+  }
+  const Ended first = nodes[0]->wait(), second = nodes[1]->wait();
+  INFO(first.out << first.err << second.out << second.err);
+  CHECK(first.code == 0);
+  CHECK(second.code == 0);
+  CHECK(second.err.find("the other ranks went on without rank 3, which is stopped: it is told to end\n") !=
+        std::string::npos);
+  CHECK(second.err.find("; the other ranks went on without it and finished\n") != std::string::npos);
+  CHECK(first.out.find("shrunk rank 0 of 3, sum 3") != std::string::npos);
+}
+
 TEST_CASE("a rank that ended well on another node while one here needed it is named on both") {
   const Job job("2");
   const std::vector<std::string> command{"sh", "-c", "[ $RANK = 0 ] || exit 0; sleep 0.3; echo rank 1 is lost; exit 4"};

@@ -177,33 +177,46 @@ TEST_CASE("survivors shrink to a communicator that works, over any transport") {
 
 namespace {
 
-void kill_rank(Running& job, int rank) {
+void signal_rank(Running& job, int rank, int signal) {
   for (const std::string& line : job.lines("joined ", 4)) {
     std::istringstream words(line);
     int who = -1, pid = -1;
     words >> who >> pid;
-    if (who == rank) ::kill(pid, SIGKILL);
+    if (who == rank) ::kill(pid, signal);
   }
 }
 
-bool says_end_of(const std::string& err, int rank) {
-  return std::regex_search(err, std::regex("rondorun: rank " + std::to_string(rank) +
-                                           " \\(pid [0-9]+\\) was killed by signal 9 \\(Killed\\)[^\n;]*; the other "
-                                           "ranks went on without it and finished\n"));
+std::string of_killed(int rank) {
+  return fmt::format("rank {} \\(pid [0-9]+\\) was killed by signal 9 \\(Killed\\)", rank);
 }
 
-Ended run_killed(const Words& flags, const Words& how, int victim) {
-  Running job(rondorun(Words{"--nproc-per-node", "4"} + flags + Words{"--", tool("shrinker")} + how));
-  kill_rank(job, victim);
+bool says(const std::string& err, const std::string& sentence) {
+  return std::regex_search(err, std::regex("(rondorun|rondo): " + sentence + "\n"));
+}
+
+bool says_end_of(const std::string& err, int rank) {
+  return says(err, of_killed(rank) + "[^\n;]*; the other ranks went on without it and finished");
+}
+
+// What starts four ranks and watches them: the launcher, with these flags, or spawn().
+Words job_of_four(const std::string& way, const Words& flags, const std::string& how) {
+  if (way == "spawn") return {tool("shrinker"), how, "4"};
+  return rondorun(Words{"--nproc-per-node", "4"} + flags + Words{"--", tool("shrinker"), how});
+}
+
+Ended run_killed(const std::string& way, const Words& flags, const std::string& how, int victim) {
+  Running job(job_of_four(way, flags, how));
+  signal_rank(job, victim, SIGKILL);
   return job.wait();
 }
 
 }  // namespace
 
-TEST_CASE("under rondorun the survivors go on, and its last words say without whom") {
+TEST_CASE("under rondorun and spawn the survivors go on, and its last words say without whom") {
+  const std::string way = GENERATE("rondorun", "spawn");
   const int victim = GENERATE(0, 2);
-  const auto ended = run_killed({}, {}, victim);
-  INFO(ended.out << ended.err);
+  const auto ended = run_killed(way, {}, "", victim);
+  INFO(way << ": " << ended.out << ended.err);
   CHECK(ended.code == 0);
   CHECK(says_end_of(ended.err, victim));
   for (int now = 0; now < 3; ++now)
@@ -211,19 +224,47 @@ TEST_CASE("under rondorun the survivors go on, and its last words say without wh
 }
 
 TEST_CASE("survivors that ask late are told to end, unless the launcher is told to leave them") {
-  const auto ended = run_killed({}, {"late"}, 1);
+  const std::string way = GENERATE("rondorun", "spawn");
+  const auto ended = run_killed(way, {}, "late", 1);
+  INFO(way << ": " << ended.out << ended.err);
   CHECK(ended.code == 128 + SIGKILL);
   CHECK(ended.out.find("shrunk") == std::string::npos);
-  const auto left = run_killed({"--continue-on-failure"}, {"late"}, 1);
+  CHECK(says(ended.err, of_killed(1) + "[^\n]*"));
+  if (way == "spawn") return;
+  const auto left = run_killed(way, {"--continue-on-failure"}, "late", 1);
   INFO(left.out << left.err);
   CHECK(left.code == 0);
   CHECK(says_end_of(left.err, 1));
 }
 
 TEST_CASE("a rank that fails after the others went on ends the job with its own code") {
-  const auto ended = run_killed({}, {"fails"}, 1);
-  INFO(ended.out << ended.err);
+  const std::string way = GENERATE("rondorun", "spawn");
+  const auto ended = run_killed(way, {}, "fails", 1);
+  INFO(way << ": " << ended.out << ended.err);
   CHECK(ended.code == 3);
-  CHECK(ended.err.find("rank 3 (pid ") != std::string::npos);
+  CHECK(std::regex_search(ended.err, std::regex("rank 3 \\(pid [0-9]+\\) exited with code 3")));
   CHECK(ended.err.find("finished") == std::string::npos);
+}
+
+// Nothing else would end them: the job waited for ever for a rank that does nothing.
+TEST_CASE("a stopped rank that the others went on without is named and ended with them") {
+  const std::string way = GENERATE("rondorun", "spawn");
+  const bool beside_a_kill = GENERATE(false, true);
+  constexpr int stopped = 2;
+  Words flags = {"--max-restarts", "1"};  // nor is it a failure after which all begin again
+  Running job(job_of_four(way, flags, "deadline"));
+  signal_rank(job, stopped, SIGSTOP);
+  if (beside_a_kill) signal_rank(job, 1, SIGKILL);
+  const auto ended = job.wait();
+  INFO(way << (beside_a_kill ? ", beside a kill: " : ": ") << ended.out << ended.err);
+  CHECK(ended.code == 0);
+  CHECK(says(ended.err,
+             fmt::format("the other ranks went on without rank {}, which is stopped: it is told to end", stopped)));
+  CHECK(
+      says(ended.err, fmt::format("rank {} \\(pid [0-9]+\\) was killed by signal 15 \\(Terminated\\)[^\n;]*; the other "
+                                  "ranks went on without it and finished",
+                                  stopped)));
+  CHECK(says_end_of(ended.err, 1) == beside_a_kill);
+  const std::string of = beside_a_kill ? " of 2, sum 2" : " of 3, sum 3";
+  CHECK(ended.out.find("shrunk rank 0" + of) != std::string::npos);
 }

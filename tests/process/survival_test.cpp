@@ -108,7 +108,7 @@ TEST_CASE("after an abort nobody is dead, and every way's ranks go on together")
 
 TEST_CASE("a rank that is killed, or goes, is missed by all that remain") {
   const std::string scenario = GENERATE("killed", "left", "first");
-  const std::string way = GENERATE("threads", "env", "tcp", "file");  // a launcher would end the survivors
+  const std::string way = GENERATE("threads", "spawn", "rondorun", "env", "tcp", "file");
   const std::string transport = GENERATE("shm", "tcp");
   if (way == "threads" && (transport == "tcp" || scenario != "left")) return;
   INFO(scenario << ": " << way << " over " << transport);

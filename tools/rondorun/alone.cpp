@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <utility>
 
 #include "comm/base/limits.hpp"
 #include "rendezvous/socket.hpp"
-#include "rendezvous/survivals.hpp"
 #include "tools/rondorun/free_port.hpp"
 
 namespace rondo::launcher {
@@ -38,18 +36,11 @@ Alone::Alone(const Options& options, std::optional<rendezvous::Secret> secret, i
                                                                            .job = placement_.job,
                                                                            .link_patience = options.link_patience});
   placement_.rendezvous = rendezvous::endpoint_text(kOwnHost, server_->port());
-}
-
-bool Alone::is_missed(int rank) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  if (!observer_)
-    observer_ = rendezvous::Client::connect({.host = kOwnHost,
-                                             .port = server_->port(),
-                                             .secret = secret_,
-                                             .job = placement_.job,
-                                             .encrypted = options_.encrypt},
-                                            limit);
-  return observer_->try_get(rendezvous::missed_key(rank)).has_value();
+  observer_.emplace(rendezvous::Endpoint{.host = kOwnHost,
+                                         .port = server_->port(),
+                                         .secret = secret_,
+                                         .job = placement_.job,
+                                         .encrypted = options_.encrypt});
 }
 
 }  // namespace rondo::launcher

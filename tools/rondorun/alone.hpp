@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "comm/base/fd.hpp"
-#include "rendezvous/client.hpp"
+#include "rendezvous/observer.hpp"
 #include "rendezvous/secret.hpp"
 #include "rendezvous/server.hpp"
 #include "tools/rondorun/environment.hpp"
@@ -19,7 +19,7 @@ class Alone {
   // Makes a secret where none is given. Throws Error when the system refuses.
   Alone(const Options& options, std::optional<rendezvous::Secret> secret, int restarts);
   const Placement& placement() const { return placement_; }
-  bool is_missed(int rank);  // survivors have agreed to go on without it; throws Error
+  bool is_missed(int rank) { return observer_->is_missed(rank); }  // the survivors go on without it; throws Error
 
  private:
   const Options& options_;
@@ -27,7 +27,7 @@ class Alone {
   Fd secret_fd_;  // for the ranks
   Placement placement_;
   std::unique_ptr<rendezvous::Server> server_;
-  std::shared_ptr<rendezvous::Client> observer_;  // that asks it, once there is something to ask
+  std::optional<rendezvous::Observer> observer_;  // of it
 };
 
 }  // namespace rondo::launcher

@@ -19,9 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = process::EventLoop::Clock;
 
-// Ranks notice the loss of one by themselves and say what it cost them, or ask who survived: they get this long before
-// they are told to end.
-constexpr milliseconds kSettle{250};
+constexpr milliseconds kSettle = process::Respite::kSettle;
 constexpr milliseconds kHearsay{150};  // a failure that may be the echo of another rank's counts after this long
 constexpr std::chrono::seconds kVerdictLimit{5};   // for the rendezvous to answer, when all else is over
 constexpr std::chrono::seconds kDecisionLimit{1};  // for it to say whether survivors go on
@@ -43,6 +41,13 @@ void name_those_who_left(const Ranks& ranks, Failure& failure) {
 }
 
 }  // namespace
+
+Judgement::Judgement(process::EventLoop& loop, const Options& options, Job& job, Voice& voice)
+    : loop_(loop),
+      options_(options),
+      job_(job),
+      voice_(voice),
+      respite_(loop, options.grace_period, [this](int number) { signal(number); }) {}
 
 // Whatever happens, each phase is entered once.
 void Judgement::enter(Phase next) {
@@ -72,7 +77,7 @@ void Judgement::on_failure(const Failure& failure) {
     enter(Phase::stopping);
     // A rank that ends by itself may do so because another one, here or on another node, was killed: its peers can
     // notice that sooner than its launcher.
-    later(killed ? milliseconds(0) : kHearsay, [this] { settle_failure(); });
+    respite_.later(killed ? milliseconds(0) : kHearsay, [this] { settle_failure(); });
   } else if (!turn_.settled && killed && turn_.failure->exit_code <= 128) {
     turn_.others.push_back(*std::exchange(turn_.failure, failure));
     settle_failure();
@@ -100,7 +105,7 @@ void Judgement::settle_failure() {
     name_those_who_left(*job_.ranks, *turn_.failure);
   if (job_.nodes) {  // said when the verdict has come, as another node's may be the first
     job_.nodes->report(turn_of_start(), *turn_.failure);
-    later(options_.grace_period + kVerdictLimit, [this] {
+    respite_.later(options_.grace_period + kVerdictLimit, [this] {
       if (!turn_.again) on_lost(turn_.failure->sentence);
     });
   } else {
@@ -151,7 +156,7 @@ void Judgement::on_verdict(const Failure& verdict) {
 
 // Of all nodes, about the verdict.
 void Judgement::on_decision(Decision decision) {
-  if (decision == Decision::goes_on && job_.end_signal == 0 && !turn_.told_to_end) return go_on();
+  if (decision == Decision::goes_on && job_.end_signal == 0 && !respite_.told_to_end()) return go_on();
   turn_.verdict = Verdict::final;
   turn_.again = decision == Decision::again || decision == Decision::anew;
   if (turn_.window_over || turn_.again) tell_to_end();
@@ -164,11 +169,11 @@ void Judgement::judge() {
   const bool waits = options_.continue_on_failure && phase_ == Phase::stopping && job_.end_signal == 0 && !ends;
   if (waits) {
     voice_.err().fold(false);
-    later(kSettle, [this] { judge(); });
+    respite_.later(kSettle, [this] { judge(); });
   }
   if (job_.nodes && turn_.verdict == Verdict::known) {
-    job_.nodes->judge(turn_of_start(), *turn_.failure, turn_.told_to_end, !waits);
-    if (!waits) later(kDecisionLimit, [this] { tell_to_end(); });
+    job_.nodes->judge(turn_of_start(), *turn_.failure, respite_.told_to_end(), !waits);
+    if (!waits) respite_.later(kDecisionLimit, [this] { tell_to_end(); });
   } else if (!job_.nodes && is_missed(turn_.failure->rank)) {
     go_on();
   } else if (!waits) {
@@ -177,7 +182,7 @@ void Judgement::judge() {
 }
 
 bool Judgement::is_missed(int rank) {
-  if (rank < 0 || job_.end_signal != 0 || turn_.told_to_end) return false;
+  if (rank < 0 || job_.end_signal != 0 || respite_.told_to_end()) return false;
   try {
     return job_.alone->is_missed(rank);
   } catch (const Error& error) {
@@ -194,10 +199,11 @@ void Judgement::go_on() {
   left_behind_.push_back(*turn_.failure);
   const auto others = std::move(turn_.others);
   turn_ = Turn{};
-  ++turns_;
+  respite_.begin_next();
   voice_.err().fold(false);
   phase_ = job_.ranks->running() > 0 ? Phase::running : Phase::ended;
   for (const Failure& other : others) on_failure(other);
+  if (phase_ == Phase::running) look_for_left_behind();
   if (job_.nodes && phase_ == Phase::ended) on_node_done();
 }
 
@@ -219,7 +225,7 @@ void Judgement::on_lost(const std::string& sentence) {
 }
 
 void Judgement::stop_within_grace() {
-  later(std::min(kSettle, options_.grace_period), [this] {
+  respite_.later(std::min(kSettle, options_.grace_period), [this] {
     if (!job_.nodes && phase_ != Phase::stopping) return;
     turn_.window_over = true;
     judge();
@@ -227,22 +233,35 @@ void Judgement::stop_within_grace() {
 }
 
 void Judgement::tell_to_end() {
-  if (std::exchange(turn_.told_to_end, true)) return;
-  const auto end_with = [this](int signal) {
-    settle_failure();  // what ends from now on was told to
-    voice_.err().hold();
-    job_.ranks->signal(signal);
-  };
-  if (options_.grace_period <= kSettle) return end_with(SIGKILL);
-  end_with(SIGTERM);
-  later(options_.grace_period - kSettle, [end_with] { end_with(SIGKILL); });
+  if (respite_.told_to_end()) return;
+  settle_failure();  // what ends from now on was told to
+  respite_.tell_to_end();
 }
 
-// Not if the ranks that it is about have been replaced by then, or go on.
-void Judgement::later(Clock::duration delay, std::function<void()> handler) {
-  loop_.at(Clock::now() + delay, [this, turn = turns_, handler = std::move(handler)] {
-    if (turn == turns_) handler();
-  });
+void Judgement::signal(int signal) {
+  if (respite_.told_to_end()) voice_.err().hold();
+  job_.ranks->signal(signal);
+}
+
+// A rank that was stopped while the others shrank does nothing any more, and would be waited for for ever.
+void Judgement::look_for_left_behind() {
+  if (ends_left_behind_ || job_.end_signal != 0) return;
+  if (auto stopped = job_.ranks->all_stopped(); !stopped.empty()) ask_for_left_behind(std::move(stopped));
+}
+
+void Judgement::ask_for_left_behind(std::vector<int> ranks) {
+  if (job_.nodes)
+    return job_.nodes->ask_whether_missed(ranks, [this, start = first_turn_] {
+      if (start == first_turn_ && job_.ranks) end_left_behind();
+    });
+  if (std::all_of(ranks.begin(), ranks.end(), [this](int rank) { return is_missed(rank); })) end_left_behind();
+}
+
+void Judgement::end_left_behind() {
+  const auto stopped = job_.ranks->all_stopped();
+  if (stopped.empty() || job_.end_signal != 0 || std::exchange(ends_left_behind_, true)) return;
+  voice_.say(process::left_behind_sentence(stopped));
+  respite_.end_left_behind();
 }
 
 bool Judgement::may_start_again() const { return turn_.failure && job_.end_signal == 0 && !turn_.failure->never_ran(); }
@@ -252,8 +271,10 @@ bool Judgement::nodes_start_again() const { return turn_.again && phase_ == Phas
 void Judgement::start_again() {
   leave_folder();
   turn_ = Turn{};
-  first_turn_ = ++turns_;
-  said_finished_ = false;
+  respite_.begin_next();
+  respite_.forget();
+  first_turn_ = respite_.turn();
+  said_finished_ = ends_left_behind_ = false;
   left_behind_.clear();
   voice_.err().fold(false);
   phase_ = Phase::meeting;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/process/event_loop.hpp"
+#include "runtime/process/respite.hpp"
 #include "tools/rondorun/alone.hpp"
 #include "tools/rondorun/failure_folder.hpp"
 #include "tools/rondorun/nodes.hpp"
@@ -40,8 +41,7 @@ enum class Phase {
 
 class Judgement {
  public:
-  Judgement(process::EventLoop& loop, const Options& options, Job& job, Voice& voice)
-      : loop_(loop), options_(options), job_(job), voice_(voice) {}
+  Judgement(process::EventLoop& loop, const Options& options, Job& job, Voice& voice);
 
   Phase phase() const { return phase_; }
   void enter(Phase next);  // each is entered once; the last two stop the loop
@@ -53,6 +53,8 @@ class Judgement {
   void on_closed(const Closed& closed);
   void on_signal_before_start(int signal);
 
+  // A rank of this node has ended, and others may be stopped that nobody goes on with.
+  void look_for_left_behind();
   // All ranks of this node have ended: first settle(), then start_again() if that may be, or on_ranks_ended().
   void settle();
   bool may_start_again() const;    // with one node
@@ -72,7 +74,6 @@ class Judgement {
     std::vector<Failure> others{};                 // of this node since then
     bool settled = false;                          // no other failure may take its place
     bool window_over = false;                      // kSettle has passed since the failure
-    bool told_to_end = false;                      // all ranks, because one failed
     bool again = false;                            // all of them will be started again, on several nodes
     std::optional<std::size_t> lines_when_said{};  // of all output, when the failure was said
   };
@@ -83,14 +84,16 @@ class Judgement {
   void say_failure();
   void say_failure_again();
   void say_success();
-  int turn_of_start() const { return turns_ - first_turn_; }
+  int turn_of_start() const { return respite_.turn() - first_turn_; }
   void judge();
   bool is_missed(int rank);
   void go_on();
   void on_node_done();
   void stop_within_grace();
   void tell_to_end();
-  void later(process::EventLoop::Clock::duration delay, std::function<void()> handler);
+  void signal(int signal);
+  void ask_for_left_behind(std::vector<int> ranks);
+  void end_left_behind();
 
   process::EventLoop& loop_;
   const Options& options_;
@@ -98,9 +101,11 @@ class Judgement {
   Voice& voice_;
   Phase phase_ = Phase::meeting;
   Turn turn_;
-  int turns_ = 0, first_turn_ = 0;    // that are over; and were when the ranks were started
+  process::Respite respite_;
+  int first_turn_ = 0;                // of it, when the ranks were started
   std::vector<Failure> left_behind_;  // without whom survivors went on
   bool said_finished_ = false;        // to the other nodes
+  bool ends_left_behind_ = false;     // stopped ranks have been told to
 };
 
 }  // namespace rondo::launcher

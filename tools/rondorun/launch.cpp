@@ -136,6 +136,7 @@ void Launch::start_ranks(const Placement& at) {
                      .ended_well =
                          [this](int rank) {
                            if (job_.nodes) job_.nodes->ended_well(rank, job_.ranks->who_ended_well(rank));
+                           judgement_.look_for_left_behind();
                          },
                      .ended = [this] { on_ranks_ended(); },
                      .log_ends = [this](const std::string& file, int reason) { voice_.say_log_ends(file, reason); }};

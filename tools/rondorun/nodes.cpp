@@ -248,6 +248,15 @@ Decision Nodes::after_failure(const Placement& at, int turn, const Failure& fail
   return at.restarts < options_.max_restarts ? Decision::again : Decision::ends;
 }
 
+void Nodes::ask_whether_missed(std::vector<int> ranks, std::function<void()> missed) {
+  say([this, ranks = std::move(ranks), missed = std::move(missed)] {
+    const auto is_missed = [this](int rank) {
+      return meeting_.store().try_get(rendezvous::missed_key(rank)).has_value();
+    };
+    if (std::all_of(ranks.begin(), ranks.end(), is_missed)) loop_.post(missed);
+  });
+}
+
 void Nodes::ended_well(int rank, const std::string& who) {
   say([this, start = at_.start, rank, who] {
     meeting_.store().set(key_of(start, fmt::format("ended well/{}", rank)), bytes_of(who));

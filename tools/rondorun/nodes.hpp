@@ -51,9 +51,10 @@ class Nodes {
   void judge(int turn, const Failure& failure, bool told_to_end, bool ends);
   void ended(int turn, const Failure& failure);       // every rank of this node; judges when those of all nodes have
   void ended_well(int rank, const std::string& who);  // while others of this node run
-  void finished(int turn);                            // every rank of this node succeeded, or is missed
-  void start_again();                                 // after such a decision, when all ranks of this node have ended
-  void leave(bool good);  // all is said and done here; node 0 waits for the others, as it serves them
+  void ask_whether_missed(std::vector<int> ranks, std::function<void()> missed);  // all of them: in the event loop
+  void finished(int turn);  // every rank of this node succeeded, or is missed
+  void start_again();       // after such a decision, when all ranks of this node have ended
+  void leave(bool good);    // all is said and done here; node 0 waits for the others, as it serves them
 
  private:
   void listen();

@@ -213,6 +213,16 @@ std::vector<int> Ranks::ended_well_before(process::EventLoop::Clock::time_point 
   return result;
 }
 
+std::vector<int> Ranks::all_stopped() const {
+  std::vector<int> result;
+  for (const auto& one : ranks_) {
+    if (!one->running) continue;
+    if (!is_halted(one->child.pid)) return {};
+    result.push_back(one->rank);
+  }
+  return result;
+}
+
 std::string Ranks::list_running() const {
   std::vector<int> result;
   for (const auto& one : ranks_)

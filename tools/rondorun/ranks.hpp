@@ -87,6 +87,7 @@ class Ranks {
   // "rank 2 (pid 4711)", if it has ended with exit code 0; "" else.
   std::string who_ended_well(int rank) const;
   std::vector<int> ended_well_before(process::EventLoop::Clock::time_point time) const;
+  std::vector<int> all_stopped() const;                 // the ranks that run, if all of them are stopped by a signal
   std::string list_running() const;                     // "0-2,5"
   std::vector<std::string> last_lines(int rank) const;  // a few of its stderr, or else of its stdout
   std::vector<RankFacts> facts() const;                 // of all

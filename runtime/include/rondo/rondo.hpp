@@ -8,9 +8,10 @@
 
 namespace rondo {
 
-// Runs `body` in world_size child processes, each with a communicator, and waits for them. Returns 0 when all did;
-// otherwise the others are stopped, one sentence on stderr names the first rank that failed and why, and its exit
-// code (128 + signal) is returned. An exception in `body` is such a failure.
+// Runs `body` in world_size child processes, each with a communicator, and waits for them. Returns 0 when all did, or
+// when those that shrank without a rank that failed did. Otherwise the others are stopped, and the exit code (128 +
+// signal) of the first that failed is returned. Sentences on stderr name who failed and why. An exception in `body` is
+// such a failure.
 // invalid_argument where this process has other threads, which ranks that it forks would lack: call it before anything
 // starts some, as OpenMP, BLAS and libtorch do at their first use and a communicator does when it is made.
 RONDO_API int spawn(int world_size, std::function<void(Communicator&)> body);
