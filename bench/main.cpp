@@ -10,6 +10,7 @@
 
 #include "bench/report.hpp"
 #include "comm/base/env.hpp"
+#include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 
 namespace rondo::bench {
@@ -88,10 +89,10 @@ int main(int argc, char** argv) {
   try {
     return rondo::bench::run(program, argc, argv);
   } catch (const rondo::bench::UsageError& error) {
-    fmt::print(stderr, "{}: {}\n", program, error.what());
+    rondo::complain(program, error.what());
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", program, error.what());
+    rondo::complain(program, error.what());
     return 1;
   }
 }

@@ -20,6 +20,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 #include "comm/base/system_error.hpp"
 #include "rendezvous/client_session.hpp"
@@ -312,10 +313,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "rendezvous_load: {}\n", error.what());
+    complain("rendezvous_load", error.what());
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "rendezvous_load: {}\n", error.what());
+    complain("rendezvous_load", error.what());
     return 1;
   }
 }

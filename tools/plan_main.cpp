@@ -12,6 +12,7 @@
 
 #include <rondo/dtype.hpp>
 
+#include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 #include "kernels/algorithms/tuner.hpp"
 #include "kernels/plan/verifier.hpp"
@@ -33,7 +34,7 @@ struct Flags {
 };
 
 [[noreturn]] void refuse(const std::string& sentence) {
-  fmt::print(stderr, "rondo-plan: {} (--help lists the flags)\n", sentence);
+  rondo::complain("rondo-plan", fmt::format("{} (--help lists the flags)", sentence));
   std::exit(2);
 }
 
@@ -210,7 +211,7 @@ int main(int argc, char** argv) {
   try {
     return run(parse(argc, argv));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "rondo-plan: {}\n", error.what());
+    rondo::complain("rondo-plan", error.what());
     return 1;
   }
 }

@@ -9,6 +9,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/env.hpp"
+#include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 #include "comm/setup/encryption_choice.hpp"
 #include "rendezvous/server.hpp"
@@ -85,10 +86,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "rondo-rendezvous: {}\n", error.what());
+    complain("rondo-rendezvous", error.what());
     return 2;
   } catch (const Error& error) {
-    fmt::print(stderr, "rondo-rendezvous: {}\n", error.what());
+    complain("rondo-rendezvous", error.what());
     return error.error_code() == ErrorCode::invalid_argument ? 2 : 1;
   }
 }

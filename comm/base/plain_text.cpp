@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 
 namespace rondo {
 namespace {
@@ -33,6 +34,10 @@ std::string plain_text(std::string_view text) {
   if (taken == text.size()) return plain;
   plain = beginning_of(plain + text[taken], plain.size());
   return fmt::format("{}… ({} bytes in all)", plain, text.size());
+}
+
+void complain(std::string_view program, std::string_view sentence) {
+  fmt::print(stderr, "{}: {}\n", program, plain_text(sentence));
 }
 
 }  // namespace rondo

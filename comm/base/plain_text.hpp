@@ -10,4 +10,7 @@ namespace rondo {
 // much is left out and counted. All other text stays as it is.
 std::string plain_text(std::string_view text);
 
+// What a program has to say of itself, in such a line on stderr: "rondo-plan: --rank x is not a rank".
+void complain(std::string_view program, std::string_view sentence);
+
 }  // namespace rondo

@@ -61,6 +61,35 @@ TEST_CASE("every flag is parsed, in both spellings, and is in the help, the manu
   }
 }
 
+TEST_CASE("what a command line brings is shown without what a terminal obeys") {
+  const std::string odd = "\033[31m\r\a";
+  const std::string shown = "\\x1b[31m\\x0d\\x07";
+  using Line = std::vector<std::string>;
+  const std::vector<Line> lines{rondorun({"--" + odd, "true"}),
+                                rondorun({"--prefix", odd, "true"}),
+                                rondorun({"--max-restarts", odd, "true"}),
+                                rondorun({"--grace-period", odd, "true"}),
+                                rondorun({"--hosts", odd, "true"}),
+                                rondorun({"--secret-file", odd, "--nnodes", "2", "--master-addr", "127.0.0.1", "true"}),
+                                rondorun({"./" + odd}),
+                                rondorun({"--rdzv-id", odd, "--explain", "true"}),
+                                                          Line{tool("rondo"), "explain", odd},
+                                Line{tool("rondo-plan"), "--" + odd},
+                                Line{tool("rondo-plan"), "--collective", odd},
+                                Line{tool("rondo-rendezvous"), "--" + odd},
+                                Line{tool("rondo-rendezvous"), "--secret-file", odd},
+                                Line{tool("rondo-tune"), "--only", odd},
+                                Line{tool("all_reduce_perf"), "--" + odd},
+                                Line{tool("all_reduce_perf"), "--datatype", odd}};
+  for (const Line& line : lines) {
+    const auto ended = run(line);
+    const std::string said = ended.out + ended.err;
+    INFO(line[0] << " " << line[1] << ": " << said);
+    CHECK(said.find(shown) != std::string::npos);
+    CHECK(said.find_first_of("\033\r\a") == std::string::npos);
+  }
+}
+
 TEST_CASE("torchrun's variables stand for its flags, which come before them") {
   const auto with = [](const std::vector<std::string>& variables, const std::vector<std::string>& words) {
     return run(rondorun(words), {.environment = variables});

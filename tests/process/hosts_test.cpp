@@ -148,18 +148,29 @@ TEST_CASE("what is wrong with a host is one sentence that names it") {
   CHECK(no_ssh.err == "rondorun: cannot run /nowhere/ssh: No such file or directory\n");
 }
 
-TEST_CASE("a folder or a program that a host lacks, and flags that it cannot honour, are said once") {
+TEST_CASE("a folder or a program that a host lacks is said once") {
   const Texts hosts{"--hosts", "127.0.0.1,127.0.0.2"};
   const auto missing = run(over_ssh(hosts, {"./no-such-program"}));
   INFO(missing.err);
   CHECK(missing.code == 127);
   CHECK(has(missing.err, "cannot start './no-such-program' on host "));
   CHECK(std::count(missing.err.begin(), missing.err.end(), '\n') == 1);
-  auto flags = hosts;
-  flags.insert(flags.end(), {"--bind", "cor"});
-  const auto wrong = run(over_ssh(flags, {"true"}));
-  CHECK(wrong.code == 2);
-  CHECK(wrong.err == "rondorun: --bind must be none, core or numa, not 'cor'\n");
+}
+
+TEST_CASE("values that no host would take are refused before any host is asked") {
+  const std::vector<std::pair<Texts, std::string>> lines{
+      {{"--bind", "cor"}, "--bind must be none, core or numa, not 'cor'"},
+      {{"--numa-binding", "core"}, "--numa-binding must be node, socket, exclusive or core-complex, not 'core'"},
+      {{"--nproc-per-node", "many"}, "--nproc-per-node must be a whole number from 1 to 65536, not 'many'"},
+      {{"--no-python", "--module"}, "--no-python cannot be had with -m or --run-path"}};
+  for (const auto& [flags, sentence] : lines) {
+    Texts words{"--ssh", "/nowhere/ssh", "--hosts", "a"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.emplace_back("true");
+    const auto wrong = run(rondorun(words));
+    CHECK(wrong.code == 2);
+    CHECK(wrong.err == "rondorun: " + sentence + "\n");
+  }
 }
 
 TEST_CASE("the secret is on no command line and in no environment, also where it comes from a file") {

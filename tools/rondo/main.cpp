@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 #include "tools/rondo/page.hpp"
 
@@ -28,7 +29,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "rondo: {}\n", error.what());
+    complain("rondo", error.what());
     return 2;
   }
   try {
@@ -38,7 +39,7 @@ int main(int argc, char** argv) {
     if (!written) throw std::system_error(errno, std::generic_category(), "cannot write the page");
     return 0;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "rondo: {}\n", error.what());
+    complain("rondo", error.what());
     return 2;
   }
 }

@@ -9,6 +9,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/env.hpp"
+#include "comm/base/plain_text.hpp"
 #include "rendezvous/socket.hpp"
 #include "runtime/launchers/environment.hpp"
 
@@ -54,7 +55,7 @@ std::string Explanation::origin(std::initializer_list<std::string_view> flags) c
 
 std::string Explanation::text() const {
   std::string text;
-  for (const auto& [what, value] : lines_) text += fmt::format("{:<17}{}\n", what, value);
+  for (const auto& [what, value] : lines_) text += fmt::format("{:<17}{}\n", what, plain_text(value));
   return text;
 }
 

@@ -16,6 +16,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/machine.hpp"
+#include "comm/base/plain_text.hpp"
 #include "comm/base/system_error.hpp"
 #include "rendezvous/secret.hpp"
 
@@ -147,7 +148,7 @@ int far_side(const std::function<int(const std::vector<std::string>&, Options)>&
   try {
     code = obey(run);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "rondorun: {}\n", error.what());
+    complain("rondorun", error.what());
   }
   say(kEnded, std::to_string(code));
   return code;

@@ -14,6 +14,11 @@ enum class Honoured {
   own,        // none of torchrun's
 };
 
+enum class WithHosts {  // what becomes of a flag
+  passed_on,            // to the rondorun of every host
+  ours,                 // it says what each of them is told anew, or what this one does
+};
+
 struct Flag {
   std::string_view name;   // without dashes; underscores may stand for those within
   char letter;             // its short form; 0: none
@@ -21,6 +26,7 @@ struct Flag {
   Honoured honoured;
   std::string_view help;
   std::string_view why;  // what differs from torchrun's, or what to do instead
+  WithHosts with_hosts = WithHosts::passed_on;
 };
 
 std::span<const Flag> flags();

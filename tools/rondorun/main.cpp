@@ -3,6 +3,7 @@
 
 #include <exception>
 
+#include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 #include "rendezvous/secret.hpp"
 #include "tools/rondorun/far_side.hpp"
@@ -40,7 +41,7 @@ int main(int argc, char** argv) {
     if (words.size() == 1 && words.front() == launcher::kFarSide) return launcher::far_side(run);
     return run(words, {});
   } catch (const std::exception& error) {
-    fmt::print(stderr, "rondorun: {}\n", error.what());
+    complain("rondorun", error.what());
     return 1;
   }
 }

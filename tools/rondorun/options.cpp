@@ -7,12 +7,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <string_view>
 #include <utility>
 
 #include "comm/base/env.hpp"
+#include "comm/base/plain_text.hpp"
 #include "tools/rondorun/flags.hpp"
 #include "tools/rondorun/options/words.hpp"
 
@@ -174,15 +174,12 @@ std::size_t distance(std::string_view one, std::string_view other) {
 
 // The line as the far side is to read it, of the table. What concerns the hosts it is told anew.
 std::vector<std::string> flags_for_hosts(const CLI::App& app, const Options& options) {
-  constexpr std::array<std::string_view, 14> kOurs{
-      "hosts",       "hostfile",      "ssh",     "nnodes",      "node-rank", "nproc-per-node", "master-addr",
-      "master-port", "rdzv-endpoint", "rdzv-id", "secret-file", "no-secret", "explain",        "help"};
   std::vector<std::string> line;
   const bool at_terminal = ::isatty(STDOUT_FILENO) == 1;
   if (at_terminal && options.prefix) line.emplace_back("--pty=always");
   for (const Flag& row : flags()) {
     const CLI::Option* option = app.get_option(fmt::format("--{}", row.name));
-    if (option->count() == 0 || std::find(kOurs.begin(), kOurs.end(), row.name) != kOurs.end()) continue;
+    if (option->count() == 0 || row.with_hosts == WithHosts::ours) continue;
     if (!row.value.empty())
       line.push_back(fmt::format("--{}={}", row.name, option->results().back()));
     else if (option->as<bool>())
@@ -279,7 +276,7 @@ std::variant<Options, Stop> parse_command_line(const std::vector<std::string>& w
     return Stop{0};
   } catch (const Refusal& refusal) {
     if (words.explain) print_explanation(words);  // what is known until then
-    fmt::print(stderr, "rondorun: {}\n", refusal.what());
+    complain("rondorun", refusal.what());
     return Stop{kUsageError};
   }
 }

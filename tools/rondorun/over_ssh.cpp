@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "comm/base/env.hpp"
+#include "comm/base/plain_text.hpp"
 #include "comm/base/system_error.hpp"
 #include "runtime/process/child.hpp"
 #include "runtime/process/descent.hpp"
@@ -115,7 +116,7 @@ class OverSsh {
   void end_when_written();
   bool all_are_here() const;
   void say(const std::string& sentence) {
-    err_.line(kSpoken, sentence);
+    err_.line(kSpoken, plain_text(sentence));
     err_.flush();
   }
 

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/base/plain_text.hpp"
+
 namespace rondo::launcher {
 namespace {
 
@@ -29,7 +31,7 @@ Voice::Voice(process::EventLoop& loop, Color color) : out_(loop, STDOUT_FILENO, 
 }
 
 void Voice::say(const std::string& sentence, const std::vector<std::string>& lines_of_ranks) {
-  err_->line(kSpoken, sentence);
+  err_->line(kSpoken, plain_text(sentence));
   for (const auto& line : lines_of_ranks) err_->line("rondorun:   ", line);
   err_->flush();
 }

@@ -14,6 +14,7 @@
 
 #include "comm/base/env.hpp"
 #include "comm/base/machine.hpp"
+#include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 #include "comm/setup/placement.hpp"
 #include "tools/tune/search.hpp"
@@ -47,7 +48,7 @@ int parse(int argc, char** argv, Flags& flags) {
     fmt::print("{}", app.help());
     std::exit(0);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "rondo-tune: {} (--help lists the flags)\n", error.what());
+    complain("rondo-tune", fmt::format("{} (--help lists the flags)", error.what()));
     return 2;
   }
   return 0;
@@ -109,7 +110,7 @@ int main(int argc, char** argv) {
     const int count = flags.ranks != 0 ? flags.ranks : std::max(2, comm::usable_cores());
     return spawn(count, [&](Communicator& ranks) { tune_for(flags, ranks); });
   } catch (const std::exception& error) {
-    fmt::print(stderr, "rondo-tune: {}\n", error.what());
+    complain("rondo-tune", error.what());
     return 1;
   }
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "comm/base/env.hpp"
 #include "tools/rondorun/gpus.hpp"
@@ -20,11 +21,17 @@ void set_gpus(Options& options) {
                        most == 0 ? "no" : std::to_string(most), most == 1 ? "" : "s"));
 }
 
+// None: as many as there are of something.
+std::optional<int> given_count(const std::string& text) {
+  if (text == "p") refuse("unknown flag -np, did you mean -n?; see rondorun --help");  // mpirun's, read as -n p
+  if (text == "cpu" || text == "auto" || text == "gpu" || text == "cuda") return std::nullopt;
+  return number(text, "--nproc-per-node", 1, 65536);
+}
+
 // Ranks on this node, of which each gets options.gpus_per_rank GPUs if that is not 0.
 int local_size(const std::string& text, const Options& options) {
   if (text == "cpu" || (text == "auto" && options.gpus.empty())) return usable_cpus(options.cores);
-  if (text == "p") refuse("unknown flag -np, did you mean -n?; see rondorun --help");  // mpirun's, read as -n p
-  if (text != "auto" && text != "gpu" && text != "cuda") return number(text, "--nproc-per-node", 1, 65536);
+  if (const auto count = given_count(text)) return *count;
   if (options.gpus.empty())
     refuse(fmt::format("--nproc-per-node {}: no GPU is found on this node; give the number of ranks", text));
   return std::max(1, static_cast<int>(options.gpus.size()) / std::max(1, options.gpus_per_rank));
@@ -68,6 +75,11 @@ void set_shares(const Words& words, Options& options) {
 
 }  // namespace
 
+void check_local_ranks(const Words& words) {
+  given_count(words.nproc);
+  binding(words);
+}
+
 void set_local_ranks(Words& words, Options& options) {
   set_gpus(options);
   options.cores = read_cores("/", allowed_cpus());
@@ -82,8 +94,8 @@ void set_program(const Words& words, Options& options) {
   if (!command.empty() && command.front() == "--") command.erase(command.begin());
   if (command.empty() && words.explain) return;
   if (command.empty() || command.front().empty()) refuse("no program given: rondorun [flags] program [arguments]");
-  if (!options.hosts.empty()) return;  // the rondorun there looks for it
   if (words.no_python && (words.module || words.run_path)) refuse("--no-python cannot be had with -m or --run-path");
+  if (!options.hosts.empty()) return;  // the rondorun there looks for it
   const bool is_script = command.front().ends_with(".py") && ::access(command.front().c_str(), X_OK) != 0;
   if (words.module)
     command.insert(command.begin(), {"python3", "-u", "-m"});

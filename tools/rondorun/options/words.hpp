@@ -64,6 +64,7 @@ int number(const std::string& text, const char* flag, int low, int high);  // th
 // What follows from all of them, in the order in which it is derived.
 void set_world(Words& words, Options& options);        // nodes and where they meet, or hosts
 void set_local_ranks(Words& words, Options& options);  // part of it: how many here, their GPUs and cores
+void check_local_ranks(const Words& words);            // what is wrong with these words on any node
 void set_waits(const Words& words, Options& options);  // and restarts, and signals
 void set_output(const Words& words, Options& options);
 void set_program(const Words& words, Options& options);  // of what `command` holds: program and arguments

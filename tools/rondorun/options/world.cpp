@@ -172,6 +172,7 @@ void set_hosts(Words& words, Options& options) {
     if (words.given.contains(flag))
       refuse(fmt::format("--{} cannot be had with --hosts, which says it: leave it out", flag));
   if (!words.hosts.empty() && !words.hostfile.empty()) refuse("--hosts and --hostfile are one: give one of them");
+  check_local_ranks(words);
   options.hosts = or_refuse([&] {
     return words.hosts.empty() ? hosts_of_file(words.hostfile, words.nproc) : hosts_of_list(words.hosts, words.nproc);
   });
