@@ -48,7 +48,8 @@ struct Place {
   std::shared_ptr<Recruiter> recruiter;
 };
 
-Place place_of(Met met, const MakePoint& make_point, JoinRequest request) {
+Place place_of(Met met, const MakePoint& make_point, JoinRequest request,
+               const std::shared_ptr<MeetingAgain>& meeting_again) {
   if (!met.membership.of_rank_0) return {met.client, met.client};
   const rendezvous::Membership& given = met.membership;
   const bool joined_later = !given.growth.name.empty();
@@ -57,12 +58,11 @@ Place place_of(Met met, const MakePoint& make_point, JoinRequest request) {
   request.generation = given.generation;
   request.again = true;
   const auto secret = met.endpoint.secret;
-  const auto place =
-      std::make_shared<PlaceStore>(std::move(met), [make_point, request, secret](Store::Deadline deadline) {
-        const auto point = make_point();
-        point->keep_secret(secret);
-        return meet_at_point(*point, request, deadline);
-      });
+  const auto place = std::make_shared<PlaceStore>(std::move(met), [=](Store::Deadline deadline) {
+    const auto point = make_point();
+    point->keep_secret(secret);
+    return meet_at_point(*point, request, deadline, [meeting_again] { meeting_again->look_out(); });
+  });
   return {place, place};
 }
 
@@ -132,7 +132,8 @@ Bootstrap bootstrap_of(Met met, const std::string& server_host, const Choices& c
         *met.endpoint.secret, fmt::format("peers|{}|{}", met.endpoint.job, met.membership.generation));
   }
   bootstrap.growth = met.membership.growth;
-  Place place = place_of(std::move(met), make_point, request);
+  if (met.membership.of_rank_0) bootstrap.meeting_again = std::make_shared<MeetingAgain>(met.membership.world_size);
+  Place place = place_of(std::move(met), make_point, request, bootstrap.meeting_again);
   bootstrap.store = std::move(place.store);
   bootstrap.recruiter = std::move(place.recruiter);
   return bootstrap;

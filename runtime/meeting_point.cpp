@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{250};
-constexpr std::chrono::milliseconds kFirstAttempt{200}, kLongestAttempt{5000};
+constexpr std::chrono::milliseconds kFirstAttempt{200}, kLongestAttempt{5000}, kLongestBetweenLooks{400};
 constexpr std::chrono::seconds kForSiblings{1};
 constexpr std::chrono::seconds kForSuccessor{2};  // of a server that went away while this rank joined
 
@@ -44,11 +44,12 @@ bool is_nameless(const std::string& job) { return job.empty() || job == "job" ||
 
 class Meeting {
  public:
-  Meeting(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline)
-      : point_(point), request_(request), deadline_(deadline), until_(deadline) {}
+  Meeting(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline, const Lookout& lookout)
+      : point_(point), request_(request), deadline_(deadline), lookout_(lookout), until_(deadline) {}
 
   Met run() {
     do {
+      if (lookout_) lookout_();
       if (auto met = attempt()) return std::move(*met);
       std::this_thread::sleep_for(std::min<Clock::duration>(pause_, until_ - Clock::now()));
       pause_ = std::min(2 * pause_, kLongestPause);
@@ -109,7 +110,7 @@ class Meeting {
     if (place != tried_) attempt_ = kFirstAttempt;
     tried_ = place;
     const auto until = std::min<Store::Deadline>(deadline_, Clock::now() + attempt_);
-    attempt_ = std::min(2 * attempt_, kLongestAttempt);
+    attempt_ = std::min(2 * attempt_, lookout_ ? kLongestBetweenLooks : kLongestAttempt);
     try {
       return rendezvous::Client::connect(endpoint, until);
     } catch (const Error& error) {
@@ -127,6 +128,7 @@ class Meeting {
   MeetingPoint& point_;
   const rendezvous::JoinRequest& request_;
   const Store::Deadline deadline_;
+  const Lookout& lookout_;
   Store::Deadline until_;
   std::chrono::milliseconds pause_{kFirstPause}, attempt_{kFirstAttempt};
   std::string reason_, tried_;
@@ -135,10 +137,11 @@ class Meeting {
 
 }  // namespace
 
-Met meet_at_point(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline) {
+Met meet_at_point(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline,
+                  const Lookout& lookout) {
   constexpr std::size_t kConnection = 2;  // and what wakes its thread
   reserve_descriptors(kConnection, who_meets(request));
-  return Meeting(point, request, deadline).run();
+  return Meeting(point, request, deadline, lookout).run();
 }
 
 }  // namespace rondo::runtime

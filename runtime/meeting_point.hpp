@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/base/fork.hpp"
+#include "comm/transport/lookout.hpp"
 #include "rendezvous/client.hpp"
 #include "rendezvous/server.hpp"
 
@@ -51,6 +52,8 @@ struct Met {
 };
 // Hosts the place in rank 0 where nobody does, and joins whoever serves there. timeout error at the deadline, naming
 // what was in the way; the server's refusals (rendezvous::Client::join) at once.
-Met meet_at_point(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline);
+// lookout: as Lookout says.
+Met meet_at_point(MeetingPoint& point, const rendezvous::JoinRequest& request, Store::Deadline deadline,
+                  const Lookout& lookout = {});
 
 }  // namespace rondo::runtime

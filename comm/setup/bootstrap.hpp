@@ -3,8 +3,10 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rondo/communicator.hpp>
@@ -13,6 +15,7 @@
 #include "comm/setup/encryption.hpp"
 #include "comm/setup/process_facts.hpp"
 #include "comm/setup/recruiter.hpp"
+#include "comm/transport/lookout.hpp"
 
 namespace rondo::comm {
 struct Transport;
@@ -21,6 +24,27 @@ struct Transport;
 namespace rondo {
 
 inline constexpr int kMostRanks = 1 << 20;  // of one world
+
+// Of survivors that meet again because rank 0 served and is gone.
+class MeetingAgain {
+ public:
+  explicit MeetingAgain(int job_size) : job_size_(job_size) {}
+  int job_size() const { return job_size_; }  // who met when it served
+  // Called now and then, while they meet; throws when that is in vain. Empty: nothing is known.
+  void set_lookout(Lookout lookout) {
+    const std::lock_guard lock(mutex_);
+    lookout_ = std::move(lookout);
+  }
+  void look_out() const {
+    const std::lock_guard lock(mutex_);
+    if (lookout_) lookout_();
+  }
+
+ private:
+  const int job_size_;
+  mutable std::mutex mutex_;
+  Lookout lookout_;
+};
 
 struct Bootstrap {
   int rank = 0;
@@ -31,7 +55,8 @@ struct Bootstrap {
   std::vector<int> job_ranks;            // by rank: its rank in the job, which the store knows it by; empty: the same
   std::shared_ptr<Store> store;          // kept: shrink() and grow() meet there again
   std::shared_ptr<Recruiter> recruiter;  // null: nobody can join later
-  Growth growth;                         // of a process that joins one, see join_growth
+  std::shared_ptr<MeetingAgain> meeting_again{};       // null: rank 0 does not serve
+  Growth growth;                                       // of a process that joins one, see join_growth
   std::shared_ptr<const Authenticator> authenticator;  // null: peers prove nothing (a logged opt-out)
   std::shared_ptr<const Encryption> encryption{};  // of connections between hosts and over TCP; null: they are plain
   // Local addresses that reach the rendezvous, most preferred first; peers connect to them. Empty: loopback.

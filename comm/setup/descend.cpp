@@ -108,6 +108,43 @@ struct Survivors {
   std::string name;  // of the meeting
 };
 
+// Rank 0 served, and once it is gone any rank of its host may, as no other can have its address. Where none is left of
+// all that the job has, survivors of other hosts would wait for their deadline. A name for the node hides which it is.
+void check_place(detail::CommunicatorImpl& failed, const MeetingAgain& place) {
+  const auto& job_ranks = failed.bootstrap().job_ranks;
+  const auto first = std::find(job_ranks.begin(), job_ranks.end(), 0);
+  const bool knows_all = static_cast<int>(job_ranks.size()) == place.job_size() && failed.options().node.empty();
+  if (first == job_ranks.end() || !knows_all) return;
+  const comm::Team& team = failed.team();
+  const int server = static_cast<int>(first - job_ranks.begin());
+  const comm::Placement& its = team.placement(server);
+  for (int r = 0; r < team.size(); ++r) {
+    if (team.placement(r).node == its.node && !team.lost(r)) return;
+  }
+  throw Error(
+      ErrorCode::peer_lost,
+      fmt::format("rank {} (host {}, pid {}) served the rendezvous of this job, and no rank of its host is left "
+                  "to take its place: the survivors cannot meet; start the job again, or let rondo-rendezvous "
+                  "serve it on a host that outlives others",
+                  server, its.host, its.pid),
+      server);
+}
+
+class LookingOut {
+ public:
+  explicit LookingOut(detail::CommunicatorImpl& failed) : place_(failed.bootstrap().meeting_again) {
+    if (place_) place_->set_lookout([this, &failed] { check_place(failed, *place_); });
+  }
+  ~LookingOut() {
+    if (place_) place_->set_lookout({});
+  }
+  LookingOut(const LookingOut&) = delete;
+  LookingOut& operator=(const LookingOut&) = delete;
+
+ private:
+  const std::shared_ptr<MeetingAgain> place_;
+};
+
 // Ranks that have decided together have decided equally often, whether or not they came together after it. `absences`:
 // told from now on, also while they come together.
 Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline, std::optional<Absences>& absences) {
@@ -117,7 +154,10 @@ Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline, std
   if (const int before = failed.shrinks(); before > 0) next.name += fmt::format("~{}", before);
   survivors.name = fmt::format("{}@{}", next.name, next.generation);
   if (failed.team().monitor()) absences.emplace(failed.team(), *next.store, survivors.name);
-  survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);
+  {
+    const LookingOut looking_out(failed);
+    survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);
+  }
   failed.count_shrink();
   const auto own = std::find(survivors.ranks.begin(), survivors.ranks.end(), failed.rank());
   if (own == survivors.ranks.end())

@@ -262,6 +262,22 @@ TEST_CASE("survivors do not wait for a host that is cut off") {
   CHECK(time_of_shrink(18) < 3000);  // and not the 20 s of joining, or the 7 s until the server knows
 }
 
+// Rank 0 serves, and rank 3 on its host could in its place.
+TEST_CASE("survivors are told at once that no rank is left on the host where the job meets") {
+  if (!networks_possible()) return;
+  Network network(3, 19);
+  Job job(network, {tool("shrinker")}, {}, 30s);
+  job.await_start();
+  for (const std::size_t rank : {3u, 0u}) job.rank(rank).signal(SIGKILL);
+  for (const std::size_t rank : {1u, 2u}) {
+    const Ended ended = job.rank(rank).wait();
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 1);
+    CHECK(ended.out.find("served the rendezvous of this job, and no rank of its host is left") != std::string::npos);
+    CHECK(ended.seconds < 12);  // and not the 20 s of joining, which is the deadline
+  }
+}
+
 // The figure: network_test "[.long]" prints it.
 TEST_CASE("the time that shrinking takes after a cut", "[.long]") {
   if (!networks_possible()) return;
