@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/team/failure.hpp"
 
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace rondo::comm {
 
 bool Failure::raise(ErrorCode code, const Culprits& culprits, std::string_view sentence) const {
   std::uint32_t expected = FailureRecord::kNone;
-  const bool first = record_->state.compare_exchange_strong(expected, FailureRecord::kWriting);
+  const bool first = record_->state.compare_exchange_strong(expected, FailureRecord::writing(rank_));
   if (first) {
     record_->code = static_cast<std::int32_t>(code);
     record_->culprits = culprits;
@@ -33,9 +34,13 @@ Error Failure::error() const {
   known_.store(true, std::memory_order_relaxed);
   // The writer may be killed between its two stores; its peers then know only that it failed.
   const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
-  while (record_->state.load(std::memory_order_acquire) != FailureRecord::kSet) {
+  for (;;) {
+    const std::uint32_t state = record_->state.load(std::memory_order_acquire);
+    if (state == FailureRecord::kSet) break;
     if (std::chrono::steady_clock::now() > patience) {
-      return {ErrorCode::peer_lost, "a rank of this node died while it was reporting a failure"};
+      const int writer = FailureRecord::writer(state);
+      return {ErrorCode::peer_lost,
+              fmt::format("rank {} died, or was stopped, while it was reporting a failure", writer), writer};
     }
     sched_yield();
   }

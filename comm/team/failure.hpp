@@ -15,7 +15,7 @@ namespace rondo::comm {
 class Failure {
  public:
   Failure() = default;
-  Failure(FailureRecord& record, Doorbells bells) : record_(&record), bells_(std::move(bells)) {}
+  Failure(int rank, FailureRecord& record, Doorbells bells) : rank_(rank), record_(&record), bells_(std::move(bells)) {}
 
   bool raised() const { return record_->state.load(std::memory_order_relaxed) != FailureRecord::kNone; }
   // True for the first; wakes every rank of the node either way.
@@ -28,6 +28,7 @@ class Failure {
   }
 
  private:
+  int rank_ = 0;
   FailureRecord* record_ = nullptr;
   Doorbells bells_;
   mutable std::atomic<bool> known_{false};

@@ -17,9 +17,11 @@ namespace rondo::comm {
 inline constexpr std::size_t kLine = 128;  // two cache lines: the neighbour prefetch never makes ranks share
 inline constexpr std::uint64_t kHistory = 32;
 
-// First failure wins; readers wait for `state` to become kSet.
+// First failure wins; readers wait for `state` to become kSet. Meanwhile it says which rank writes.
 struct FailureRecord {
-  static constexpr std::uint32_t kNone = 0, kWriting = 1, kSet = 2;
+  static constexpr std::uint32_t kNone = 0, kSet = 1, kWriters = 2;
+  static constexpr std::uint32_t writing(int rank) { return kWriters + static_cast<std::uint32_t>(rank); }
+  static constexpr int writer(std::uint32_t state) { return static_cast<int>(state - kWriters); }
   alignas(kLine) std::atomic<std::uint32_t> state;
   std::int32_t code;
   Culprits culprits;

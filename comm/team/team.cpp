@@ -12,7 +12,7 @@
 
 namespace rondo::comm {
 
-Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.segment.failure(), parts_.bells) {
+Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.rank, parts_.segment.failure(), parts_.bells) {
   const auto n = static_cast<std::size_t>(size());
   links_.resize(n);
   message_links_.resize(n);

@@ -52,7 +52,9 @@ Awaitable<void> NodeFollower::join() {
   } catch (const boost::system::system_error& error) {
     broken = error.code().message();
   } catch (const Error& error) {
-    if (error.error_code() != ErrorCode::peer_lost || error.culprit() >= 0) throw;
+    if (error.culprit() >= 0 || error.error_code() == ErrorCode::system) throw;
+    if (error.error_code() != ErrorCode::peer_lost)
+      throw_leader(error.error_code(), fmt::format("says what it should not: {}", error.what()));
     broken = error.what();
   }
   if (!broken.empty()) {

@@ -128,7 +128,8 @@ Awaitable<void> NodeLeader::serve(Follower& follower) {
   follower.served = true;
   if (--absent_ == 0) io_.stop();
   co_await asio::async_read(socket, asio::buffer(word), asio::use_awaitable);
-  throw Error(ErrorCode::peer_lost, "a follower spoke out of turn", follower.rank);
+  throw Error(ErrorCode::peer_lost,
+              fmt::format("rank {} spoke out of turn while the ranks of this node met", follower.rank), follower.rank);
 }
 
 NodeFrame NodeLeader::verdict() const {

@@ -21,6 +21,17 @@ constexpr bool kWaits = true, kStopped = true;
 
 }  // namespace
 
+TEST_CASE("standing: a rank that dies while it reports a failure is named") {
+  FailureRecord record{};
+  record.state = FailureRecord::writing(3);
+  const Failure failure(0, record, {});
+  REQUIRE(failure.raised());
+  const rondo::Error error = failure.error();
+  CHECK(error.error_code() == rondo::ErrorCode::peer_lost);
+  CHECK(error.culprit() == 3);
+  CHECK(std::string(error.what()) == "rank 3 died, or was stopped, while it was reporting a failure");
+}
+
 TEST_CASE("standing: the rank furthest behind is late, not those that wait for it") {
   CHECK(find_late(std::vector{in(5, kWaits), in(4, kWaits), in(3)}, 5) == Ranks{2});
   CHECK(find_late(std::vector{in(5, kWaits), in(4), in(4), in(5)}, 5) == Ranks{1, 2});
