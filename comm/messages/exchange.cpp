@@ -33,6 +33,7 @@ Exchange::Exchange(Team& team)
     if (!links.send) continue;
     Channel& with = channel(peer);
     with.links = &links;
+    with.published = team.message_steps_to(peer);
     with.in_segment = links.send->wake().by == Wake::By::doorbell && links.recv->wake().by == Wake::By::doorbell;
     with.whole_bytes =
         with.in_segment ? whole_bytes_ : std::min(std::max(whole_bytes_, kWholeOnSocket), links.longest_step);
@@ -110,6 +111,7 @@ Exchange::Look Exchange::receive_at_once(const Call& call) {
   }
   if (bytes != 0) kernels::copy(call.recv, link.data(), bytes, kernels::Stores::plain);
   link.release();
+  ++from.taken;
   if (call.source != nullptr) *call.source = call.root;
   from.consumed += cost_of(bytes);
   if (from.consumed >= kToldAlone) pump(from);
@@ -152,6 +154,18 @@ void Exchange::list_blocked(std::vector<Blocked>& blocked) const {
     const bool sends = !with.sends.empty() || !with.replies.empty() || !with.cleared.empty() || with.unflushed;
     if (sends) blocked.push_back({peer, with.links->send->wake()});
   }
+}
+
+// Steps of ranks that share memory are counted there, where that is how they come.
+bool Exchange::has_taken(int peer, std::uint64_t steps) const {
+  const Channel& from = channels_[static_cast<std::size_t>(peer)];
+  if (from.links == nullptr || from.ended || (team_.shares_memory(peer) && !from.in_segment)) return false;
+  return from.taken == steps && !from.incoming && reading_.empty();
+}
+
+bool Exchange::awaits_peer(const Operation& operation) const {
+  if (!operation.sends) return true;
+  return channels_[static_cast<std::size_t>(operation.peer)].told.contains(operation.id);
 }
 
 bool Exchange::has_ended(int peer) const { return channels_[static_cast<std::size_t>(peer)].ended; }
@@ -207,6 +221,7 @@ bool Exchange::take_step(int peer, Channel& from) {
     if (link.data() != incoming.into) kernels::copy(incoming.into, link.data(), incoming.bytes, kernels::Stores::plain);
   }
   link.release();
+  ++from.taken;
   complete(peer, from);
   return true;
 }

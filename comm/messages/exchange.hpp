@@ -6,6 +6,7 @@
 // receive takes it, the receiver reads it where it is, where the kernel does that, or asks for its bytes. So nothing
 // long is kept twice, and no link is held up by what nobody has asked for.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -40,9 +41,13 @@ class Exchange {
   void clear_finished() { finished_.clear(); }
   // What has to happen before anything here can go on.
   void list_blocked(std::vector<Blocked>& blocked) const;
-  bool has_ended(int peer) const;  // its link: nothing more comes from it
-  void forget();                   // all operations: they have failed
-  void tell_unread();              // to the team, before this rank leaves
+  // So many steps have come from the peer, and all that came with them is done.
+  bool has_taken(int peer, std::uint64_t steps) const;
+  bool awaits_peer(
+      const Operation& operation) const;  // it goes on when the peer does something with it, and not before
+  bool has_ended(int peer) const;         // its link: nothing more comes from it
+  void forget();                          // all operations: they have failed
+  void tell_unread();                     // to the team, before this rank leaves
 
  private:
   struct Unasked {  // a message that has come before its receive
@@ -73,7 +78,9 @@ class Exchange {
     int latest_tag = 0;
     std::uint64_t* latest_number = nullptr;  // of that tag
     std::optional<Incoming> incoming{};
-    std::size_t owed = 0;      // bytes sent whole that the peer has not said to have handed on
+    std::uint64_t taken = 0;                          // steps
+    std::atomic<std::uint64_t>* published = nullptr;  // counts steps, where the peer is on another node
+    std::size_t owed = 0;                             // bytes sent whole that the peer has not said to have handed on
     std::size_t consumed = 0;  // bytes come whole and handed on that the peer has not been told of
   };
   struct Reading {  // an announced message, where it is
@@ -110,6 +117,9 @@ class Exchange {
   static std::uint64_t next_number(Channel& to, int tag);
   void send_part(Channel& to);
   void flush(Channel& to);
+  static void count_step(const Channel& to) {
+    if (to.published != nullptr) to.published->fetch_add(1, std::memory_order_relaxed);
+  }
   void finish(Operation& operation);
 
   Team& team_;

@@ -26,6 +26,7 @@ bool Exchange::pump(Channel& to) {
   SendLink& link = *to.links->send;
   bool moved = false;
   const auto say = [&](const Envelope& envelope) {
+    count_step(to);
     link.publish(packed(envelope), 0);
     moved = true;
   };
@@ -65,6 +66,7 @@ void Exchange::tell(Channel& to, Operation& send) {
     return;
   }
   envelope.kind = Envelope::Kind::announced;
+  count_step(to);
   to.links->send->publish(packed(envelope), 0);
   to.told.emplace(send.id, &send);
 }
@@ -78,6 +80,7 @@ bool Exchange::send_whole(Channel& to, const Envelope& envelope, const std::byte
   const std::uint64_t bytes = envelope.bytes();
   SendLink& link = *to.links->send;
   to.owed += cost_of(bytes);
+  count_step(to);
   if (!to.in_segment && bytes > std::min(kCopied, whole_bytes_)) {  // that lies in a slot
     link.send(packed(envelope), from, bytes);
     return false;
@@ -90,6 +93,7 @@ bool Exchange::send_whole(Channel& to, const Envelope& envelope, const std::byte
 void Exchange::send_part(Channel& to) {
   Operation& send = *to.cleared.front();
   const std::size_t bytes = std::min<std::size_t>(to.links->longest_step, send.bytes - send.done);
+  count_step(to);
   to.links->send->send(packed({.dtype = send.dtype, .kind = Envelope::Kind::data, .tag = send.tag, .id = send.id}),
                        send.from + send.done, bytes);
   send.done += bytes;

@@ -9,6 +9,7 @@
 
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
+#include "comm/base/only_caller.hpp"
 #include "comm/base/system_error.hpp"
 #include "kernels/thread.hpp"
 
@@ -381,6 +382,7 @@ void Messages::inspect() {
   guarded([&] {
     team_.failure().check();
     look_for_departures();
+    look_for_standoffs();
     blocked_.clear();
     exchange_.list_blocked(blocked_);
     death_watch_.look(team_, blocked_);
@@ -436,6 +438,19 @@ void Messages::look_for_departures() {
                             operation.describe()),
           peer);
     }
+  }
+}
+
+// Of the call that this thread is in, which is the only one where no other thread may make any.
+void Messages::look_for_standoffs() {
+  const auto call = std::find_if(batches_.begin(), batches_.end(),
+                                 [](const auto& batch) { return batch->kind == Batch::Kind::blocking; });
+  if (call == batches_.end() || !is_only_caller()) return;
+  for (const Operation& operation : (*call)->operations) {
+    const int peer = operation.other();
+    if (operation.finished || peer < 0 || peer == team_.rank() || !exchange_.awaits_peer(operation)) continue;
+    team_.look_for_standoff(operation.describe(), peer,
+                            [&](std::uint64_t steps) { return exchange_.has_taken(peer, steps); });
   }
 }
 

@@ -73,6 +73,7 @@ class Messages {
   void inspect();
   void tell_what_waits();
   void look_for_departures();
+  void look_for_standoffs();
   void look_for_deadlines();
   std::string report(const Batch& batch, const Operation& operation) const;
   const Operation* find_waiting_for(int peer) const;

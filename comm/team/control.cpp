@@ -53,8 +53,10 @@ void Control::announce_failure(ErrorCode code, const Culprits& culprits, std::st
   std::copy_n(sentence.data(), message.length, message.sentence.data());
   send_all(message);
 }
-void Control::announce_waiting(const Signature& signature) {
-  send_all({.kind = Kind::waiting, .signature = signature});
+void Control::announce_waiting(const Signature& signature, const std::function<std::uint64_t(int peer)>& alone_after) {
+  const std::lock_guard lock(sending_);
+  for (const auto& peer : peers_)
+    send(*peer, {.kind = Kind::waiting, .entered = alone_after ? alone_after(peer->rank) : 0, .signature = signature});
 }
 void Control::tell(int peer, const Signature& signature) {
   send_to(peer, {.kind = Kind::waiting, .signature = signature});
@@ -166,7 +168,7 @@ void Control::deliver(Peer& peer) {
       return;
     }
     case Kind::waiting:
-      events_.waiting(peer.rank, message.signature);
+      events_.waiting(peer.rank, message.signature, message.entered);
       return;
     case Kind::departure:
       peer.departed = true;

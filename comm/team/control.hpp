@@ -28,7 +28,7 @@ class Control {
  public:
   struct Events {  // on the monitor's thread
     std::function<void(int peer, ErrorCode code, const Culprits& culprits, std::string_view sentence)> failed;
-    std::function<void(int peer, const Signature& signature)> waiting;
+    std::function<void(int peer, const Signature& signature, std::uint64_t alone_after)> waiting;
     std::function<void(int peer, const Signature& latest)> departed;  // the last collective that it was in
     std::function<void(int peer)> unmapped;
     std::function<void(int peer, std::uint64_t entered, std::uint64_t verdict)> attends;
@@ -53,7 +53,8 @@ class Control {
   void hear(int peer);         // the events of all that has come from it, in this thread
 
   void announce_failure(ErrorCode code, const Culprits& culprits, std::string_view sentence);
-  void announce_waiting(const Signature& signature);
+  // alone_after: 0, or what each peer is told, see Team::note_alone.
+  void announce_waiting(const Signature& signature, const std::function<std::uint64_t(int peer)>& alone_after = {});
   void tell(int peer, const Signature& signature);  // the same to one of them
   void announce_departure(const Signature& latest);
   // Until the kernels of all peers, but those that are `excepted`, have what was sent, or it is too late. To close a
@@ -83,7 +84,7 @@ class Control {
     std::int32_t code = 0;
     std::int32_t whom = -1;                  // that an answer is about
     std::uint32_t length = 0;                // of sentence
-    std::uint64_t entered = 0, verdict = 0;  // of attendance; entered: of a split or an abort, too
+    std::uint64_t entered = 0, verdict = 0;  // of attendance; entered: of a split, an abort or a wait, too
     std::uint64_t question = 0, flags = 0;   // of questions and answers
     Signature signature{};
     Culprits culprits{};

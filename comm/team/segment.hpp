@@ -65,6 +65,7 @@ struct RankLine {
   alignas(kLine) CallHistory device_calls;
   alignas(kLine) Attendance attendance;
   std::atomic<std::uint64_t> waits_in;  // the rank: the collective that it has waited in for long, 0: none
+  std::atomic<std::uint64_t> alone_in;  // the rank: the same, while no other thread of its process may call anything
   std::atomic<std::uint64_t> message;   // the rank: the message that it has waited for for long (PackedMessage), or 0
   std::atomic<std::uint64_t> aborted;   // the rank: 1 + its latest when its process aborted any communicator, or 0
 };

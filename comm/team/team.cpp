@@ -28,7 +28,10 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.rank, parts_
   events.failed = [this](int, ErrorCode code, const Culprits& culprits, std::string_view sentence) {
     failure_.raise(code, culprits, sentence);  // whoever announced it told every rank
   };
-  events.waiting = [this](int peer, const Signature& theirs) { on_waiting(peer, theirs); };
+  events.waiting = [this](int peer, const Signature& theirs, std::uint64_t alone_after) {
+    on_waiting(peer, theirs);
+    note_alone(peer, theirs, alone_after);
+  };
   events.departed = [this, remote](int peer, const Signature& latest) {
     if (latest.sequence != 0) on_waiting(peer, latest);
     remote(peer).departed = true;
@@ -63,6 +66,7 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.rank, parts_
 }
 
 Team::~Team() {
+  delist();
   if (parts_.monitor) parts_.monitor->stop_hearing(hearer_);
   take_leave();
   for (const int id : watch_ids_) parts_.monitor->unwatch(id);
@@ -98,6 +102,7 @@ void Team::start() {
   pulses_->start();
   hearer_ = parts_.monitor->hear_aborts([this] { note_abort(); });
   for (const auto& [socket, peer] : watches_) watch(peer, socket.get());
+  enlist();
 }
 
 std::string Team::whole_name(int peer) const {

@@ -129,6 +129,14 @@ class Team {
   std::string describe_latest(int peer) const;
   // A mismatch: asks the others what they called, for a moment, and blames those whom most contradict.
   Error judge(const Difference& difference);
+  // Two ranks that wait for each other in different things, for good. Throws the mismatch, which the communicator of
+  // the other thing has then, too. Where no other thread of this process may call anything: this rank waits in a
+  // message with the peer, of whose steps it has taken so many, or in a collective.
+  void look_for_standoff(const std::string& message, int peer,
+                         const std::function<bool(std::uint64_t steps)>& has_taken);
+  void look_for_standoff(const Signature& mine);
+  void announce_waiting_alone(const Signature& signature);  // where that is so
+  std::atomic<std::uint64_t>* message_steps_to(int peer);   // counts those to a rank of another node; null: of this one
   // In what this rank's collectives differ from those of others, as far as both are known: those
   // of this node, and what others have announced. Empty: in nothing. Calls that need not wait for everybody leave it to
   // this. It tells the ranks of other nodes what this one was in last, for them to look.
@@ -152,6 +160,15 @@ class Team {
   struct Messages {  // of kernels, with one peer
     std::uint64_t sent = 0, received = 0;
   };
+  struct OfProcess;
+  static std::shared_ptr<OfProcess> of_process();
+  void enlist();
+  void delist();
+  Signature waits_for_this_alone(int peer) const;  // the collective that only this rank can end; sequence 0: none
+  std::uint64_t message_steps_from(int peer) const;
+  int rank_of_process(const Team& other, int peer) const;  // -1: it is not in this team, or may not be
+  Error judge_standoff(const std::string& sentence, int peer, const Signature& in);
+  void note_alone(int peer, const Signature& theirs, std::uint64_t after);
   const CallHistory& history(int peer, Side side) const;  // of a rank that shares the segment
   // Collective that this rank has entered; sequence 0: none, or nobody knows.
   Signature latest(Side side) const;
@@ -215,6 +232,7 @@ class Team {
   std::vector<std::shared_ptr<const Fd>> processes_;  // by peer: of neighbours
   std::unique_ptr<Control> control_;
   std::unique_ptr<Pulses> pulses_;
+  std::shared_ptr<OfProcess> fellows_;  // the teams of this process
   std::once_flag accused_;
   std::thread judge_;  // asks what the monitor's thread, which hears the answers, cannot wait for
 };

@@ -14,6 +14,9 @@ struct Team::Remote {
   Attendance attendance{};
   mutable std::mutex mutex;
   Signature latest{};  // guarded by it: the latest collective that it is known to have entered
+  // The same: as RankLine's, and the steps of messages that it had sent to this rank before.
+  std::uint64_t alone_in = 0, steps_before = 0;
+  std::atomic<std::uint64_t> steps_sent{0};  // of messages, by this rank to it
   // Guarded by Team::answers_: what it, or a neighbour of its, has said to that question.
   Standing standing{};
   std::uint64_t answered = 0;

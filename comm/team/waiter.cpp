@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/base/log.hpp"
+#include "comm/base/only_caller.hpp"
 #include "comm/base/system_error.hpp"
 
 namespace rondo::comm {
@@ -52,7 +53,10 @@ void Waiter::rest() {
   round_ = 0;
   suspect_ = -1;
   disarm();
-  if (std::exchange(known_, false)) team_.own_line().waits_in.store(0, std::memory_order_release);
+  if (!std::exchange(known_, false)) return;
+  team_.own_line().alone_in.store(0, std::memory_order_release);
+  team_.own_line().waits_in.store(0, std::memory_order_release);
+  alone_ = false;
 }
 
 void Waiter::disarm() {
@@ -100,13 +104,16 @@ void Waiter::inspect(std::span<const Blocked> blocked) {
   next_inspection_ = now + kInspectEvery;
   if (collective_) {
     known_ = true;
+    alone_ = alone_ || is_only_caller();
+    team_.own_line().alone_in.store(alone_ ? signature_.sequence : 0, std::memory_order_release);
     team_.own_line().waits_in.store(signature_.sequence, std::memory_order_release);
     look_for_mismatch();
+    if (alone_) look_for_standoff();
   }
   look_for_departures(blocked);
   death_watch_.look(team_, blocked);
   if (collective_ && now >= next_announcement_) {
-    team_.announce_waiting(signature_);
+    alone_ ? team_.announce_waiting_alone(signature_) : team_.announce_waiting(signature_);
     announce_every_ = std::min(announce_every_ * 4, kAnnounceAtMost);
     next_announcement_ = now + announce_every_;
   }
@@ -126,6 +133,14 @@ void Waiter::look_for_mismatch() {
     if (peer == team_.rank() || !team_.signature_of(peer, signature_.sequence, theirs)) continue;
     const std::string sentence = compare(team_.rank(), signature_, peer, theirs);
     if (!sentence.empty()) fail(team_.judge({sentence, peer, signature_}));
+  }
+}
+
+void Waiter::look_for_standoff() {
+  try {
+    team_.look_for_standoff(signature_);
+  } catch (const Error& error) {
+    fail(error);
   }
 }
 

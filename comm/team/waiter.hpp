@@ -61,6 +61,7 @@ class Waiter {
   void sleep(std::span<const Blocked> blocked);
   void inspect(std::span<const Blocked> blocked);
   void look_for_mismatch();
+  void look_for_standoff();
   void look_for_departures(std::span<const Blocked> blocked);
   struct Report {
     std::vector<int> ranks;  // that hold the call up
@@ -78,6 +79,7 @@ class Waiter {
   std::uint64_t round_ = 0;
   bool armed_ = false;  // our line says that we sleep
   bool known_ = false;  // and that we wait
+  bool alone_ = false;  // and no other thread of this process may call anything
   Clock::duration nap_{};
   int suspect_ = -1;     // departed when we last looked; if nothing of it has come since, it is the culprit
   bool timing_ = false;  // the times below are valid

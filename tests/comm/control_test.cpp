@@ -34,18 +34,18 @@ class Reports {
  public:
   Control::Events events() {
     const auto nothing = [](int) {};
-    return {
-        .failed = [this](int, ErrorCode, const Culprits&,
-                         std::string_view sentence) { note("failed: " + std::string(sentence)); },
-        .waiting = [this](int, const Signature& signature) { note("waiting " + std::to_string(signature.sequence)); },
-        .departed = [this](int, const Signature&) { note("departed"); },
-        .unmapped = nothing,
-        .attends = [](int, std::uint64_t, std::uint64_t) {},
-        .apart = [](int, std::uint64_t) {},
-        .asked = [](int, std::uint64_t, const Signature&) {},
-        .answered = [](int, std::uint64_t, int, const Signature&, std::uint64_t) {},
-        .aborted = [](int, std::uint64_t) {},
-        .lost = [this](int, std::string_view reason) { note("lost: " + std::string(reason)); }};
+    return {.failed = [this](int, ErrorCode, const Culprits&,
+                             std::string_view sentence) { note("failed: " + std::string(sentence)); },
+            .waiting = [this](int, const Signature& signature,
+                              std::uint64_t) { note("waiting " + std::to_string(signature.sequence)); },
+            .departed = [this](int, const Signature&) { note("departed"); },
+            .unmapped = nothing,
+            .attends = [](int, std::uint64_t, std::uint64_t) {},
+            .apart = [](int, std::uint64_t) {},
+            .asked = [](int, std::uint64_t, const Signature&) {},
+            .answered = [](int, std::uint64_t, int, const Signature&, std::uint64_t) {},
+            .aborted = [](int, std::uint64_t) {},
+            .lost = [this](int, std::string_view reason) { note("lost: " + std::string(reason)); }};
   }
   // The first one that begins so; empty: none came in time.
   std::string await(std::string_view beginning, std::chrono::milliseconds limit) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/python/source/interrupt.hpp"
 
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <unistd.h>
@@ -42,6 +43,7 @@ void on_interrupt(int signal, siginfo_t* info, void* context) {
 }
 
 void abort_when_interrupted(Watch& watch) {
+  pthread_setname_np(pthread_self(), "rondo-interrupt");  // what runs nothing of the program's, the library knows by it
   while (true) {
     while (sem_wait(&watch.arrived) != 0) {
     }

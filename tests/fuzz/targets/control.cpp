@@ -32,7 +32,7 @@ class Listener {
       const Error error(code, std::string(sentence), culprits.one, culprits.list());
       accepts([&] { throw error; });
     };
-    all.waiting = [check](int, const Signature& signature) { check(signature); };
+    all.waiting = [check](int, const Signature& signature, std::uint64_t) { check(signature); };
     all.departed = [this, check](int, const Signature& signature) {
       check(signature);
       finish();  // who has said goodbye ends without being lost
