@@ -73,7 +73,7 @@ TEST_CASE("what a command line brings is shown without what a terminal obeys") {
                                 rondorun({"--secret-file", odd, "--nnodes", "2", "--master-addr", "127.0.0.1", "true"}),
                                 rondorun({"./" + odd}),
                                 rondorun({"--rdzv-id", odd, "--explain", "true"}),
-                                                          Line{tool("rondo"), "explain", odd},
+                                Line{tool("rondo"), "explain", odd},
                                 Line{tool("rondo-plan"), "--" + odd},
                                 Line{tool("rondo-plan"), "--collective", odd},
                                 Line{tool("rondo-rendezvous"), "--" + odd},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that survives: reduces until a rank is lost, then goes on with those that are left. shrinker [HOW [RANKS]],
 // which are spawned where their number is given: "late": it computes for longer first than a launcher waits. "fails":
-// the last rank of those that are left exits with code 3. "never": it does not go on. "deadline": a call takes at most a
-// second. It says when it knew of the loss, and when it had reduced without who was.
+// the last rank of those that are left exits with code 3. "never": it does not go on. "deadline": a call takes at most
+// a second. It says when it knew of the loss, and when it had reduced without who was.
 #include <fmt/format.h>
 #include <unistd.h>
 
