@@ -138,6 +138,25 @@ TEST_CASE("a launcher of a fixed world that dies while the ranks are started aga
   CHECK(ended.seconds < 20);
 }
 
+TEST_CASE("whom the survivors of one start went on without is needed at the next one") {
+  const NodesJob job("2");
+  const auto launchers = start_nodes(job, 2, {"--nproc-per-node", "2", "--max-restarts", "1"},
+                                     {"sh", "-c",
+                                      "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec " + tool("shrinker") +
+                                          " fails; "
+                                          "[ $RANK = 1 ] && exit 9; exec sleep 60"});
+  launchers[1]->lines("joined ", 2);
+  for (const auto& line : launchers[0]->lines("joined ", 2))
+    if (line.starts_with("1 ")) ::kill(std::stoi(line.substr(2)), SIGKILL);
+  for (const auto& launcher : launchers) {
+    const Ended ended = launcher->wait();
+    INFO(ended.err);
+    CHECK(ended.code == 9);
+    CHECK(says(ended.err, "starting again: restart 1 of 1\n"));
+    CHECK(ended.seconds < 30);
+  }
+}
+
 TEST_CASE("a training whose ranks are killed on two nodes ends as if nothing had happened") {
   constexpr int kSteps = 30;
   const auto expected = undisturbed_result(kSteps);
