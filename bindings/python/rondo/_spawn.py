@@ -12,8 +12,9 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from rondo._errors import Error
-from rondo._rondo import init
+from rondo._rondo import Communicator, init
 
+_SETTLE_SECONDS = 0.25  # for the others to ask who survived a rank's failure, as rondorun has it
 _GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL, and for the report of the rank that another one blames
 
 
@@ -49,8 +50,8 @@ def spawn(
 ) -> List[Any]:
     """Runs fn(comm, *args, **kwargs) in world_size processes and returns what they returned, in rank order.
 
-    The first rank that fails is raised as RankFailed, and the others are stopped. `options` are init()'s. With the
-    start method "spawn", fn must be importable, and a script calls this under `if __name__ == "__main__"`.
+    The first rank that fails is raised as RankFailed, and the others are stopped; but where they shrink() within 250 ms,
+    they go on without it, and None stands for its result. `options` are init()'s. With the start method "spawn", fn must be importable, and a script calls this under `if __name__ == "__main__"`.
     """
     if world_size < 1:
         raise ValueError(f"spawn: a world of {world_size} ranks cannot be")
@@ -62,7 +63,7 @@ def spawn(
             ranks.join()
         finally:
             ranks.stop()
-        return [ranks.results[rank] for rank in range(world_size)]
+        return [ranks.results.get(rank) for rank in range(world_size)]
 
 
 class _Ranks:
@@ -72,6 +73,8 @@ class _Ranks:
         self.pipes: List[multiprocessing.connection.Connection] = []
         self.results: Dict[int, Any] = {}
         self.failures: Dict[int, RankFailed] = {}
+        self.asking: set = set()  # ranks that are in shrink()
+        self.asked = 0  # how often one has been
 
     def start(self, rank: int, arguments: tuple) -> None:
         ours, theirs = self.context.Pipe(duplex=False)
@@ -85,20 +88,43 @@ class _Ranks:
         waiting = set(range(len(self.processes)))
         while waiting:
             self._wait(waiting, None)
-            if self.failures:
-                raise self._first_failure(waiting)
+            while self.failures:
+                failure = self._first_failure(waiting)
+                if not self._go_on_without(failure.rank, waiting):
+                    raise failure
+                del self.failures[failure.rank]
+            if self.asked and all(_is_stopped(self.processes[rank].pid) for rank in waiting):
+                return  # nobody goes on with those, and stop() ends them
+
+    def _go_on_without(self, rank: int, waiting: set) -> bool:
+        before, deadline = self.asked, time.monotonic() + _SETTLE_SECONDS
+        while not self.asking - {rank} and self.asked == before:
+            left = deadline - time.monotonic()
+            if left <= 0 or not waiting:
+                return False
+            self._wait(waiting, left)
+        return True
 
     # Takes the reports that come within the time, and the ends of ranks that have not reported.
     def _wait(self, waiting: set, seconds: Optional[float]) -> None:
         by_pipe = {self.pipes[rank]: rank for rank in waiting}
         for pipe in multiprocessing.connection.wait(list(by_pipe), seconds):
             rank = by_pipe[pipe]
-            waiting.discard(rank)
             try:
                 report = pickle.loads(pipe.recv_bytes())
             except EOFError:
+                waiting.discard(rank)
+                self.asking.discard(rank)
                 self._take_end(rank)
                 continue
+            if report[0] == "asks":
+                self.asking.add(rank)
+                self.asked += 1
+                continue
+            self.asking.discard(rank)
+            if report[0] == "went on":
+                continue
+            waiting.discard(rank)
             if report[0] == "result":
                 self.results[rank] = report[1]
             else:
@@ -134,6 +160,8 @@ class _Ranks:
         if len(self.results) < len(self.processes):
             for process in self.processes:
                 process.terminate()
+                if process.is_alive():
+                    os.kill(process.pid, signal.SIGCONT)  # one that is stopped has the other signal then
         deadline = time.monotonic() + _GRACE_SECONDS
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
@@ -142,6 +170,27 @@ class _Ranks:
                 process.join()
         for pipe in self.pipes:
             pipe.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
+
+# In a rank: what survivors ask each other, the process that spawned them is told.
+def _tell_of_shrinks(pipe: Any) -> None:
+    shrink = Communicator.shrink
+
+    def told(self: Communicator) -> Communicator:
+        pipe.send_bytes(pickle.dumps(("asks",)))
+        smaller = shrink(self)
+        pipe.send_bytes(pickle.dumps(("went on",)))
+        return smaller
+
+    Communicator.shrink = told  # type: ignore[method-assign]
 
 
 def _failure(rank: int, pickled: Optional[bytes], text: str, trace: str, exit_code: int) -> RankFailed:
@@ -157,6 +206,7 @@ def _failure(rank: int, pickled: Optional[bytes], text: str, trace: str, exit_co
 def _body(pipe: Any, fn: Any, rank: int, world_size: int, url: str, options: Dict[str, Any], args: tuple, kwargs: Dict[str, Any]) -> None:
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world_size))
     status = 0
+    _tell_of_shrinks(pipe)
     try:
         with init(url, rank=rank, world_size=world_size, **options) as comm:
             report = pickle.dumps(("result", fn(comm, *args, **kwargs)))

@@ -45,6 +45,19 @@ def killed(comm):
     comm.barrier()
 
 
+def surviving(comm, ends_by):
+    comm.barrier()
+    if comm.rank == 1:
+        os.kill(os.getpid(), ends_by)
+    try:
+        while True:
+            comm.barrier()
+    except rondo.Error:
+        smaller = comm.shrink()
+    smaller.barrier()
+    return smaller.rank, smaller.world_size
+
+
 def exiting(comm):
     if comm.rank == 0:
         sys.exit(7)
@@ -120,6 +133,10 @@ class Spawn(unittest.TestCase):
         failure = self.failure(killed)
         self.assertEqual((failure.rank, failure.exit_code), (2, 128 + signal.SIGKILL))
         self.assertEqual(str(failure), "rank 2 was killed by SIGKILL")
+
+    def test_survivors_go_on_without_a_killed_or_stopped_rank(self):
+        self.assertEqual(rondo.spawn(surviving, 3, (signal.SIGKILL,), timeout=60), [(0, 2), None, (1, 2)])
+        self.assertEqual(rondo.spawn(surviving, 3, (signal.SIGSTOP,), timeout=1), [(0, 2), None, (1, 2)])
 
     def test_survivors_are_told_who_was_killed_and_a_spare_joins(self):
         script = pathlib.Path(__file__).with_name("killed_by_ranks.py")
