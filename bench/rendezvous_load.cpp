@@ -57,6 +57,11 @@ struct Result {
 double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
+double peak_mib() {  // of this process, which has the server
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
 double cpu_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -273,15 +278,15 @@ Timing run_once(int clients, int processes) {
 
 int run(const Flags& flags) {
   ::signal(SIGPIPE, SIG_IGN);
-  fmt::print("# clients  run  seconds  us/client  server CPU s  client CPU s\n");
+  fmt::print("# clients  run  seconds  us/client  server CPU s  client CPU s  server MiB\n");
   bool slow = false;
   for (const int clients : flags.clients) {
     std::vector<double> seconds;
     for (int i = 0; i < flags.runs; ++i) {
       const Timing timing = run_once(clients, flags.processes);
       seconds.push_back(timing.seconds);
-      fmt::print("{:9} {:4} {:8.3f} {:10.1f} {:13.3f} {:13.3f}\n", clients, i + 1, timing.seconds,
-                 1e6 * timing.seconds / clients, timing.server_cpu, timing.client_cpu);
+      fmt::print("{:9} {:4} {:8.3f} {:10.1f} {:13.3f} {:13.3f} {:11.1f}\n", clients, i + 1, timing.seconds,
+                 1e6 * timing.seconds / clients, timing.server_cpu, timing.client_cpu, peak_mib());
       std::fflush(stdout);
     }
     std::nth_element(seconds.begin(), seconds.begin() + flags.runs / 2, seconds.end());
