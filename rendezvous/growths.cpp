@@ -173,6 +173,19 @@ void Growths::fail(Entry growth, const Error& error) {
   failed_.pop_front();
 }
 
+bool Growths::miss(Caller caller, const proto::Missing& request) {
+  const Entry growth = growths_.find(request.name());
+  if (growth == growths_.end()) return false;
+  replies_.send(caller, proto::Reply());
+  if (request.indices().empty() || request.indices(0) >= growth->second.members) return true;
+  const int lost = static_cast<int>(request.indices(0));
+  fail(growth, Error(ErrorCode::peer_lost,
+                     fmt::format("rank {} was lost before '{}' was made, as {} says", lost, growth->first,
+                                 members_.describe(caller.connection)),
+                     lost));
+  return true;
+}
+
 void Growths::give_up(Caller caller, const std::string& name, const proto::Failure& why) {
   const Member* member = members_.of(caller.connection);
   const Entry growth = growths_.find(name);

@@ -32,6 +32,8 @@ class Growths {
   void admit(Caller caller, const proto::Admit& request, Time deadline);
   // An earlier server has said so, and maybe not to all of its ranks: then it fails as soon as its rank 0 asks anew.
   void told(Caller caller, const proto::Membership& given);
+  // Members that are lost. False: there is no such growth.
+  bool miss(Caller caller, const proto::Missing& request);
   void give_up(Caller caller, const std::string& name, const proto::Failure& why);
   void look(Caller caller, const std::string& name);
   void expire(WaitId wait);

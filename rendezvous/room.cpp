@@ -103,7 +103,7 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
       return survivals_.ask(caller, request.survivors(), deadline);
     case Operation::kMissing:
       key(request.missing().name());
-      survivals_.miss(caller, request.missing());
+      if (!growths_.miss(caller, request.missing())) survivals_.miss(caller, request.missing());
       return gatherings_.fail_hopeless();
     case Operation::kAdmit:
       check_text(request.admit().release(), "release", true);

@@ -14,8 +14,12 @@ constexpr int kLooks = 5;  // in a row: who is stopped for a moment is awaited
 
 }  // namespace
 
-Absences::Absences(const Team& failed, Store& store, std::string name)
-    : failed_(failed), store_(store), name_(std::move(name)), looks_(static_cast<std::size_t>(failed.size())) {
+Absences::Absences(const Team& failed, Store& store, std::string name, Stopped stopped)
+    : failed_(failed),
+      store_(store),
+      name_(std::move(name)),
+      stopped_(stopped),
+      looks_(static_cast<std::size_t>(failed.size())) {
   thread_ = start_thread("rondo-absences", [this] { run(); });
 }
 
@@ -49,7 +53,7 @@ bool Absences::look() {
     if (r == failed_.rank() || looks == kLooks) continue;
     if (failed_.lost(r)) {
       looks = kLooks;
-    } else {
+    } else if (stopped_ == Stopped::absent) {
       looks = failed_.is_halted(r) ? looks + 1 : 0;
     }
     if (looks == kLooks) absent_.push_back(r);

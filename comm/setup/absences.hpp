@@ -16,8 +16,10 @@ namespace rondo::comm {
 
 class Absences {
  public:
-  // All outlive this. `name`: of the survivors' meeting.
-  Absences(const Team& failed, Store& store, std::string name);
+  // Who is stopped is absent as well, or is waited for.
+  enum class Stopped : std::uint8_t { absent, awaited };
+  // All outlive this. `name`: of the meeting.
+  Absences(const Team& failed, Store& store, std::string name, Stopped stopped = Stopped::absent);
   ~Absences();
   Absences(const Absences&) = delete;
   Absences& operator=(const Absences&) = delete;
@@ -30,6 +32,7 @@ class Absences {
   const Team& failed_;
   Store& store_;
   const std::string name_;
+  const Stopped stopped_;
   std::vector<int> looks_;   // by rank: that saw it absent
   std::vector<int> absent_;  // for good
   std::mutex mutex_;

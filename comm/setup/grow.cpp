@@ -12,6 +12,7 @@
 #include "comm/base/log.hpp"
 #include "comm/base/majority.hpp"
 #include "comm/call/communicator_impl.hpp"
+#include "comm/setup/absences.hpp"
 #include "comm/setup/create.hpp"
 
 namespace rondo::comm {
@@ -120,9 +121,13 @@ class Growing {
     bootstrap.deadline = deadline_;
     Communicator made;
     Word own{.growth = growth};
+    // A member that is lost while the server is away is not heard of otherwise.
+    std::optional<Absences> absences;
+    absences.emplace(parent_.team(), *bootstrap.store, growth.key(), Absences::Stopped::awaited);
     own.error = error_of([&] {
       made = meet(std::move(bootstrap), growth, parent_.options(), [this] { parent_.team().failure().check(); });
     });
+    absences.reset();
     for (const Store::Bytes& said : parent_.all_gather_bytes(own.encode(), left() + kForWord)) {
       if (const Word word = Word::decode(said); word.error) throw Error(*word.error);
     }

@@ -153,6 +153,22 @@ TEST_CASE("who was let in by a server that died is told when rank 0, which did n
   CHECK(contains(error, "its rank 0 has asked for others to join anew"));
 }
 
+TEST_CASE("a joiner hears that a member was lost while the server was away") {
+  Clients members(2);
+  const auto joiner = members.job.client();
+  std::jthread joins([&] { joiner->join({.enlists = true}, in(seconds(20))); });
+  const int all[] = {0, 1};
+  const Growth growth = members.client(0).admit(all, 1, 1, in(seconds(20)));
+  joins.join();
+  members.stop();
+  members.clients[1].reset();  // the next server never hears of it
+  members.start();
+  const int lost[] = {1};
+  members.client(0).missing(growth.key(), lost);
+  const auto error = error_of([&] { joiner->exchange(growth.key() + "/cards", 2, 3, {}, in(seconds(20))); });
+  CHECK(contains(error, "peer lost: rank 1 was lost before 'grown.2@1' was made, as rank 0 (host "));
+}
+
 TEST_CASE("a client tells another server what the one of its last client knew") {
   Clients members(2);
   in_threads(2, [&](int rank) {
