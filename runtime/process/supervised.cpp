@@ -147,7 +147,7 @@ int wait_and_forward(const Child& child, int control, const sigset_t& waited_for
 
 int run_supervised(Launcher launcher, const std::function<int(Supervision&)>& job) {
   Pipe pipe = make_pipe();
-  Supervision supervision{.control = {}, .original_mask = {}};
+  Supervision supervision{.control = {}, .original_mask = {}, .launcher = ::getpid()};
   sigset_t waited_for = forwarded_signals(launcher);
   sigaddset(&waited_for, SIGCHLD);
   sigaddset(&waited_for, SIGPIPE);  // or the witness' end might be ours before we have cleaned up

@@ -16,6 +16,7 @@ namespace rondo::process {
 struct Supervision {
   Fd control;              // one byte per signal the launcher got; end of file: it or the witness is gone
   sigset_t original_mask;  // of signals, for the job's processes
+  pid_t launcher = 0;      // the process that the user sees
   // What the job leaves here ends with the process, undestroyed: threads of it may be waiting for other hosts.
   std::shared_ptr<void> until_exit{};
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rondo: looks at what jobs leave behind.
+// rondo: looks at jobs, at those that run and at what others leave behind.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,11 +11,12 @@
 #include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 #include "tools/rondo/page.hpp"
+#include "tools/rondo/top.hpp"
 
 int main(int argc, char** argv) {
   using namespace rondo;
   open_missing_streams();
-  CLI::App app("Looks at what jobs leave behind.", "rondo");
+  CLI::App app("Looks at jobs that run, and at what others leave behind.", "rondo");
   app.set_version_flag("--version", fmt::format("rondo {}", RONDO_VERSION), "says which one this is");
   app.require_subcommand(1);
   auto* explain =
@@ -24,6 +25,12 @@ int main(int argc, char** argv) {
   bool trace = false;
   explain->add_option("FOLDER", folders, "the folder; of several hosts one of each")->required();
   explain->add_flag("--trace", trace, "instead of the page a trace for chrome://tracing or Perfetto, as JSON");
+  auto* top = app.add_subcommand("top", "what the ranks of a job do that runs on this host under rondorun");
+  pid_t process = 0;
+  bool json = false;
+  top->add_option("PID", process, "of its launcher or of a rank; needed where several jobs run")
+      ->check(CLI::PositiveNumber);
+  top->add_flag("--json", json, "one document of JSON instead, once");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -33,8 +40,14 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const auto folder = records::read_folders(folders);
-    const std::string out = trace ? records::trace_of(folder) : records::page_of(folder);
+    if (*top && !json) return records::show_job(process), 0;
+    std::string out;
+    if (*top) {
+      out = records::job_as_json(process);
+    } else {
+      const auto folder = records::read_folders(folders);
+      out = trace ? records::trace_of(folder) : records::page_of(folder);
+    }
     const bool written = std::fwrite(out.data(), 1, out.size(), stdout) == out.size() && std::fflush(stdout) == 0;
     if (!written) throw std::system_error(errno, std::generic_category(), "cannot write the page");
     return 0;

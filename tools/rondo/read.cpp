@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "tools/rondo/snapshot.hpp"
+
 namespace rondo::records {
 namespace {
 
@@ -222,6 +224,24 @@ Folder read_folders(const std::vector<fs::path>& folders) {
   if (found.jobs.empty() && found.records.empty())
     throw std::runtime_error(fmt::format("{} holds no job.json and no rank<r>.json: it is no folder of a failure",
                                          folders.front().string()));
+  return found;
+}
+
+Folder read_snapshot(const Snapshot& snapshot) {
+  const auto parsed = [](const std::string& text) {
+    Json json = Json::parse(text, nullptr, false);
+    if (json.is_discarded()) refuse("it is not JSON");
+    return json;
+  };
+  Folder found;
+  found.jobs.push_back(read_job(parsed(snapshot.job)));
+  for (const auto& [rank, record] : snapshot.records) {
+    try {
+      found.records.insert_or_assign(rank, read_record(parsed(record)));
+    } catch (const std::exception&) {
+      continue;  // its row says that it is silent
+    }
+  }
   return found;
 }
 

@@ -68,4 +68,8 @@ struct Folder {
 // Of one job; several nodes leave one folder each. std::runtime_error: one sentence that names the file.
 Folder read_folders(const std::vector<std::filesystem::path>& folders);
 
+struct Snapshot;
+// What a launcher says of a job that runs. A rank whose words are no record has none.
+Folder read_snapshot(const Snapshot& snapshot);
+
 }  // namespace rondo::records

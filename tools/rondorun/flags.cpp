@@ -79,6 +79,10 @@ constexpr std::array kFlags{
          ""},
     Flag{"failure-dir", 0, "DIR", kOwn,
          "where a job that fails leaves a folder of what each rank did last, for rondo explain; none: nowhere (.)", ""},
+    Flag{"watch", 0, "", kOwn,
+         "shows what each rank is in, below its output at a terminal, elsewhere in a line every 10 s; see also rondo "
+         "top",
+         ""},
     Flag{"grace-period", 0, "SECONDS", kOwn, "until what must end is killed (5)", ""},
     Flag{"continue-on-failure", 0, "", kOwn,
          "the other ranks are never told to end, however late they shrink() to those that are left", ""},

@@ -19,16 +19,20 @@
 #include "runtime/process/descent.hpp"
 #include "runtime/process/event_loop.hpp"
 #include "runtime/process/exit_status.hpp"
+#include "tools/rondo/snapshot.hpp"
 #include "tools/rondorun/alone.hpp"
 #include "tools/rondorun/cores.hpp"
 #include "tools/rondorun/failure_folder.hpp"
 #include "tools/rondorun/gpus.hpp"
+#include "tools/rondorun/job_document.hpp"
 #include "tools/rondorun/judgement.hpp"
 #include "tools/rondorun/nodes.hpp"
 #include "tools/rondorun/programs.hpp"
 #include "tools/rondorun/ranks.hpp"
 #include "tools/rondorun/records.hpp"
+#include "tools/rondorun/visitors.hpp"
 #include "tools/rondorun/voice.hpp"
+#include "tools/rondorun/watch.hpp"
 
 namespace rondo::launcher {
 namespace {
@@ -65,6 +69,7 @@ class Launch {
   void on_signal(int signal);
   void say_what_is_waited_for();
   void leave_while_running();
+  void look(std::function<void(const records::Snapshot&)> done);
   void on_ranks_ended();
   void on_decision(Decision decision);
   void nodes_start_again();
@@ -78,8 +83,16 @@ class Launch {
   Voice voice_;
   BoundCores bound_;
   Records records_{loop_};
+  std::optional<Placement> at_;  // once it is known
   Job job_;
   Judgement judgement_{loop_, options_, job_, voice_};
+  Visitors visitors_{loop_, [this](Visitors::Answer answer) {
+                       look([answer](const records::Snapshot& snapshot) { answer(records::encode(snapshot)); });
+                     }};
+  Watch watch_{loop_, voice_,
+               Watch::Job{.runs = [this] { return judgement_.phase() == Phase::running && job_.end_signal == 0; },
+                          .look = [this](Watch::Done done) { look(std::move(done)); },
+                          .draws = options_.prefix}};
   int interrupts_ = 0;
   bool waits_after_signal_ = false;
   int restarts_ = 0;  // with one node
@@ -91,7 +104,9 @@ int Launch::run() {
   loop_.watch(supervision_.control.get(), EPOLLIN, [this] { control(supervision_.control.get()); });
   if (options_.starter >= 0) loop_.watch(options_.starter, EPOLLIN, [this] { control(options_.starter); });
   child_ended_ = process::watch_adopted(loop_, [this](pid_t pid) { return job_.ranks && job_.ranks->is_running(pid); });
+  visitors_.open(supervision_.launcher);
   start();
+  if (options_.watch) watch_.start();
   loop_.run();
   return judgement_.exit_code().value_or(voice_.left_out() ? 1 : 0);
 }
@@ -121,6 +136,7 @@ void Launch::start_ranks(const Placement& at) {
   const std::string sharing = sharing_sentence(at.local_size, options_.gpus.size(), options_.gpus_per_rank);
   if (!sharing.empty()) voice_.say(sharing);
   share_out_cores();
+  at_ = at;
   job_.folder = std::make_unique<FailureFolder>(options_, at, records_);
   Ranks::Setup setup{.command = options_.command,
                      .programs = rank_programs(options_, at, records_),
@@ -189,6 +205,17 @@ void Launch::on_signal(int signal) {
   loop_.at(Clock::now() + kPatience, [this] { say_what_is_waited_for(); });
 }
 
+void Launch::look(std::function<void(const records::Snapshot&)> done) {
+  records_.ask([this, done = std::move(done)](const Records::Answers& answers) {
+    Placement unknown;
+    unknown.nodes = options_.nodes;
+    unknown.job = options_.job;
+    const Account account{.happened = std::chrono::system_clock::now(),
+                          .now = job_.ranks ? job_.ranks->facts() : std::vector<RankFacts>{}};
+    done({.job = job_document(options_, at_.value_or(unknown), account), .records = answers});
+  });
+}
+
 // Ranks without a handler go on: they are asked over their sockets.
 void Launch::leave_while_running() {
   records_.ask([this](const Records::Answers& answers) {
@@ -209,6 +236,7 @@ void Launch::say_what_is_waited_for() {
 }
 
 void Launch::on_ranks_ended() {
+  voice_.err().show_below({});
   const auto patience = interrupts_ > 1 ? milliseconds(0) : std::min(options_.grace_period, kTidyingLimit);
   const auto patience_ends = Clock::now() + patience;
   if (!process::end_descent(patience_ends, patience_ends + kKillLimit))

@@ -95,6 +95,7 @@ void Sink::line(std::string_view prefix, std::string_view text) {
 }
 
 std::optional<Sink::Clock::time_point> Sink::first_row_due() const {
+  if (!own_rows_.empty()) return Clock::time_point{};
   std::optional<Clock::time_point> first;
   for (const Source* source : sources_)
     if (const auto due = source->row_due(); due && (!first || *due < *first)) first = due;
@@ -119,7 +120,7 @@ void Sink::compose() {
 
 // Prompts below what is drawn over: the cursor stays behind the last.
 void Sink::compose_frame(Clock::time_point now) {
-  std::vector<std::string> rows, prompts;
+  std::vector<std::string> rows = own_rows_, prompts;
   for (const Source* source : sources_) {
     const auto due = source->row_due();
     if (due && *due > now) compose_at(*due);

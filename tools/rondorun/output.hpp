@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/base/fd.hpp"
@@ -40,6 +41,8 @@ class Sink {
   // not fit is left out.
   void when_left_out(std::function<void(int reason)> handler) { left_out_ = std::move(handler); }
   bool is_terminal() const { return screen_.has_value(); }
+  bool draws() const { return screen_ && screen_->draws(); }                       // it is one whose cursor can go up
+  void show_below(std::vector<std::string> rows) { own_rows_ = std::move(rows); }  // all lines, on such a one
 
   void line(std::string_view prefix, std::string_view text);  // text without its newline
   // What ranks write is held back for a moment; in a job that fails what several of them say is said once. line() is
@@ -75,6 +78,7 @@ class Sink {
   Clock::time_point last_frame_{};
   std::optional<Clock::time_point> timer_;
   std::vector<const Source*> sources_;
+  std::vector<std::string> own_rows_;  // above those of the sources
   std::size_t line_count_ = 0;
   Fold held_;
   bool holds_ = false, folds_ = false;
