@@ -233,6 +233,25 @@ TEST_CASE("a world of MIN to MAX nodes goes on with fewer when a launcher is kil
   check_result(*newcomer, expected);
 }
 
+TEST_CASE("a launcher of a world of MIN to MAX that a signal ends leaves it, and the others go on at once") {
+  const auto expected = undisturbed_result(kLong);
+  const TemporaryFolder folder;
+  const NodesJob job("1:3");
+  const auto program = training(folder, kLong, kPause);
+  auto launchers = start_nodes(job, 3, {"--nproc-per-node", "2"}, program);  // 30 s for the last call
+  await_start(*launchers[0], "0 rank 0 of 6 ");
+  launchers[0]->lines("step 3", 1);
+  launchers[1]->signal(SIGTERM);
+  const auto left_at = std::chrono::steady_clock::now();
+  await_start(*launchers[2], "0 rank 2 of 4 on node 1 of 2 at ");
+  CHECK(std::chrono::steady_clock::now() - left_at < 10s);
+  const Ended left = launchers[1]->wait();
+  INFO(left.err);
+  CHECK(left.code == 128 + SIGTERM);
+  CHECK(says(left.err, " leaves: stopped by signal 15 (Terminated)\n"));
+  for (const std::size_t node : {0U, 2U}) check_result(*launchers[node], expected);
+}
+
 TEST_CASE("a world of MIN to MAX starts without those who do not come to the last call") {
   const NodesJob job("2:4");
   const auto launchers = start_nodes(job, 2, kQuick, {"sh", "-c", "echo $RANK of $WORLD_SIZE on $GROUP_WORLD_SIZE"});
@@ -286,8 +305,8 @@ TEST_CASE("failures in a world of MIN to MAX count as restarts, and a node too m
   auto flags = kQuick;
   flags.insert(flags.end(), {"--max-restarts", "1"});
   const std::vector<std::string> command{"sh", "-c",
-                                         "echo ready $TORCHELASTIC_RESTART_COUNT $GROUP_RANK; "
-                                         "trap 'exit 3' USR1; while :; do sleep 0.1; done"};
+                                         "trap 'exit 3' USR1; echo ready $TORCHELASTIC_RESTART_COUNT $GROUP_RANK; "
+                                         "while :; do sleep 0.1; done"};
   auto launchers = start_nodes(job, 2, flags, command);
   for (const auto& launcher : launchers) launcher->lines("ready 0 ", 1);
   const auto spare = job.start(flags, command);

@@ -186,7 +186,8 @@ void Launch::on_signal(int signal) {
     return;
   }
   const bool ends = signal != SIGUSR1 && signal != SIGUSR2 && signal != SIGTSTP && signal != SIGCONT;
-  if (ends && job_.end_signal == 0) job_.end_signal = signal;
+  const bool is_first = ends && job_.end_signal == 0;
+  if (is_first) job_.end_signal = signal;
   if (!job_.ranks) {  // still waiting for the other nodes
     if (signal == SIGUSR2) voice_.say("there is nothing to write about the ranks, as they have not started");
     if (ends) judgement_.on_signal_before_start(signal);
@@ -198,6 +199,7 @@ void Launch::on_signal(int signal) {
     return;
   }
   if (signal == SIGUSR2) return leave_while_running();
+  if (is_first && job_.nodes) job_.nodes->depart("stopped by " + process::signal_name(signal));
   job_.ranks->signal(signal == SIGTSTP ? SIGSTOP : signal);
   if (!ends) return;
   loop_.at(Clock::now() + options_.grace_period, [this] { job_.ranks->signal(SIGKILL); });

@@ -27,6 +27,7 @@ constexpr auto kConfirmLimit = 10s;  // for a node that was chosen to say that i
 // A communicator counts its generation up as it shrinks and grows, and no number of one start is another's.
 constexpr int kGenerationsOfStart = 1000;
 constexpr const char *kOpen = "launcher/open", *kClosed = "closed ";
+const std::string kStaysAway = "stays away";
 constexpr int kNoWish = 1 << 20;  // behind all nodes that there were
 
 std::string this_launcher() { return fmt::format("{} (pid {})", host_name(), ::getpid()); }
@@ -189,6 +190,16 @@ int Meeting::come_to(int start) const {
   return number;
 }
 
+void Meeting::stay_away(int start) const {
+  const auto number = client_->add(key_of(start, "arrivals"), 1);
+  client_->set(key_of(start, arrival(static_cast<int>(number))), bytes_of(kStaysAway));
+}
+
+void Meeting::await_newcomer(int start) const {
+  for (int number = 1;; ++number)
+    if (text_of(client_->get(key_of(start, arrival(number)), Store::Deadline::max())) != kStaysAway) return;
+}
+
 // At node 0, which is always among them, and the first.
 void Meeting::choose(int start, int restarts) {
   std::vector<Arrival> all;
@@ -214,17 +225,22 @@ void Meeting::choose(int start, int restarts) {
 // are all that it waits for, and who came meanwhile is there.
 std::vector<Meeting::Arrival> Meeting::await_arrivals(int start) {
   std::vector<Arrival> all;
-  const auto take = [&](const Store::Bytes& text) {
-    std::istringstream words(text_of(text));
-    Arrival& one = all.emplace_back(Arrival{.number = static_cast<int>(all.size()) + 1});
+  int number = 1;  // of the next
+  int expected = nodes_ == 0 ? options_.nodes : nodes_ - lost_;
+  const auto take = [&](const Store::Bytes& bytes) {
+    const std::string text = text_of(bytes);
+    const Arrival next{.number = number++};
+    if (text == kStaysAway) return void(--expected);
+    std::istringstream words(text);
+    Arrival& one = all.emplace_back(next);
     words >> one.was_there >> one.wish;
     one.was_there = one.was_there || nodes_ == 0;
   };
-  const auto next = [&] { return key_of(start, arrival(static_cast<int>(all.size()) + 1)); };
+  const auto next = [&] { return key_of(start, arrival(number)); };
   const auto there = [&] {
     return std::count_if(all.begin(), all.end(), [](const Arrival& a) { return a.was_there; });
   };
-  const int expected = nodes_ == 0 ? options_.nodes : nodes_ - lost_, least = options_.least_nodes;
+  const int least = options_.least_nodes;
   const auto are_enough = [&] { return static_cast<int>(all.size()) >= least; };
   for (auto deadline = join_deadline(); there() < expected || !are_enough();) {
     if (static_cast<int>(all.size()) == least) deadline = Clock::now() + options_.last_call;

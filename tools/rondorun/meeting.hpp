@@ -43,6 +43,9 @@ class Meeting {
   // Who was lost since that start: nobody waits for it at the next one.
   void lose_one(int start) { lost_ += start == start_ ? 1 : 0; }
   bool has_lost() const { return lost_ > 0; }
+  // This launcher was at the last start, and will not be at that one.
+  void stay_away(int start) const;
+  void await_newcomer(int start) const;  // for ever
   // Of a job of MIN:MAX nodes at node 0, for who comes later.
   void close(int start, const Closed& how);
 

@@ -10,6 +10,7 @@
 
 #include <rondo/error.hpp>
 
+#include "comm/base/machine.hpp"
 #include "rendezvous/survivals.hpp"
 
 namespace rondo::launcher {
@@ -172,7 +173,7 @@ void Nodes::end_watch(const Placement& at) {
 // At node 0: one more node waits for the next start.
 void Nodes::watch_arrivals(const Placement& at) {
   try {
-    meeting_.store().get(key_of(at.start + 1, "arrival/1"), Clock::now() + kJobLimit);
+    meeting_.await_newcomer(at.start + 1);
     if (at.nodes < options_.nodes)
       interrupt(at.start, verdict_text({.sentence = "another node has come", .rank = kNobody}), Decision::anew);
   } catch (const std::exception&) {  // the listener has the same, and says so
@@ -260,6 +261,15 @@ void Nodes::ask_whether_missed(std::vector<int> ranks, std::function<void()> mis
 void Nodes::ended_well(int rank, const std::string& who) {
   say([this, start = at_.start, rank, who] {
     meeting_.store().set(key_of(start, fmt::format("ended well/{}", rank)), bytes_of(who));
+  });
+}
+
+void Nodes::depart(const std::string& why) {
+  if (!is_elastic(options_) || meeting_.serves()) return;
+  say([this, at = at_, why] {
+    const auto sentence = fmt::format("node {} on host {} leaves: {}", at.node, host_name(), why);
+    meeting_.stay_away(at.start + 1);  // first, as this launcher may end as soon as that is decided
+    interrupt(at.start, verdict_text({.sentence = sentence, .rank = kNobody}), Decision::anew);
   });
 }
 

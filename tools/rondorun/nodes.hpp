@@ -52,9 +52,10 @@ class Nodes {
   void ended(int turn, const Failure& failure);       // every rank of this node; judges when those of all nodes have
   void ended_well(int rank, const std::string& who);  // while others of this node run
   void ask_whether_missed(std::vector<int> ranks, std::function<void()> missed);  // all of them: in the event loop
-  void finished(int turn);  // every rank of this node succeeded, or is missed
-  void start_again();       // after such a decision, when all ranks of this node have ended
-  void leave(bool good);    // all is said and done here; node 0 waits for the others, as it serves them
+  void finished(int turn);              // every rank of this node succeeded, or is missed
+  void depart(const std::string& why);  // of a job of MIN:MAX nodes; node 0 stays
+  void start_again();                   // after such a decision, when all ranks of this node have ended
+  void leave(bool good);                // all is said and done here; node 0 waits for the others, as it serves them
 
  private:
   void listen();
