@@ -40,6 +40,22 @@ TEST_CASE("three nodes with different numbers of ranks, whichever starts first")
   CHECK(has(ended[2], "[5] I am 5/6, 0/1 of 2/3\n"));
 }
 
+TEST_CASE("without a secret, on request, ranks meet and say that whoever reaches them may join") {
+  const std::string port = free_port();
+  std::vector<std::unique_ptr<Running>> launchers;
+  for (int i = 0; i < 2; ++i)
+    launchers.push_back(
+        std::make_unique<Running>(rondorun({"--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port,
+                                            "--no-secret", "--", tool("recorded"), "well"})));
+  for (const auto& launcher : launchers) {
+    const auto ended = launcher->wait();
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    CHECK(has(ended, " is done\n"));
+    CHECK(ended.err.find("RONDO_INSECURE=1: whoever reaches this job's ports may join it") != std::string::npos);
+  }
+}
+
 TEST_CASE("node ranks are assigned where none are given") {
   const Job job("3", GENERATE("127.0.0.1", "::1", "localhost"));
   std::vector<std::unique_ptr<Running>> launchers;

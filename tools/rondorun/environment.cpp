@@ -45,6 +45,8 @@ Variables own_variables(const Options& options, const Placement& at) {
       {"RONDO_RECORD_FD", at.record_fd >= 0 ? std::to_string(at.record_fd) : ""},
       {"RONDO_SECRET_FILE", options.secret_file.empty() ? "" : std::filesystem::absolute(options.secret_file)}};
   result["RONDO_LINK_PATIENCE_MS"] = std::to_string(options.link_patience.count());
+  const bool has_secret = at.nodes == 1 || options.secret || !options.secret_file.empty();
+  if (options.no_secret && !has_secret) result["RONDO_INSECURE"] = "1";
   if (options.encrypt) result["RONDO_ENCRYPT"] = "1";
   if (!options.interface.empty()) result["RONDO_INTERFACE"] = options.interface;
   if (!options.port_range.empty()) result["RONDO_PORT_RANGE"] = options.port_range;
