@@ -51,33 +51,6 @@ std::string read_file(const std::filesystem::path& path, std::string& reason) {
   return text;
 }
 
-std::optional<rendezvous::Endpoint> parse(const std::string& text, std::string& reason) {
-  std::istringstream lines(text);
-  std::string title, address, secret, job, host, end;
-  lines >> title >> address >> secret >> std::quoted(job) >> host >> end;
-  if (title != kTitle || end != "end") {  // the last line is there when all others are
-    reason = "it is not what a rank 0 wrote, or not all of it";
-    return std::nullopt;
-  }
-  rendezvous::Endpoint endpoint;
-  parse_endpoint(address, "the server in the file, ", endpoint.host, endpoint.port);
-  endpoint.secret = rendezvous::Secret::from_hex(secret);
-  endpoint.job = job;
-  reason = fmt::format("rank 0 on host {} serves at {} (set RONDO_INTERFACE there if that is another machine)", host,
-                       address);
-  return endpoint;
-}
-
-std::string text_of(const rendezvous::Endpoint& endpoint) {
-  std::ostringstream text;
-  text << kTitle << '\n'
-       << rendezvous::endpoint_text(endpoint.host, endpoint.port) << '\n'
-       << endpoint.secret->to_hex() << '\n'
-       << std::quoted(endpoint.job) << '\n'
-       << host_name() << "\nend\n";
-  return text.str();
-}
-
 // The path's file, locked by this process; nothing: by another.
 Fd lock_file(const std::filesystem::path& path) {
   for (int replaced = 0; replaced < kReplacements;) {
@@ -121,7 +94,7 @@ class FileClaim {
   FileClaim& operator=(const FileClaim&) = delete;
 
   void write(const rendezvous::Endpoint& endpoint) {
-    text_ = text_of(endpoint);
+    text_ = meeting_file_text(endpoint);
     if (::pwrite(file_.get(), text_.data(), text_.size(), 0) != static_cast<ssize_t>(text_.size())) {
       throw_errno(fmt::format("cannot write {}, where the ranks are to meet", path_.string()));
     }
@@ -138,6 +111,33 @@ class FileClaim {
 };
 
 }  // namespace
+
+std::optional<rendezvous::Endpoint> read_meeting_file(const std::string& text, std::string& reason) {
+  std::istringstream lines(text);
+  std::string title, address, secret, job, host, end;
+  lines >> title >> address >> secret >> std::quoted(job) >> host >> end;
+  if (title != kTitle || end != "end") {  // the last line is there when all others are
+    reason = "it is not what a rank 0 wrote, or not all of it";
+    return std::nullopt;
+  }
+  rendezvous::Endpoint endpoint;
+  parse_endpoint(address, "the server in the file, ", endpoint.host, endpoint.port);
+  endpoint.secret = rendezvous::Secret::from_hex(secret);
+  endpoint.job = job;
+  reason = fmt::format("rank 0 on host {} serves at {} (set RONDO_INTERFACE there if that is another machine)", host,
+                       address);
+  return endpoint;
+}
+
+std::string meeting_file_text(const rendezvous::Endpoint& endpoint) {
+  std::ostringstream text;
+  text << kTitle << '\n'
+       << rendezvous::endpoint_text(endpoint.host, endpoint.port) << '\n'
+       << endpoint.secret->to_hex() << '\n'
+       << std::quoted(endpoint.job) << '\n'
+       << host_name() << "\nend\n";
+  return text.str();
+}
 
 std::shared_ptr<Hosting> FilePoint::try_host(int world_size) {
   Fd file = lock_file(path_);
@@ -165,7 +165,7 @@ std::optional<rendezvous::Endpoint> FilePoint::find(std::string& reason, Store::
   if (!reason.empty()) return std::nullopt;
   std::optional<rendezvous::Endpoint> endpoint;
   try {
-    endpoint = parse(text, reason);
+    endpoint = read_meeting_file(text, reason);
   } catch (const Error& error) {  // what a dead run or another program left
     reason = error.what();
   }

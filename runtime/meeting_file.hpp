@@ -10,6 +10,10 @@
 
 namespace rondo::runtime {
 
+// What rank 0 writes there, and what it says; nothing and the reason, or an error: nobody's who serves.
+std::string meeting_file_text(const rendezvous::Endpoint& endpoint);
+std::optional<rendezvous::Endpoint> read_meeting_file(const std::string& text, std::string& reason);
+
 class FilePoint final : public MeetingPoint {
  public:
   // Rank 0 serves at `host`, an address of this machine. Ranks of another `job` do not meet there.

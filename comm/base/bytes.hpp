@@ -32,6 +32,10 @@ class ByteWriter {
     bytes_.insert(bytes_.end(), value.begin(), value.end());
     return *this;
   }
+  template <Solid T>
+  ByteWriter& numbers(std::span<const T> values) {
+    return bytes(std::as_bytes(values));
+  }
   ByteWriter& text(std::string_view value) { return bytes(std::as_bytes(std::span(value))); }
   std::vector<std::byte> take() { return std::move(bytes_); }
 
@@ -55,6 +59,15 @@ class ByteReader {  // throws Error(corrupt_message) at the end of the record
   std::vector<std::byte> bytes() {
     const auto part = cut(number<std::uint64_t>());
     return {part.begin(), part.end()};
+  }
+  template <Solid T>
+  std::vector<T> numbers() {
+    const auto part = cut(number<std::uint64_t>());
+    if (part.size() % sizeof(T) != 0)
+      throw Error(ErrorCode::corrupt_message, "a list in the store ends within a number");
+    std::vector<T> values(part.size() / sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), part.data(), part.size());
+    return values;
   }
   std::string text() {
     const auto part = cut(number<std::uint64_t>());

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "comm/base/bytes.hpp"
@@ -14,45 +13,13 @@
 #include "comm/call/communicator_impl.hpp"
 #include "comm/setup/absences.hpp"
 #include "comm/setup/create.hpp"
+#include "comm/setup/growth_word.hpp"
 
 namespace rondo::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{100};  // of rank 0 at its communicator, of all at the growth
 constexpr std::chrono::seconds kForWord{10};             // of another rank, beyond the deadline that it has
-
-// What a rank tells the others: a growth, or an error.
-struct Word {
-  Growth growth{};
-  std::optional<Error> error{};
-
-  Store::Bytes encode() const {
-    ByteWriter out;
-    out.number(error.has_value());
-    if (error) {
-      out.number(error->error_code()).number(error->culprit()).text(error->what());
-      return out.take();
-    }
-    out.text(growth.name).number(growth.generation);
-    return out.bytes(std::as_bytes(std::span(growth.job_ranks))).take();
-  }
-  static Word decode(const Store::Bytes& bytes) {
-    ByteReader in(bytes);
-    Word word;
-    if (in.number<bool>()) {
-      const auto code = in.number<ErrorCode>();
-      const int culprit = in.number<int>();
-      word.error = Error(code, in.text(), culprit);
-      return word;
-    }
-    word.growth.name = in.text();
-    word.growth.generation = in.number<std::uint32_t>();
-    const Store::Bytes ranks = in.bytes();
-    word.growth.job_ranks.resize(ranks.size() / sizeof(int));
-    if (!ranks.empty()) std::memcpy(word.growth.job_ranks.data(), ranks.data(), ranks.size());
-    return word;
-  }
-};
 
 // What `action` throws, as an Error.
 template <class Action>
@@ -120,7 +87,7 @@ class Growing {
     Bootstrap bootstrap = parent_.bootstrap();
     bootstrap.deadline = deadline_;
     Communicator made;
-    Word own{.growth = growth};
+    GrowthWord own{.growth = growth};
     // A member that is lost while the server is away is not heard of otherwise.
     std::optional<Absences> absences;
     absences.emplace(parent_.team(), *bootstrap.store, growth.key(), Absences::Stopped::awaited);
@@ -129,7 +96,7 @@ class Growing {
     });
     absences.reset();
     for (const Store::Bytes& said : parent_.all_gather_bytes(own.encode(), left() + kForWord)) {
-      if (const Word word = Word::decode(said); word.error) throw Error(*word.error);
+      if (const GrowthWord word = GrowthWord::decode(said); word.error) throw Error(*word.error);
     }
     // All members have it. Whoever is lost from here on is a lost rank of it, which its next call says.
     if (const auto lost = error_of([&] { come_together(made, left()); }))
@@ -190,7 +157,7 @@ class Growing {
 
   // The others wait for rank 0's word. What it says nobody may have heard: then the joiners must not wait for them.
   Growth hear_of_joiners() {
-    Word word;
+    GrowthWord word;
     if (parent_.rank() == 0) word.error = error_of([&] { word.growth = admit(); });
     const auto unheard = error_of([&] {
       std::uint64_t bytes = 0;
@@ -200,7 +167,7 @@ class Growing {
       broadcast(&bytes, sizeof bytes);
       text.resize(bytes);
       broadcast(text.data(), text.size());
-      word = Word::decode(text);
+      word = GrowthWord::decode(text);
     });
     if (unheard && !word.growth.name.empty()) parent_.bootstrap().recruiter->give_up(word.growth, *unheard);
     if (unheard) throw Error(*unheard);

@@ -25,9 +25,13 @@ bool Failure::raise(ErrorCode code, const Culprits& culprits, std::string_view s
   return first;
 }
 
+// A rank that has lost its mind may have written over the end of it.
+static std::string written_in(const FailureRecord& record) {
+  return {record.sentence.data(), ::strnlen(record.sentence.data(), record.sentence.size())};
+}
+
 std::string Failure::sentence() const {
-  if (record_->state.load(std::memory_order_acquire) != FailureRecord::kSet) return {};
-  return {record_->sentence.data(), ::strnlen(record_->sentence.data(), record_->sentence.size())};
+  return record_->state.load(std::memory_order_acquire) == FailureRecord::kSet ? written_in(*record_) : std::string();
 }
 
 Error Failure::error() const {
@@ -44,8 +48,7 @@ Error Failure::error() const {
     }
     sched_yield();
   }
-  return {static_cast<ErrorCode>(record_->code), std::string(record_->sentence.data()), record_->culprits.one,
-          record_->culprits.list()};
+  return {static_cast<ErrorCode>(record_->code), written_in(*record_), record_->culprits.one, record_->culprits.list()};
 }
 
 }  // namespace rondo::comm

@@ -198,8 +198,9 @@ std::vector<std::string> known_launchers() {
 void parse_endpoint(const std::string& text, const std::string& before, std::string& host, std::uint16_t& port) {
   const auto colon = text.rfind(':');
   const bool bracketed = text.starts_with('[');
-  const bool usable = colon != std::string::npos && colon > 0 &&
-                      (!bracketed || (colon > 2 && text[colon - 1] == ']')) && (bracketed || text.find(':') == colon);
+  std::string name = colon == std::string::npos ? "" : text.substr(0, colon);
+  if (bracketed) name = name.ends_with(']') ? name.substr(1, name.size() - 2) : "";
+  const bool usable = !name.empty() && name.find_first_of(bracketed ? "[]" : "[]:") == name.npos;
   int value = 0;
   if (usable) {
     const auto [end, status] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), value);
@@ -210,7 +211,7 @@ void parse_endpoint(const std::string& text, const std::string& before, std::str
                                                          "a port from 1 to 65535",
                                                          before, text));
   }
-  host = bracketed ? text.substr(1, colon - 2) : text.substr(0, colon);
+  host = std::move(name);
   port = static_cast<std::uint16_t>(value);
 }
 

@@ -11,6 +11,9 @@ using namespace rondo;
 TEST_CASE("a sentence is shown on one line, and no terminal obeys what is in it") {
   CHECK(plain_text("rank 3 of 'größer' left") == "rank 3 of 'größer' left");
   CHECK(plain_text("a\nrondo error: b\x1b[2J\x7f") == "a\\x0arondo error: b\\x1b[2J\\x7f");
+  CHECK(plain_text("a\xc2\x9b"
+                   "31mb\xc2\xa0") == "a\\xc2\\x9b31mb\xc2\xa0");  // U+009B is an order, U+00A0 a space
+  CHECK(plain_text("\x9b") == "\x9b");                             // of no character: shown as such
   CHECK(plain_text("").empty());
   CHECK(std::string(Error(ErrorCode::mismatch, "job 'x\r\n'").what()) == "job 'x\\x0d\\x0a'");
 }

@@ -30,6 +30,9 @@ void expect(bool holds, const std::string& sentence);
 // False where `body` threw an Error, which must be one sentence that can be shown anywhere. Others pass.
 bool accepts(const std::function<void()>& body);
 
+// Nothing in it steers a terminal; it may have several lines.
+bool is_harmless(std::string_view text);
+
 inline std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 inline Bytes as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 inline std::string text_of(Bytes bytes) { return std::string(as_text(bytes)); }

@@ -17,6 +17,8 @@ std::span<const Target> targets() {
       {"card", "what rank 0 says of itself, which all take over", 8192, run_card, card_seeds},
       {"advertisement", "where a rank listens", 2048, run_advertisement, advertisement_seeds},
       {"node_frame", "what the first rank of a node says", 128, run_node_frame, node_frame_seeds},
+      {"device_card", "what a rank says of its device", 2048, run_device_card, device_card_seeds},
+      {"growth", "what a rank of a communicator that grows says", 512, run_growth, growth_seeds},
       {"messages", "what a peer sends over the link of messages", 4096, run_messages, messages_seeds},
       {"control", "control messages of a rank of another node", 4096, run_control, control_seeds},
       {"signature", "what a rank says of its calls", 80, run_signature, signature_seeds},
@@ -27,6 +29,12 @@ std::span<const Target> targets() {
       {"tuning", "tuning files", 4096, run_tuning, tuning_seeds},
       {"checkpoint", "checkpoints of others", 4096, run_checkpoint, checkpoint_seeds},
       {"ssh_hosts", "rondorun's --hosts", 1024, run_ssh_hosts, ssh_hosts_seeds},
+      {"order", "what rondorun orders a rondorun on another host to do", 1024, run_order, order_seeds},
+      {"failure_folder", "what rondo explain shows", 8192, run_failure_folder, failure_folder_seeds},
+      {"error_file", "why a rank failed, as it says itself", 2048, run_error_file, error_file_seeds},
+      {"meeting_file", "where rank 0 serves", 1024, run_meeting_file, meeting_file_seeds},
+      {"tls", "bytes of strangers on an encrypted connection", 1024, run_tls, tls_seeds},
+      {"segment", "failures and calls in memory that ranks share", 2304, run_segment, segment_seeds},
       {"screen", "what ranks draw on their terminals", 2048, run_screen, screen_seeds},
   };
   return table;

@@ -41,5 +41,22 @@ void run_checkpoint(Bytes input);
 std::vector<std::string> checkpoint_seeds();
 void run_screen(Bytes input);
 std::vector<std::string> screen_seeds();
-
+void run_device_card(Bytes input);
+std::vector<std::string> device_card_seeds();
+void run_growth(Bytes input);
+std::vector<std::string> growth_seeds();
+void run_order(Bytes input);
+std::vector<std::string> order_seeds();
+void run_failure_folder(Bytes input);
+std::vector<std::string> failure_folder_seeds();
+void run_error_file(Bytes input);
+std::vector<std::string> error_file_seeds();
+void run_meeting_file(Bytes input);
+std::vector<std::string> meeting_file_seeds();
+void run_tls(Bytes input);
+std::vector<std::string> tls_seeds();
+void run_segment(Bytes input);
+std::vector<std::string> segment_seeds();
 }  // namespace rondo::fuzz
+
+// namespace rondo::fuzz

@@ -3,13 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
+#include <sstream>
 #include <string_view>
 
+#include <rondo/error.hpp>
+
+#include "comm/base/plain_text.hpp"
 #include "tools/rondo/snapshot.hpp"
 
 namespace rondo::records {
@@ -22,7 +26,7 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20;
 constexpr int kMostRanks = 1 << 20;
 constexpr std::int64_t kMostNumber = std::int64_t{1} << 53;
 
-[[noreturn]] void refuse(const std::string& why) { throw std::runtime_error(why); }
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::corrupt_message, why); }
 
 const Json& member(const Json& json, const char* name) {
   if (!json.is_object()) refuse(fmt::format("it has no '{}'", name));
@@ -50,15 +54,10 @@ double time(const Json& json, const char* name) {
   return us;
 }
 
-// What goes to a terminal must not steer it: C0, DEL and C1, which are 0xc2 and a byte up to 0x9f.
+// For a terminal, where a tab is no order.
 std::string harmless(std::string text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (byte < ' ' || byte == 0x7f || is_c1) text[i] = ' ';
-    if (is_c1) text[++i] = ' ';
-  }
-  return text;
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  return plain_text(text);
 }
 
 std::string text(const Json& json, const char* name) {
@@ -177,15 +176,20 @@ Job read_job(const Json& json) {
   return job;
 }
 
-Json parse(const fs::path& path) {
+Json parse(std::string_view text) {
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) refuse("it is not JSON");
+  return json;
+}
+
+std::string contents_of(const fs::path& path) {
   std::error_code error;
   if (const auto bytes = fs::file_size(path, error); !error && bytes > kMostBytes)
     refuse(fmt::format("it has {} bytes, more than any record", bytes));
   std::ifstream in(path, std::ios::binary);
-  if (!in) refuse("it cannot be read");
-  Json json = Json::parse(in, nullptr, false);
-  if (json.is_discarded()) refuse("it is not JSON");
-  return json;
+  std::ostringstream text;
+  if (!in || (in.peek() != std::ifstream::traits_type::eof() && !(text << in.rdbuf()))) refuse("it cannot be read");
+  return std::move(text).str();
 }
 
 // The number in "rank12.json".
@@ -203,15 +207,18 @@ void read_file(const fs::path& path, Folder& into) {
   if (!rank && path.filename() != "job.json") return;
   try {
     if (rank)
-      into.records.insert_or_assign(*rank, read_record(parse(path)));
+      into.records.insert_or_assign(*rank, record_of(contents_of(path)));
     else
-      into.jobs.push_back(read_job(parse(path)));
-  } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("{} is no record of a failure: {}", path.string(), error.what()));
+      into.jobs.push_back(job_of(contents_of(path)));
+  } catch (const Error& error) {
+    refuse(fmt::format("{} is no record of a failure: {}", path.string(), error.what()));
   }
 }
 
 }  // namespace
+
+Record record_of(std::string_view json) { return read_record(parse(json)); }
+Job job_of(std::string_view json) { return read_job(parse(json)); }
 
 Folder read_folders(const std::vector<fs::path>& folders) {
   Folder found;
@@ -219,11 +226,12 @@ Folder read_folders(const std::vector<fs::path>& folders) {
     std::error_code error;
     for (auto at = fs::directory_iterator(folder, error); !error && at != fs::directory_iterator(); at.increment(error))
       if (at->is_regular_file()) read_file(at->path(), found);
-    if (error) throw std::runtime_error(fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
+    if (error)
+      throw Error(ErrorCode::system, fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
   }
   if (found.jobs.empty() && found.records.empty())
-    throw std::runtime_error(fmt::format("{} holds no job.json and no rank<r>.json: it is no folder of a failure",
-                                         folders.front().string()));
+    refuse(fmt::format("{} holds no job.json and no rank<r>.json: it is no folder of a failure",
+                       folders.front().string()));
   return found;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rondo::records {
@@ -65,7 +66,11 @@ struct Folder {
   std::map<int, Record> records;  // by rank in the job
 };
 
-// Of one job; several nodes leave one folder each. std::runtime_error: one sentence that names the file.
+// One file each. Error: one sentence.
+Record record_of(std::string_view json);
+Job job_of(std::string_view json);
+
+// Of one job; several nodes leave one folder each. Error: one sentence that names the file.
 Folder read_folders(const std::vector<std::filesystem::path>& folders);
 
 struct Snapshot;

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "comm/base/plain_text.hpp"
+
 namespace rondo::launcher {
 namespace {
 
@@ -24,6 +26,14 @@ std::string text_in(const nlohmann::json& json) {
 
 }  // namespace
 
+// A rank may write anything.
+std::string message_in(std::string_view error_file) {
+  const auto json = nlohmann::json::parse(error_file, nullptr, false);
+  if (!json.is_object()) return "";
+  const std::string message = text_in(json);
+  return plain_text(std::string_view(message).substr(0, message.find('\n')), kMostShown);
+}
+
 // Where the system has no such files, ranks get none.
 ErrorFile::ErrorFile() : file_(::memfd_create("rondorun-error", MFD_CLOEXEC)) {}
 
@@ -33,13 +43,7 @@ std::string ErrorFile::message() const {
   std::string text(kMostBytes, '\0');
   const ssize_t got = file_ ? ::pread(file_.get(), text.data(), text.size(), 0) : 0;
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  const auto json = nlohmann::json::parse(text, nullptr, false);  // a rank may write anything
-  if (!json.is_object()) return "";
-  std::string message = text_in(json);
-  message.resize(std::min({message.size(), message.find('\n'), kMostShown}));
-  for (char& letter : message)
-    if (static_cast<unsigned char>(letter) < ' ') letter = ' ';
-  return message;
+  return message_in(text);
 }
 
 }  // namespace rondo::launcher

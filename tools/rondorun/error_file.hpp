@@ -3,10 +3,14 @@
 // nothing is left of it when the launcher is gone.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "comm/base/fd.hpp"
 
 namespace rondo::launcher {
+
+// The first line of the message in it, for a terminal; empty: there is none that can be read.
+std::string message_in(std::string_view error_file);
 
 class ErrorFile {
  public:

@@ -25,52 +25,13 @@ namespace {
 
 // No line of a rank begins so, unless it writes for itself.
 constexpr std::string_view kMark = "rondorun/far-side: ", kHere = "here ", kEnded = "ended ";
-constexpr std::size_t kLongestOrder = std::size_t{1} << 24;
+constexpr std::size_t kMostDigits = 8;  // of the bytes of an order
 constexpr std::chrono::seconds kOrderLimit{30};
 
 void say(std::string_view what, std::string_view value) {
   fmt::print(stderr, "{}{}{}\n", kMark, what, value);
   std::fflush(stderr);
 }
-
-std::string packed(const std::vector<std::string>& texts) {
-  std::string all = fmt::format("{}:", texts.size());
-  for (const std::string& text : texts) all += fmt::format("{}:{}", text.size(), text);
-  return all;
-}
-
-[[noreturn]] void refuse_order() {
-  throw Error(ErrorCode::corrupt_message, "what comes on standard input is no order of rondorun's");
-}
-
-class Unpacked {
- public:
-  explicit Unpacked(std::string_view text) : text_(text) {}
-  std::size_t number() {
-    std::size_t value = 0;
-    const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
-    if (error != std::errc{} || end == text_.data() + text_.size() || *end != ':') refuse_order();
-    text_.remove_prefix(static_cast<std::size_t>(end - text_.data()) + 1);
-    return value;
-  }
-  std::string text() {
-    const std::size_t bytes = number();
-    if (bytes > text_.size()) refuse_order();
-    const std::string result(text_.substr(0, bytes));
-    text_.remove_prefix(bytes);
-    return result;
-  }
-  std::vector<std::string> texts() {
-    const std::size_t count = number();
-    if (count > text_.size()) refuse_order();
-    std::vector<std::string> result;
-    while (result.size() < count) result.push_back(text());
-    return result;
-  }
-
- private:
-  std::string_view text_;
-};
 
 // No byte beyond them: the next ones are signals.
 std::string read_bytes(std::size_t bytes, std::chrono::steady_clock::time_point deadline) {
@@ -92,20 +53,8 @@ std::string read_bytes(std::size_t bytes, std::chrono::steady_clock::time_point 
 Order read_order() {
   const auto deadline = std::chrono::steady_clock::now() + kOrderLimit;
   std::string size;
-  while (!size.ends_with(':')) {
-    if (size.size() > 8) refuse_order();
-    size += read_bytes(1, deadline);
-  }
-  const std::size_t bytes = Unpacked(size).number();
-  if (bytes > kLongestOrder) refuse_order();
-  const std::string text = read_bytes(bytes, deadline);
-  Unpacked parts(text);
-  Order order{.version = parts.text(), .secret = {}, .folder = {}, .environment = {}, .words = {}};
-  order.secret = parts.text();
-  order.folder = parts.text();
-  order.environment = parts.texts();
-  order.words = parts.texts();
-  return order;
+  while (!size.ends_with(':') && size.size() <= kMostDigits) size += read_bytes(1, deadline);
+  return order_of(read_bytes(order_bytes(size), deadline));
 }
 
 // The ranks get an input that has ended.
@@ -133,14 +82,6 @@ int obey(const std::function<int(const std::vector<std::string>&, Options)>& run
 }
 
 }  // namespace
-
-std::string order_text(const Order& order) {
-  std::string text;
-  for (const auto* part : {&order.version, &order.secret, &order.folder})
-    text += fmt::format("{}:{}", part->size(), *part);
-  text += packed(order.environment) + packed(order.words);
-  return fmt::format("{}:{}", text.size(), text);
-}
 
 int far_side(const std::function<int(const std::vector<std::string>&, Options)>& run) {
   say(kHere, RONDO_VERSION);

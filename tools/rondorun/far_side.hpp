@@ -12,18 +12,11 @@
 #include <vector>
 
 #include "tools/rondorun/options.hpp"
+#include "tools/rondorun/order.hpp"
 
 namespace rondo::launcher {
 
 inline constexpr std::string_view kFarSide = "--far-side";  // the one argument of a rondorun that is started so
-
-struct Order {
-  std::string version, secret, folder;
-  std::vector<std::string> environment;  // NAME=value, beside what the host has
-  std::vector<std::string> words;        // of the command line
-};
-
-std::string order_text(const Order& order);
 
 // In main(): obeys the order that comes on standard input. `run` gets the command line, and Options to begin with.
 int far_side(const std::function<int(const std::vector<std::string>& words, Options options)>& run);

@@ -36,16 +36,10 @@ std::uint64_t random_token() {
   return token;
 }
 
-template <class T>
-void write_all(ByteWriter& out, const std::vector<T>& values) {
-  out.bytes(std::as_bytes(std::span(values)));
-}
-template <class T>
-std::vector<T> read_all(ByteReader& in) {
-  const Bytes bytes = in.bytes();
-  std::vector<T> values(bytes.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return values;
+[[noreturn]] void refuse_words() {
+  throw Error(
+      ErrorCode::corrupt_message,
+      "a rank says things of its device that no rank of this version would; do all ranks run the same version?");
 }
 
 // Field by field, as the bytes between fields have no value.
@@ -59,6 +53,7 @@ Settings read_settings(ByteReader& in) {
   for (int* field : {&settings.channels, &settings.blocks, &settings.threads}) *field = in.number<int>();
   for (kernels::device::FifoShape& shape : settings.fifo) shape = in.number<kernels::device::FifoShape>();
   for (std::uint64_t* field : {&settings.device_bytes, &settings.staging_bytes}) *field = in.number<std::uint64_t>();
+  if (!settings.are_possible()) refuse_words();
   return settings;
 }
 
@@ -119,8 +114,8 @@ std::string text_of(const Uuid& uuid) {
 Bytes DeviceCard::encode() const {
   ByteWriter out;
   out.number(kind).number(uuid).text(name).number(index).number(node).text(process);
-  write_all(out, visible);
-  write_all(out, accessible);
+  out.numbers(std::span<const Uuid>(visible));
+  out.numbers(std::span<const Uuid>(accessible));
   out.number(resident_blocks);
   write(out, held);
   out.number(token);
@@ -137,12 +132,13 @@ DeviceCard DeviceCard::decode(const Bytes& bytes) {
   card.index = in.number<int>();
   card.node = in.number<int>();
   card.process = in.text();
-  card.visible = read_all<Uuid>(in);
-  card.accessible = read_all<Uuid>(in);
+  card.visible = in.numbers<Uuid>();
+  card.accessible = in.numbers<Uuid>();
   card.resident_blocks = in.number<std::uint32_t>();
   card.held = read_held(in);
   card.token = in.number<std::uint64_t>();
   card.settings = read_settings(in);
+  if (card.kind > rondo::Device::Kind::sim || card.encode() != bytes) refuse_words();
   return card;
 }
 

@@ -63,6 +63,17 @@ Settings Settings::from_environment(rondo::Device::Kind kind) {
   return s;
 }
 
+bool Settings::are_possible() const {
+  const auto within = [](auto value, auto low, auto high) { return value >= low && value <= high; };
+  const auto is_shape = [&](const FifoShape& shape) {
+    return within(shape.slots, 2U, 64U) && std::has_single_bit(shape.slots) && within(shape.slot_bytes, 1U, 1U << 20);
+  };
+  return within(channels, 1, kMaxBlocks) && within(blocks, channels, kMaxBlocks) && within(threads, 32, kMaxThreads) &&
+         threads % 32 == 0 && std::all_of(std::begin(fifo), std::end(fifo), is_shape) &&
+         within(device_bytes, std::uint64_t{1} << 14, std::uint64_t{1} << 34) &&
+         within(staging_bytes, std::uint64_t{0}, std::uint64_t{1} << 33);
+}
+
 bool operator==(const Settings& a, const Settings& b) {
   const auto same_shape = [](const FifoShape& x, const FifoShape& y) {
     return x.slots == y.slots && x.slot_bytes == y.slot_bytes;

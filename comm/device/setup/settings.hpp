@@ -19,6 +19,7 @@ struct Settings {
   std::uint64_t staging_bytes = 64 << 10;  // RONDO_DEVICE_STAGING_BYTES: window 0; at most a quarter of device_bytes
 
   static Settings from_environment(rondo::Device::Kind kind);
+  bool are_possible() const;  // those of another rank
   friend bool operator==(const Settings& a, const Settings& b);
 };
 

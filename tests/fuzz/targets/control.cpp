@@ -40,6 +40,7 @@ class Listener {
     all.unmapped = [](int) {};
     all.attends = [](int, std::uint64_t, std::uint64_t) {};
     all.apart = [](int, std::uint64_t) {};
+    all.aborted = [](int, std::uint64_t) {};
     all.asked = [check](int, std::uint64_t, const Signature& signature) { check(signature); };
     all.answered = [check](int, std::uint64_t, int, const Signature& signature, std::uint64_t) { check(signature); };
     all.lost = [this](int, std::string_view) { finish(); };
@@ -97,6 +98,7 @@ std::vector<std::string> control_seeds() {
           said([&](Control& c) { c.announce_unmapped(); }),
           said([&](Control& c) { c.announce_attendance(4, 2); }),
           said([&](Control& c) { c.announce_apart(1); }),
+          said([&](Control& c) { c.announce_abort(3); }),
           said([&](Control& c) { c.ask(3, signature); }),
           said([&](Control& c) { c.answer(1, 3, 1, signature, 3); })};
 }

@@ -2,6 +2,7 @@
 // What schedulers, launchers and people write into variables.
 #include <algorithm>
 
+#include "rendezvous/socket.hpp"
 #include "runtime/launchers/environment.hpp"
 #include "runtime/launchers/host_list.hpp"
 #include "tests/fuzz/targets.hpp"
@@ -86,6 +87,9 @@ void run_endpoint(Bytes input) {
   std::uint16_t port = 0;
   if (accepts([&] { parse_endpoint(text_of(input), "tcp://", host, port); })) {
     expect(!host.empty() && port != 0, "an endpoint without host or port");
+    std::string again;
+    parse_endpoint(rendezvous::endpoint_text(host, port), "tcp://", again, port);
+    expect(again == host, "another host than was written: " + host);
   }
 }
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "comm/call/algorithms.hpp"
+#include "comm/device/setup/device_cards.hpp"
 #include "comm/setup/agreement.hpp"
 #include "comm/setup/card.hpp"
+#include "comm/setup/growth_word.hpp"
 #include "comm/transport/addresses.hpp"
 #include "comm/transport/node_frame.hpp"
 #include "tests/fuzz/targets.hpp"
@@ -85,6 +87,45 @@ std::vector<std::string> node_frame_seeds() {
   const NodeFrame missing{.kind = NodeFrame::Kind::missing, .count = 20, .ranks = std::vector<int>(16, 3)};
   const NodeFrame lost{.kind = NodeFrame::Kind::lost, .count = 1, .ranks = {2}};
   return {text_of(missing.encode()), text_of(lost.encode()), text_of(NodeFrame{}.encode())};
+}
+
+// Of a communicator on devices.
+void run_device_card(Bytes input) {
+  const Store::Bytes bytes(input.begin(), input.end());
+  comm::device::DeviceCard card;
+  if (!accepts([&] { card = comm::device::DeviceCard::decode(bytes); })) return;
+  expect(card.encode() == bytes, "a device is written otherwise than it was read");
+  expect(card.settings.channels > 0 && card.settings.blocks >= card.settings.channels, "blocks that no kernel has");
+  const comm::device::DeviceCards cards(0, {card, card});
+  static_cast<void>(cards.access(0, 1));
+  static_cast<void>(cards.time_sliced());
+  expect(cards.on_device_of(0).size() == 2, "a device is not itself");
+}
+
+std::vector<std::string> device_card_seeds() {
+  const comm::device::DeviceCard bare{.settings = comm::device::Settings::from_environment(Device::Kind::sim)};
+  comm::device::DeviceCard full = bare;
+  full.name = full.process = "x";
+  full.visible = full.accessible = {full.uuid, comm::device::Uuid{1}};
+  full.held = {{7, 2}};
+  return {text_of(bare.encode()), text_of(full.encode())};
+}
+
+// Of a communicator that grows.
+void run_growth(Bytes input) {
+  const Store::Bytes bytes(input.begin(), input.end());
+  comm::GrowthWord word;
+  if (!accepts([&] { word = comm::GrowthWord::decode(bytes); })) return;
+  const comm::GrowthWord again = comm::GrowthWord::decode(word.encode());
+  expect(again.error.has_value() == word.error.has_value() && again.growth.key() == word.growth.key() &&
+             again.growth.job_ranks == word.growth.job_ranks,
+         "a growth is written otherwise than it was read");
+}
+
+std::vector<std::string> growth_seeds() {
+  const comm::GrowthWord failed{.error = Error(ErrorCode::timeout, "nobody came", 2)};
+  const comm::GrowthWord done{.growth = {.name = "grown.4", .generation = 1, .job_ranks = {0, 1, 3, 4}}};
+  return {text_of(done.encode()), text_of(failed.encode()), text_of(comm::GrowthWord{}.encode())};
 }
 
 }  // namespace rondo::fuzz

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <set>
 
+#include <rondo/error.hpp>
+
 #include "tests/fuzz/targets.hpp"
 #include "tools/rondorun/fold.hpp"
 #include "tools/rondorun/hosts.hpp"
+#include "tools/rondorun/order.hpp"
 #include "tools/rondorun/screen_text.hpp"
 
 namespace rondo::fuzz {
@@ -62,6 +65,34 @@ void run_screen(Bytes input) {
 std::vector<std::string> screen_seeds() {
   return {"\x10one\ntwo\r\nthree", "\x01\x1b[31mred\x1b[0m\rblack\n", "\x02 50%|###  |\r 60%|#### |\r100%\n",
           "\x05\x1b]0;title\x07text\x1b[2Kmore\x1b[1A\x08\x08"};
+}
+
+// What comes on the standard input of a rondorun that was started by ssh.
+void run_order(Bytes input) {
+  const auto read = [](std::string_view text) {
+    const auto colon = text.find(':');
+    const auto size = text.substr(0, colon == text.npos ? colon : colon + 1);
+    const std::size_t bytes = order_bytes(size);
+    if (bytes > text.size() - size.size()) throw Error(ErrorCode::peer_lost, "it ends before the order is there");
+    return order_of(text.substr(size.size(), bytes));
+  };
+  Order order;
+  if (!accepts([&] { order = read(as_text(input)); })) return;
+  const Order again = read(order_text(order));
+  expect(again.version == order.version && again.secret == order.secret && again.folder == order.folder &&
+             again.environment == order.environment && again.words == order.words,
+         "another order than was given");
+  for (const std::string& entry : order.environment)
+    expect(entry.find('=') - 1 < entry.size(), "no variable: " + entry);
+}
+
+std::vector<std::string> order_seeds() {
+  const std::string whole = order_text({.version = "1",
+                                        .secret = "ab",
+                                        .folder = "/tmp",
+                                        .environment = {"A=b", "C="},
+                                        .words = {"--np", "2", "", "x"}});
+  return {whole, order_text({})};
 }
 
 }  // namespace rondo::fuzz
