@@ -30,6 +30,9 @@ namespace rondo::rendezvous {
 // Authenticates a fresh connection. Nothing thrown for what may pass: then `reason` is set and null returned.
 std::unique_ptr<ClientSession> authenticate(int fd, const Endpoint& endpoint, Deadline deadline, std::string& reason);
 
+// Whether a server that may have done it already can do it once more, and nobody sees a difference.
+bool may_be_asked_twice(const proto::Request& request);
+
 class Client::Impl {
  public:
   Impl(Fd fd, std::unique_ptr<ClientSession> session, const Endpoint& endpoint)

@@ -29,6 +29,11 @@ bool wait_for(int fd, short events, Deadline deadline, std::string& reason) {
 
 }  // namespace
 
+bool may_be_asked_twice(const proto::Request& request) {
+  return request.has_get() || request.has_try_get() || request.has_survivors() || request.has_missing() ||
+         request.has_give_up() || request.has_growth();
+}
+
 void Client::Impl::is_member(proto::Join join, const proto::Membership& given) {
   const bool joined_later = join.enlists() && given.rank() < static_cast<std::uint32_t>(given.job_ranks_size());
   join.set_rank(
@@ -135,7 +140,7 @@ void Client::Impl::take(Fd fd, std::unique_ptr<ClientSession> session, bool know
   away_.reset();
   for (const auto& [id, pending] : pending_) {
     if (pending->reply) continue;
-    if (knows_all && pending->sent_over != 0) {
+    if (knows_all && pending->sent_over != 0 && !may_be_asked_twice(pending->request)) {
       fill(*pending->reply.emplace().mutable_failure(),
            Error(ErrorCode::peer_lost,
                  fmt::format("the connection to the rendezvous server at {} broke during this call", server_)));

@@ -14,6 +14,11 @@ namespace {
 
 constexpr std::uint32_t kMaxParticipants = 1U << 20;
 
+Error given_up_error(const Member& member, const std::string& name) {
+  return {ErrorCode::peer_lost, fmt::format("{} has given up '{}', and asks anew who has survived", who(member), name),
+          member.join.rank()};
+}
+
 Error absent_error(const Member& member, const std::string& name) {
   const char* how = member.presence == Presence::left ? "left" : "was lost";
   return {ErrorCode::peer_lost,
@@ -53,6 +58,7 @@ std::optional<Error> Gatherings::obstacle_to(const Gathering& gathering, const s
   const Member* absent = nullptr;
   if (const auto survivor = survivals_.first_absent(name, gathering.participants)) {
     absent = *survivor;
+    if (absent != nullptr && survivals_.has_given_up(name, *absent)) return given_up_error(*absent, name);
   } else if (gathering.of_members && static_cast<int>(gathering.participants) == members_.world_size()) {
     absent = members_.first_absent();
   }
@@ -75,6 +81,8 @@ Gatherings::Entry Gatherings::place_for(Caller caller, const proto::Gather& gath
 }
 
 void Gatherings::arrive(Caller caller, const proto::Gather& gather, bool with_values, Time deadline) {
+  if (members_.of(caller.connection) != nullptr)
+    if (const auto failed = unheard_.take(gather.name(), gather.index(), gather.participants())) throw Error(*failed);
   const Entry place = place_for(caller, gather, with_values);
   add(place, caller, gather, waits_.add({caller, deadline, WaitKind::gather, gather.name()}));
 }
@@ -94,7 +102,7 @@ void Gatherings::add(Entry place, Caller caller, const proto::Gather& gather, Wa
   gathering.of_members = gathering.of_members || members_.of(caller.connection) != nullptr;
   gathering.bytes += gather.value().size() + 8;
   gathering.arrived.emplace(gather.index(), Arrival{caller, wait, gather.value()});
-  if (const auto obstacle = obstacle_to(gathering, gather.name())) return answer(place, Replies::body_of(*obstacle));
+  if (const auto obstacle = obstacle_to(gathering, gather.name())) return fail(place, *obstacle);
   if (gathering.bytes > kMaxReplyBytes - 4096) {
     return answer(place, Replies::body_of(Error(
                              ErrorCode::unsupported,
@@ -119,6 +127,16 @@ void Gatherings::answer(Entry place, const SharedBody& body) {
   }
 }
 
+void Gatherings::fail(Entry place, const Error& error) {
+  const Gathering& gathering = place->second;
+  if (gathering.of_members && growths_.of_exchange(place->first) == nullptr) {  // which remembers by itself
+    std::vector<bool> heard(gathering.participants);
+    for (const auto& [index, arrival] : gathering.arrived) heard[index] = true;
+    unheard_.note(place->first, error, std::move(heard));
+  }
+  answer(place, Replies::body_of(error));
+}
+
 void Gatherings::expire(const std::string& name) {
   const Entry place = gatherings_.find(name);
   const Gathering& gathering = place->second;
@@ -138,12 +156,13 @@ void Gatherings::give_up(const Error& error) {
     const Entry here = place++;
     if (here->second.of_members) answer(here, body);
   }
+  unheard_.clear();
 }
 
 void Gatherings::fail_hopeless() {
   for (Entry place = gatherings_.begin(); place != gatherings_.end();) {
     const Entry here = place++;
-    if (const auto obstacle = obstacle_to(here->second, here->first)) answer(here, Replies::body_of(*obstacle));
+    if (const auto obstacle = obstacle_to(here->second, here->first)) fail(here, *obstacle);
   }
 }
 
@@ -156,10 +175,10 @@ void Gatherings::gone(ConnectionId connection, const std::string& description, c
       return entry.second.caller.connection == connection;
     });
     if (contributor == arrived.end()) continue;
-    answer(here, Replies::body_of(Error(ErrorCode::peer_lost,
-                                        fmt::format("{} was lost{}{} before everybody had come to '{}'", description,
-                                                    reason.empty() ? "" : ": ", reason, here->first),
-                                        static_cast<int>(contributor->first))));
+    fail(here, Error(ErrorCode::peer_lost,
+                     fmt::format("{} was lost{}{} before everybody had come to '{}'", description,
+                                 reason.empty() ? "" : ": ", reason, here->first),
+                     static_cast<int>(contributor->first)));
   }
 }
 

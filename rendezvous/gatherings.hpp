@@ -8,6 +8,7 @@
 #include "rendezvous/members.hpp"
 #include "rendezvous/replies.hpp"
 #include "rendezvous/survivals.hpp"
+#include "rendezvous/unheard.hpp"
 
 namespace rondo::rendezvous {
 
@@ -46,6 +47,7 @@ class Gatherings {
   // Why not all will come: somebody who is needed is gone for good, or has given up. Nothing: they may.
   std::optional<Error> obstacle_to(const Gathering& gathering, const std::string& name) const;
   void answer(Entry place, const SharedBody& body);
+  void fail(Entry place, const Error& error);  // somebody was lost: those who come later hear of it, too
 
   Waits& waits_;
   Replies& replies_;
@@ -53,6 +55,7 @@ class Gatherings {
   const Survivals& survivals_;
   Growths& growths_;
   std::map<std::string, Gathering> gatherings_;
+  Unheard unheard_;
 };
 
 }  // namespace rondo::rendezvous

@@ -100,7 +100,8 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
     case Operation::kSurvivors:
       key(request.survivors().name());
       members_.expect(request.survivors().members());
-      return survivals_.ask(caller, request.survivors(), deadline);
+      if (survivals_.ask(caller, request.survivors(), deadline)) gatherings_.fail_hopeless();
+      return;
     case Operation::kMissing:
       key(request.missing().name());
       if (!growths_.miss(caller, request.missing())) survivals_.miss(caller, request.missing());

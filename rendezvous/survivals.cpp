@@ -16,7 +16,7 @@ constexpr std::uint32_t kMostMembers = 1U << 20;
 
 std::string missed_key(int job_rank) { return fmt::format("rondo/missed/{}", job_rank); }
 
-void Survivals::ask(Caller caller, const proto::Survive& request, Time deadline) {
+bool Survivals::ask(Caller caller, const proto::Survive& request, Time deadline) {
   const std::vector<int> members(request.members().begin(), request.members().end());
   const int index = static_cast<int>(request.index());
   if (request.index() >= members.size()) {
@@ -29,13 +29,30 @@ void Survivals::ask(Caller caller, const proto::Survive& request, Time deadline)
     throw Error(ErrorCode::mismatch,
                 fmt::format("the survivors of '{}' do not agree who its members were", request.name()));
   }
-  if (!survival.decided.empty()) return reply_decided(survival, request.name(), index, caller);
+  if (!survival.decided.empty()) {
+    reply_decided(survival, request.name(), index, caller);
+    return false;
+  }
   if (survival.asked.contains(index)) {
     throw Error(ErrorCode::mismatch, fmt::format("rank {} of '{}' asks twice who has survived", index, request.name()));
   }
   survival.missing.erase(index);  // it was away for a moment
   survival.asked[index] = {caller.connection, waits_.add({caller, deadline, WaitKind::survivors, request.name()})};
   settle(survival);
+  return give_up_others(request.name(), members, index);
+}
+
+// Whoever could not meet the survivors asks again under another name, and they must not wait for it.
+bool Survivals::give_up_others(const std::string& name, const std::vector<int>& members, int index) {
+  bool gave_up = false;
+  for (auto& [other, survival] : survivals_) {
+    if (other == name || survival.members != members) continue;
+    if (std::binary_search(survival.decided.begin(), survival.decided.end(), index))
+      gave_up = survival.given_up.insert(index).second || gave_up;
+  }
+  for (auto& [other, survival] : survivals_)
+    if (gave_up && survival.decided.empty()) settle(survival);
+  return gave_up;
 }
 
 void Survivals::reply_decided(const Survival& survival, const std::string& name, int index, Caller caller) {
@@ -60,6 +77,7 @@ void Survivals::told(Caller caller, const proto::Told& told) {
   if (survival.members.empty()) survival.members = members;
   if (survival.decided.empty() && survival.members == members) {
     survival.decided.assign(decided.begin(), decided.end());
+    survival.number = ++decisions_;
     for (const auto& [index, asking] : std::exchange(survival.asked, {}))
       reply_decided(survival, name, index, waits_.take(asking.second).caller);
   }
@@ -83,10 +101,24 @@ bool Survivals::lives(const Survival& survival, int index) const {
   return member != nullptr && member->presence == Presence::alive;
 }
 
+// The failed communicator came of survivors, the latest of those ranks, of whom this one had given up before it had it.
+bool Survivals::never_made(const Survival& survival, int index) const {
+  const Survival* made_by = nullptr;
+  for (const auto& [name, other] : survivals_) {
+    const auto is_it = [&](int listed, int member) {
+      return other.members[static_cast<std::size_t>(listed)] == member;
+    };
+    if (other.decided.empty() || !std::ranges::equal(other.decided, survival.members, is_it)) continue;
+    if (made_by == nullptr || made_by->number < other.number) made_by = &other;
+  }
+  return made_by != nullptr && made_by->given_up.contains(made_by->decided[static_cast<std::size_t>(index)]);
+}
+
 std::vector<int> Survivals::awaited(const Survival& survival) const {
   std::vector<int> indices;
   for (int i = 0; i < static_cast<int>(survival.members.size()); ++i) {
-    if (lives(survival, i) && !survival.asked.contains(i) && !survival.missing.contains(i)) indices.push_back(i);
+    if (lives(survival, i) && !survival.asked.contains(i) && !survival.missing.contains(i) && !never_made(survival, i))
+      indices.push_back(i);
   }
   return indices;
 }
@@ -116,7 +148,26 @@ void Survivals::settle(Survival& survival) {
   note_missed(survival);
   if (!awaited(survival).empty()) return;
   for (const auto& [index, asking] : survival.asked) survival.decided.push_back(index);
+  survival.number = ++decisions_;
   answer(survival, list_body(survival));
+  for (int i = 0; i < static_cast<int>(survival.members.size()); ++i)
+    if (!std::binary_search(survival.decided.begin(), survival.decided.end(), i)) turn_away(survival, i);
+}
+
+// Who was left out may ask who has survived another communicator, of those who have gone on.
+void Survivals::turn_away(const Survival& decided, int index) {
+  const int job_rank = decided.members[static_cast<std::size_t>(index)];
+  for (auto& [name, survival] : survivals_) {
+    const auto own = std::find(survival.members.begin(), survival.members.end(), job_rank);
+    const auto asking = survival.asked.find(static_cast<int>(own - survival.members.begin()));
+    if (own == survival.members.end() || asking == survival.asked.end()) continue;
+    const WaitId wait = asking->second.second;
+    const int there = asking->first;
+    survival.asked.erase(asking);
+    replies_.fail(waits_.take(wait).caller,
+                  Error(ErrorCode::peer_lost,
+                        fmt::format("the survivors of '{}' have gone on without rank {}", name, there), there));
+  }
 }
 
 void Survivals::expire(const std::string& name) {
@@ -143,11 +194,19 @@ std::optional<const Member*> Survivals::first_absent(std::string_view exchange, 
   if (found == survivals_.end() || found->second.decided.size() != participants) return std::nullopt;
   for (const int index : found->second.decided) {
     const Member* member = members_.at(found->second.members[static_cast<std::size_t>(index)]);
-    const bool gone =
-        found->second.missing.contains(index) || (member != nullptr && member->presence != Presence::alive);
+    const bool gone = found->second.missing.contains(index) || found->second.given_up.contains(index) ||
+                      (member != nullptr && member->presence != Presence::alive);
     if (member != nullptr && gone) return member;
   }
   return nullptr;
+}
+
+bool Survivals::has_given_up(std::string_view exchange, const Member& member) const {
+  const auto found = survivals_.find(exchange.substr(0, exchange.rfind('/')));
+  if (found == survivals_.end()) return false;
+  const auto& members = found->second.members;
+  const auto own = std::find(members.begin(), members.end(), member.join.rank());
+  return found->second.given_up.contains(static_cast<int>(own - members.begin()));
 }
 
 void Survivals::gone(ConnectionId connection) {

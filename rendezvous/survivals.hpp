@@ -2,6 +2,7 @@
 // Survivors of a failed communicator ask who is left; as soon as all of its members that live have asked, each gets
 // the same list.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,15 +24,17 @@ class Survivals {
   Survivals(Waits& waits, Replies& replies, const Members& members, KeyValues& values)
       : waits_(waits), replies_(replies), members_(members), values_(values) {}
 
-  void ask(Caller caller, const proto::Survive& request, Time deadline);
+  // True: it was one of the survivors of another try, and has given up meeting them.
+  bool ask(Caller caller, const proto::Survive& request, Time deadline);
   void miss(Caller caller, const proto::Missing& request);  // members that are not awaited any more
   void told(Caller caller, const proto::Told& told);        // an earlier server has decided
   void expire(const std::string& name);
   void gone(ConnectionId connection);
   void give_up(const Error& error);  // all of them: their members are of a run that was given up
-  // Survivors go on to meet in exchanges called "<name>/…", and one of them may go meanwhile: the first that has; null:
-  // none has. Nothing: that is no exchange of theirs.
+  // Survivors go on to meet in exchanges called "<name>/…", and one of them may go meanwhile, or give up: the first
+  // that has; null: none has. Nothing: that is no exchange of theirs.
   std::optional<const Member*> first_absent(std::string_view exchange, std::size_t participants) const;
+  bool has_given_up(std::string_view exchange, const Member& member) const;
 
  private:
   struct Survival {
@@ -39,9 +42,14 @@ class Survivals {
     std::map<int, std::pair<ConnectionId, WaitId>> asked{};
     std::set<int> missing{};  // as their peers say
     std::vector<int> decided{};
+    std::uint64_t number = 0;  // of the decision, in their order
+    std::set<int> given_up{};  // of those decided on
   };
   void settle(Survival& survival);
+  bool give_up_others(const std::string& name, const std::vector<int>& members, int index);
   bool lives(const Survival& survival, int index) const;
+  bool never_made(const Survival& survival, int index) const;
+  void turn_away(const Survival& decided, int index);
   void note_missed(const Survival& survival);
   std::vector<int> awaited(const Survival& survival) const;  // indices that live and have not asked
   void answer(Survival& survival, const SharedBody& body);
@@ -53,6 +61,7 @@ class Survivals {
   const Members& members_;
   KeyValues& values_;
   std::map<std::string, Survival, std::less<>> survivals_;
+  std::uint64_t decisions_ = 0;
 };
 
 }  // namespace rondo::rendezvous

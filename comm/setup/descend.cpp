@@ -19,6 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Meetings of as many survivors as the one before: a connection to the server broke, and came back.
+constexpr int kMostAgain = 8;
+
 struct Member {
   int color, key, rank;
 };
@@ -214,7 +217,8 @@ Communicator split(detail::CommunicatorImpl& parent, int color, int key, const O
 Communicator shrink(detail::CommunicatorImpl& failed) {
   failed.check_process();
   const auto deadline = deadline_after(failed.options().join_timeout);
-  for (std::size_t before = 0;;) {
+  std::size_t before = 0;
+  for (int again = 0;;) {
     std::optional<Absences> absences;
     const Survivors survivors = decide(failed, deadline, absences);
     if (!failed.team().monitor()) return join_threads(failed, survivors, deadline);
@@ -222,7 +226,7 @@ Communicator shrink(detail::CommunicatorImpl& failed) {
       return join_processes(failed, survivors, deadline);
     } catch (const Error& error) {
       const bool fewer = before == 0 || survivors.ranks.size() < before;
-      if (error.error_code() != ErrorCode::peer_lost || !fewer) throw;
+      if (error.error_code() != ErrorCode::peer_lost || (!fewer && ++again > kMostAgain)) throw;
       log::info("{}: {}; the other survivors meet again", survivors.name, error.what());
     }
     before = survivors.ranks.size();

@@ -147,6 +147,7 @@ inline void Network::replace_server() {
   for (auto& [id, line] : lines_) {
     if (std::exchange(line.server_open, false)) close(id);
   }
+  options_.room.name = "server" + std::to_string(last_);
   core_.emplace(options_, static_cast<Output&>(*this));
 }
 

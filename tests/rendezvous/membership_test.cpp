@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Thousands of jobs in simulated time that grow and shrink while ranks die, connections break and the server goes away
+// and comes back, each with troubles that follow from its seed:
+//   RONDO_SIM_SCHEDULES=1000000 rendezvous_schedules "*grow*"    so many of them
+//   RONDO_SIM_SEED=4711 rendezvous_schedules "*grow*"            that one again
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "tests/rendezvous/sim_member.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace rondo;
+using namespace rondo::rendezvous;
+using namespace rondo::rendezvous::test;
+
+namespace {
+
+constexpr std::uint64_t kLives = 20'000;
+
+// One job, before it runs.
+class Lives {
+ public:
+  explicit Lives(std::uint64_t seed)
+      : secret_(seed % 8 == 0 ? std::optional(kSecret()) : std::nullopt),
+        network_(seed, {.room = {.job = "sim", .name = "server"},
+                        .secret = secret_,
+                        .authenticate_within = milliseconds(20'000)}) {
+    const std::uint64_t longest_delays_us[] = {1'000, 20'000, 100'000};
+    longest_delay_us_ = longest_delays_us[draw(0, 2)];
+    network_.set_longest_delay(std::chrono::microseconds(longest_delay_us_));
+    const int size = static_cast<int>(draw(1, 6));
+    for (int rank = 0; rank < size; ++rank) start({.seed = seed, .rank = rank, .world_size = size}, 300);
+    const int joiners = static_cast<int>(draw(0, 3));
+    for (int i = 0; i < joiners; ++i) start({.seed = seed, .rank = -1}, span_ms());
+    const std::uint64_t troubles = draw(0, 4);
+    for (std::uint64_t i = 0; i < troubles; ++i) trouble();
+    network_.run(Time{} + std::chrono::minutes(10));
+  }
+
+  // What must hold, whatever has happened; empty: it does.
+  std::string fault() {
+    std::map<std::string, std::vector<int>> made, decided;
+    for (const auto& member : members_) {
+      const Life& life = member->life();
+      if (!member->dead() && !life.ended) return fmt::format("{} never ends", who(*member));
+      for (const auto& [communicators, known] : {std::pair(&life.made, &made), std::pair(&life.decided, &decided)}) {
+        for (const auto& [key, ranks] : *communicators) {
+          if (server_was_lost_) continue;  // which had told some alone whom it counted
+          if (known->emplace(key, ranks).first->second != ranks)
+            return fmt::format("{} knows other ranks of {}", who(*member), key);
+          if (std::ranges::find(ranks, life.job_rank) == ranks.end())
+            return fmt::format("{} is in {} and none of its ranks", who(*member), key);
+        }
+      }
+    }
+    if (network_.core().waiting_count() != 0) return "requests are left";
+    for (const auto& [key, ranks] : decided)
+      for (const auto& member : members_)
+        if (was_left_out(*member, key, ranks, made)) return fmt::format("{} is left out of {}", who(*member), key);
+    for (const auto& member : members_)
+      if (std::string sentence = fault_of(*member); !sentence.empty()) return sentence;
+    return {};
+  }
+  std::string tell() const {
+    std::string text;
+    for (const auto& member : members_)
+      text += fmt::format("{}{}:{}\n  ends: {}\n", who(*member), member->troubled() ? " (troubled)" : "",
+                          member->life().log, member->life().last_words);
+    return text + events_;
+  }
+  bool shrank() const {
+    return any([](const Life& life) { return life.shrinks > 0; });
+  }
+  bool grew() const {
+    return any([](const Life& life) { return life.growths > 0; });
+  }
+  bool failed_to_grow() const {
+    return any([](const Life& life) { return life.failed_growths > 0; });
+  }
+  bool server_was_lost() const { return server_was_lost_; }
+  bool came_back() const { return breaks_ > 0; }
+
+ private:
+  static const Secret& kSecret() {
+    static const Secret one = Secret::generate();
+    return one;
+  }
+  static std::string who(const SimMember& member) {
+    return fmt::format("{} {}", member.enlists() ? "joiner" : "rank", member.life().job_rank);
+  }
+  template <class Holds>
+  bool any(Holds holds) const {
+    return std::ranges::any_of(members_, [&](const auto& member) { return holds(member->life()); });
+  }
+  std::uint64_t draw(std::uint64_t low, std::uint64_t high) { return network_.draw(low, high); }
+  // So that it falls into the time that the job takes.
+  std::uint64_t span_ms() const { return 500 + 40 * longest_delay_us_ / 1000; }
+
+  void start(SimMember::Plan plan, std::uint64_t within_ms) {
+    plan.number = static_cast<int>(members_.size());
+    SimMember* const made = members_.emplace_back(std::make_unique<SimMember>(network_, links_, secret_, plan)).get();
+    network_.after(milliseconds(draw(0, within_ms)), [made] { made->start(); });
+  }
+  SimMember& anyone() { return *members_[draw(0, members_.size() - 1)]; }
+  void on(milliseconds when, const char* what, std::function<void(SimMember&)> befalls) {
+    network_.after(when, [this, what, befalls = std::move(befalls)] {
+      SimMember& one = anyone();
+      note(fmt::format("{} of {}", what, who(one)));
+      befalls(one);
+    });
+  }
+  void note(const std::string& what) {
+    events_ +=
+        fmt::format("{:6} ms: {}\n", std::chrono::floor<milliseconds>(network_.now().time_since_epoch()).count(), what);
+  }
+
+  void trouble() {
+    const milliseconds when(draw(0, span_ms()));
+    switch (draw(0, 6)) {
+      case 0:
+      case 1:
+        return on(when, "death", [this](SimMember& one) { one.die(draw(0, 1) == 0); });
+      case 2:
+        return on(when, "silence", [](SimMember& one) { one.fall_silent(); });
+      case 3:
+      case 4:
+        return on(when, "a broken connection", [this](SimMember& one) {
+          ++breaks_;
+          one.lose_connection(draw(0, 1) == 0);
+        });
+      case 5:
+        return on(when, "a partition", [this](SimMember& one) {
+          ++breaks_;
+          one.hold_up(milliseconds(draw(1, 3000)));
+        });
+      case 6:
+        return network_.after(when, [this] {
+          if (draw(0, 2) != 0) {
+            stands_still_ = true;
+            note("the server stands still");
+            return network_.freeze(network_.now() + milliseconds(draw(1, 5000)));
+          }
+          server_was_lost_ = true;
+          note("the server is lost");
+          network_.replace_server();
+        });
+    }
+  }
+
+  // Of survivors, without having had any trouble, though it was one of those who asked themselves that.
+  bool was_left_out(const SimMember& member, const std::string& key, const std::vector<int>& ranks,
+                    const std::map<std::string, std::vector<int>>&) const {
+    const Life& life = member.life();
+    return !member.troubled() && !server_was_lost_ && !stands_still_ && life.made.contains(key) &&
+           std::ranges::find(ranks, life.job_rank) == ranks.end();
+  }
+  std::string fault_of(const SimMember& member) const {
+    const Life& life = member.life();
+    if (life.last_words.empty() || member.troubled()) return {};
+    const std::string sentence = fmt::format("{}, which has no trouble, ends with: {}", who(member), life.last_words);
+    const bool times_out = life.last_words.find("deadline") != std::string::npos ||
+                           life.last_words.find("does not answer") != std::string::npos;
+    const bool any_trouble = std::ranges::any_of(members_, [](const auto& one) { return one->troubled(); });
+    if (server_was_lost_) return {};  // with what it had answered to some alone, and not kept
+    if (member.enlists()) return times_out || any_trouble || stands_still_ ? std::string() : sentence;
+    const bool has_met = life.made.contains("world@0");
+    if (!has_met)
+      return any_trouble && (!times_out || stands_still_ || life.last_words.starts_with("missing ranks"))
+                 ? std::string()
+                 : sentence;
+    return sentence;
+  }
+
+  std::optional<Secret> secret_;
+  Network network_;
+  SimLinks links_{network_};
+  std::uint64_t longest_delay_us_ = 0;
+  std::vector<std::unique_ptr<SimMember>> members_;
+  std::string events_;
+  int breaks_ = 0;
+  bool server_was_lost_ = false, stands_still_ = false;
+};
+
+std::uint64_t given(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+}  // namespace
+
+TEST_CASE("jobs that grow and shrink agree and go on, whatever befalls ranks, network and server, and nobody hangs") {
+  const std::uint64_t only = given("RONDO_SIM_SEED", 0);
+  const std::uint64_t first = only != 0 ? only : 1, last = only != 0 ? only : given("RONDO_SIM_SCHEDULES", kLives);
+  std::uint64_t shrunk = 0, grown = 0, not_grown = 0, servers = 0, came_back = 0;
+  int faults = 0;
+  for (std::uint64_t seed = first; seed <= last && faults < 10; ++seed) {
+    Lives lives(seed);
+    const std::string fault = lives.fault();
+    if (only != 0) std::cout << lives.tell();
+    INFO("RONDO_SIM_SEED=" << seed << ": " << fault);
+    CHECK(fault.empty());
+    faults += fault.empty() ? 0 : 1;
+    shrunk += lives.shrank();
+    grown += lives.grew();
+    not_grown += lives.failed_to_grow();
+    servers += lives.server_was_lost();
+    came_back += lives.came_back();
+  }
+  std::cout << fmt::format(
+      "{} jobs: {} shrank, {} grew and {} could not once, {} lost their server, in {} a connection broke\n",
+      last - first + 1, shrunk, grown, not_grown, servers, came_back);
+  if (only != 0) return;
+  for (const std::uint64_t happened : {shrunk, grown, not_grown, servers, came_back})
+    CHECK(happened > (last - first) / 100);
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks of a communicator say to each other without the server: rounds in which all come together, and that a rank
+// is lost, or has given the communicator up, of which every other one hears.
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <rondo/error.hpp>
+
+#include "tests/rendezvous/simulation.hpp"
+
+namespace rondo::rendezvous::test {
+
+class SimLinks {
+ public:
+  using Values = std::vector<std::string>;  // by rank
+  using Done = std::function<void(std::variant<Values, Error>)>;
+  explicit SimLinks(Network& network) : network_(network) {}
+
+  void meet(const std::string& group_name, const std::vector<int>& members, int round, int rank, std::string value,
+            Done done) {
+    Group& group = groups_[group_name];
+    group.members = members;
+    for (const int member : members)
+      if (gone_.contains(member) && !group.lost) group.lost = member;
+    if (group.lost) return answer(done, lost(group_name, *group.lost));
+    Round& here = group.rounds[round];
+    here.values[rank] = std::move(value);
+    here.waiting.push_back(std::move(done));
+    if (here.waiting.size() < members.size()) return;
+    Values values;
+    for (auto& [from, said] : here.values) values.push_back(said);
+    for (const Done& one : here.waiting) answer(one, values);
+    group.rounds.erase(round);
+  }
+  // Its process has ended, or does nothing any more; its peers hear of it a little later.
+  void lose(int job_rank) {
+    network_.after(milliseconds(network_.draw(1, 50)), [this, job_rank] {
+      gone_.insert(job_rank);
+      for (auto& [name, group] : groups_)
+        if (std::ranges::find(group.members, job_rank) != group.members.end()) fail(name, job_rank);
+    });
+  }
+  void fail(const std::string& group_name, int job_rank) {
+    Group& group = groups_[group_name];
+    if (group.lost) return;
+    group.lost = job_rank;
+    for (auto& [number, round] : group.rounds)
+      for (const Done& done : round.waiting) answer(done, lost(group_name, job_rank));
+    group.rounds.clear();
+  }
+  bool failed(const std::string& group_name) const {
+    const auto group = groups_.find(group_name);
+    return group != groups_.end() && group->second.lost.has_value();
+  }
+  bool is_gone(int job_rank) const { return gone_.contains(job_rank); }
+
+ private:
+  struct Round {
+    std::map<int, std::string> values{};
+    std::vector<Done> waiting{};
+  };
+  struct Group {
+    std::vector<int> members{};
+    std::optional<int> lost{};
+    std::map<int, Round> rounds{};
+  };
+  static Error lost(const std::string& group_name, int job_rank) {
+    return {ErrorCode::peer_lost, "rank " + std::to_string(job_rank) + " of the job is lost to " + group_name};
+  }
+  void answer(const Done& done, std::variant<Values, Error> outcome) {
+    network_.after(milliseconds(network_.draw(0, 2)), [done, outcome = std::move(outcome)] { done(outcome); });
+  }
+
+  Network& network_;
+  std::map<std::string, Group> groups_;
+  std::set<int> gone_;
+};
+
+}  // namespace rondo::rendezvous::test

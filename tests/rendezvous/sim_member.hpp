@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's whole life in simulated time, step by step as comm/setup/ has it: it joins, or enlists and is taken in; its
+// communicator works, grows and, where somebody is lost, shrinks. As a coroutine, so that it reads as the real one
+// does.
+#pragma once
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sstream>
+
+#include "tests/rendezvous/sim_client.hpp"
+#include "tests/rendezvous/sim_links.hpp"
+#include "tests/rendezvous/task.hpp"
+
+namespace rondo::rendezvous::test {
+
+inline constexpr milliseconds kPatienceOfMembers{60'000};
+
+struct Comm {
+  std::string name{"world"};
+  std::uint32_t generation = 0;
+  std::vector<int> job_ranks{};
+  int rank = 0, step = 0;
+  std::string key() const { return fmt::format("{}@{}", name, generation); }
+};
+
+// What one rank has seen.
+struct Life {
+  std::map<std::string, std::vector<int>> made{}, decided{};  // job ranks of communicators, by key
+  std::string log{}, last_words{};                            // why it ended; empty: it went all the way
+  int job_rank = -1, shrinks = 0, growths = 0, failed_growths = 0;
+  bool ended = false;
+};
+
+class SimMember {
+ public:
+  static constexpr int kSteps = 8;
+  struct Plan {
+    std::uint64_t seed = 0;
+    int number = 0;                // of the process
+    int rank = 0, world_size = 1;  // rank -1: it enlists
+  };
+
+  SimMember(Network& network, SimLinks& links, const std::optional<Secret>& secret, Plan plan)
+      : network_(network), links_(links), plan_(plan), client_(network, secret) {}
+
+  void start() {
+    if (life_.ended || dead_) return;
+    client_.start();
+    task_ = live();
+    task_.start();
+  }
+  void die(bool lose_what_is_under_way) {
+    if (!begins_trouble()) return;
+    dead_ = true;
+    client_.die(lose_what_is_under_way);
+    depart();
+  }
+  void fall_silent() {
+    if (!begins_trouble()) return;
+    dead_ = true;
+    client_.fall_silent();
+    depart();
+  }
+  void lose_connection(bool lose_what_is_under_way) {
+    if (begins_trouble()) client_.lose_connection(lose_what_is_under_way);
+  }
+  void hold_up(milliseconds duration) {
+    if (begins_trouble()) client_.hold_up(duration);
+  }
+
+  const Life& life() const { return life_; }
+  bool troubled() const { return troubled_; }
+  bool dead() const { return dead_; }
+  bool enlists() const { return plan_.rank < 0; }
+
+ private:
+  using Values = SimLinks::Values;
+
+  bool begins_trouble() {
+    if (dead_ || life_.ended) return false;
+    return troubled_ = true;
+  }
+  void depart() {
+    ++ticket_;
+    if (life_.job_rank >= 0) links_.lose(life_.job_rank);
+  }
+
+  // ---- waiting ----
+  template <class T>
+  struct Waiting {
+    using Outcome = std::variant<T, Error>;
+    SimMember& member;
+    std::function<void(std::function<void(Outcome)>)> begin;
+    std::optional<Outcome> outcome{};
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> self) {
+      begin([this, self, &owner = member, ticket = ++member.ticket_](Outcome result) {
+        if (ticket != owner.ticket_) return;  // it is dead
+        outcome = std::move(result);
+        self.resume();
+      });
+    }
+    T await_resume() {
+      if (const Error* error = std::get_if<Error>(&*outcome)) throw Error(*error);
+      return std::get<T>(std::move(*outcome));
+    }
+  };
+  Waiting<proto::Reply> call(proto::Request request, Time deadline = Time::max()) {
+    const auto timeout = deadline == Time::max()
+                             ? kPatienceOfMembers
+                             : std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - network_.now()));
+    return {*this, [this, request = std::move(request), timeout](SimClient::Done done) {
+              client_.call(request, timeout, std::move(done));
+            }};
+  }
+  Waiting<Values> together(const Comm& comm, std::string value = {}) {
+    return {*this, [this, comm, round = rounds_[comm.key()]++, value = std::move(value)](SimLinks::Done done) {
+              links_.meet(comm.key(), comm.job_ranks, round, comm.rank, value, std::move(done));
+            }};
+  }
+  Waiting<bool> pause(milliseconds duration) {
+    return {*this, [this, duration](std::function<void(std::variant<bool, Error>)> done) {
+              network_.after(duration, [done] { done(true); });
+            }};
+  }
+
+  // ---- a life ----
+  Task<bool> live() {
+    std::string last_words;
+    try {
+      co_await work();
+    } catch (const Error& error) {
+      last_words = error.what();
+    }
+    life_.ended = true;
+    life_.last_words = last_words;
+    client_.leave();
+    if (!last_words.empty()) depart();
+    co_return true;
+  }
+  Task<bool> work() {
+    Comm comm;
+    if (enlists())
+      comm = co_await enlist();
+    else
+      comm = co_await join();
+    while (comm.step < kSteps) {
+      std::optional<Error> failed;
+      try {
+        comm = co_await step(comm);
+      } catch (const Error& error) {
+        failed = error;
+      }
+      if (!failed) continue;
+      note("{}: {}", comm.key(), failed->what());
+      links_.fail(comm.key(), life_.job_rank);
+      comm = co_await shrink(comm);
+    }
+    co_return true;
+  }
+  Task<Comm> step(Comm comm) {
+    co_await pause(milliseconds(network_.draw(0, 30)));
+    if (!grows(comm)) {
+      co_await together(comm);
+    } else {
+      std::optional<Error> failed;
+      Comm next = comm;
+      try {
+        next = co_await grow(comm);
+      } catch (const Error& error) {
+        failed = error;
+      }
+      life_.failed_growths += failed ? 1 : 0;
+      if (failed) note("grow: {}", failed->what());
+      if (failed && links_.failed(comm.key())) throw Error(*failed);
+      comm = std::move(next);
+    }
+    ++comm.step;
+    co_return comm;
+  }
+  bool grows(const Comm& comm) const {
+    return std::hash<std::string>{}(fmt::format("{}/{}/{}", plan_.seed, comm.key(), comm.step)) % 4 == 0;
+  }
+
+  Task<Comm> join() {
+    proto::Request request;
+    proto::Join& join = *request.mutable_join();
+    join = introduction();
+    join.set_rank(plan_.rank);
+    join.set_world_size(plan_.world_size);
+    const proto::Reply reply = co_await call(request);
+    client_.is_member(join, reply.membership());
+    Comm comm{.rank = static_cast<int>(reply.membership().rank())};
+    for (int rank = 0; rank < plan_.world_size; ++rank) comm.job_ranks.push_back(rank);
+    life_.job_rank = comm.rank;
+    comm.step = co_await meet(comm, Time::max());
+    co_return comm;
+  }
+  Task<Comm> enlist() {
+    proto::Request request;
+    proto::Join& join = *request.mutable_join();
+    join = introduction();
+    join.set_enlists(true);
+    const proto::Reply reply = co_await call(request);
+    client_.is_member(join, reply.membership());
+    Comm comm = growth_of(reply.membership());
+    comm.rank = static_cast<int>(reply.membership().rank());
+    life_.job_rank = comm.job_ranks[static_cast<std::size_t>(comm.rank)];
+    comm.step = 1 + co_await meet_growth(comm, Time::max());
+    co_await together(comm);
+    co_return comm;
+  }
+  proto::Join introduction() {
+    proto::Join join;
+    join.set_local_rank(-1);
+    join.set_node("node" + std::to_string(std::max(plan_.rank, 0) % 2));
+    join.set_host("host");
+    join.set_lease_ms(static_cast<std::uint32_t>(kLease.count()));
+    join.set_instance("process" + std::to_string(plan_.number));
+    client_.keep_lease();
+    return join;
+  }
+  static Comm growth_of(const proto::Membership& given) {
+    Comm comm{.name = given.growth(), .generation = given.growth_generation()};
+    comm.job_ranks.assign(given.job_ranks().begin(), given.job_ranks().end());
+    return comm;
+  }
+
+  // ---- communicators that are made over the server ----
+  proto::Request exchange(const Comm& comm, const std::string& name, const std::string& value = {}) const {
+    proto::Request request;
+    proto::Gather& gather = *request.mutable_exchange();
+    gather.set_name(comm.key() + "/" + name);
+    gather.set_index(static_cast<std::uint32_t>(comm.rank));
+    gather.set_participants(static_cast<std::uint32_t>(comm.job_ranks.size()));
+    gather.set_value(value);
+    return request;
+  }
+  // The step at which the furthest of them was.
+  Task<int> meet(Comm comm, Time deadline) {
+    const proto::Reply said = co_await call(exchange(comm, "cards", std::to_string(comm.step)), deadline);
+    co_await pause(milliseconds(network_.draw(0, 20)));
+    co_await call(exchange(comm, "made"), deadline);
+    life_.made[comm.key()] = comm.job_ranks;
+    int step = 0;
+    for (const std::string& value : said.values()) step = std::max(step, std::stoi(value));
+    note("{} of {}", comm.key(), fmt::join(comm.job_ranks, ","));
+    co_return step;
+  }
+  Task<int> meet_growth(Comm comm, Time deadline) {
+    std::optional<Error> failed;
+    int step = 0;
+    try {
+      step = co_await meet(comm, deadline);
+    } catch (const Error& error) {
+      failed = error;
+    }
+    if (!failed) co_return step;
+    proto::Request request;
+    request.mutable_give_up()->set_growth(comm.key());
+    fill(*request.mutable_give_up()->mutable_why(), *failed);
+    client_.call(request, kPatienceOfMembers, {});
+    throw Error(*failed);
+  }
+
+  Task<Comm> grow(Comm comm) {
+    const Time deadline = network_.now() + kPatienceOfMembers / 4;
+    std::optional<Error> failed;
+    std::string word;
+    Comm next;
+    if (comm.rank == 0) {
+      try {
+        next = co_await admit(comm, deadline);
+        word = next.job_ranks.empty()
+                   ? ""
+                   : fmt::format("{} {} {}", next.name, next.generation, fmt::join(next.job_ranks, " "));
+      } catch (const Error& error) {
+        word = "failed";
+      }
+    }
+    Values said;
+    try {
+      said = co_await together(comm, word);
+    } catch (const Error& error) {
+      failed = error;
+    }
+    if (failed && !next.job_ranks.empty()) {
+      proto::Request request;
+      request.mutable_give_up()->set_growth(next.key());
+      fill(*request.mutable_give_up()->mutable_why(), *failed);
+      client_.call(request, kPatienceOfMembers, {});
+    }
+    if (failed) throw Error(*failed);
+    if (said[0] == "failed") throw Error(ErrorCode::timeout, "nobody was let in");
+    if (said[0].empty()) co_return comm;
+    std::istringstream in(said[0]);
+    next = Comm{.job_ranks = {}, .rank = comm.rank, .step = comm.step};
+    in >> next.name >> next.generation;
+    for (int rank = 0; in >> rank;) next.job_ranks.push_back(rank);
+    try {
+      next.step = co_await meet_growth(next, deadline);
+    } catch (const Error& error) {
+      failed = error;
+    }
+    const Values ends = co_await together(comm, failed ? "failed" : "");
+    const bool all_have_it = std::ranges::all_of(ends, &std::string::empty);
+    if (!all_have_it) {
+      links_.fail(next.key(), life_.job_rank);  // it has left
+      throw Error(failed ? *failed : Error(ErrorCode::aborted, "another rank could not grow"));
+    }
+    ++life_.growths;
+    try {
+      co_await together(next);
+    } catch (const Error& error) {  // a rank of the new one is lost, which its next step says
+      note("{}: {}", next.key(), error.what());
+    }
+    co_return next;
+  }
+  // All that wait, or so many of them.
+  Task<Comm> admit(Comm comm, Time deadline) {
+    const auto joiners = static_cast<std::uint32_t>(comm.step % 2);
+    for (;;) {
+      if (links_.failed(comm.key())) throw Error(ErrorCode::peer_lost, "its communicator has failed");
+      proto::Request request;
+      proto::Admit& admission = *request.mutable_admit();
+      for (const int rank : comm.job_ranks) admission.add_members(static_cast<std::uint32_t>(rank));
+      admission.set_joiners(joiners);
+      admission.set_generation(comm.generation + 1);
+      std::optional<Error> failed;
+      Comm next;
+      const Time until = std::min(deadline, network_.now() + milliseconds(100));
+      try {
+        const proto::Reply reply = co_await call(request, until);
+        next = growth_of(reply.membership());
+      } catch (const Error& error) {
+        failed = error;
+      }
+      if (!failed) co_return next;
+      if (failed->error_code() != ErrorCode::timeout || until == deadline) throw Error(*failed);
+    }
+  }
+
+  Task<Comm> shrink(Comm comm) {
+    const Time deadline = network_.now() + kPatienceOfMembers;
+    std::size_t before = 0;
+    int again = 0;
+    for (int tries = 0;; ++tries) {
+      Comm next{.name = comm.name + (tries > 0 ? fmt::format("~{}", tries) : ""),
+                .generation = comm.generation + 1,
+                .job_ranks = {},
+                .step = comm.step};
+      tell_missing(comm, next.key(), 0);
+      proto::Request request;
+      proto::Survive& survive = *request.mutable_survivors();
+      survive.set_name(next.key());
+      survive.set_index(static_cast<std::uint32_t>(comm.rank));
+      for (const int rank : comm.job_ranks) survive.add_members(static_cast<std::uint32_t>(rank));
+      const proto::Reply reply = co_await call(request, deadline);
+      for (const std::uint32_t index : reply.survivors()) next.job_ranks.push_back(comm.job_ranks.at(index));
+      life_.decided[next.key()] = next.job_ranks;
+      next.rank = static_cast<int>(std::ranges::find(next.job_ranks, life_.job_rank) - next.job_ranks.begin());
+      ++life_.shrinks;
+      std::optional<Error> failed;
+      try {
+        next.step = co_await meet(next, deadline);
+      } catch (const Error& error) {
+        failed = error;
+      }
+      told_.insert(next.key());
+      if (!failed) co_return next;
+      note("{}: {}", next.key(), failed->what());
+      links_.fail(next.key(), life_.job_rank);  // it has left those that had it already
+      const bool fewer = before == 0 || next.job_ranks.size() < before;
+      if (failed->error_code() != ErrorCode::peer_lost || (!fewer && ++again > 8)) throw Error(*failed);
+      before = next.job_ranks.size();
+    }
+  }
+  // Whom the links have lost, until it is known who survived (comm/setup/absences.cpp).
+  void tell_missing(const Comm& comm, const std::string& key, std::size_t told) {
+    if (dead_ || life_.ended || told_.contains(key)) return;
+    proto::Request request;
+    request.mutable_missing()->set_name(key);
+    for (std::size_t i = 0; i < comm.job_ranks.size(); ++i)
+      if (links_.is_gone(comm.job_ranks[i])) request.mutable_missing()->add_indices(static_cast<std::uint32_t>(i));
+    const auto found = static_cast<std::size_t>(request.missing().indices_size());
+    if (found > told) client_.call(request, kPatienceOfMembers, {});
+    network_.after(milliseconds(100), [this, comm, key, found] { tell_missing(comm, key, found); });
+  }
+
+  template <class... Parts>
+  void note(fmt::format_string<Parts...> format, Parts&&... parts) {
+    life_.log +=
+        fmt::format("\n  {:6} ms: ", std::chrono::floor<milliseconds>(network_.now().time_since_epoch()).count()) +
+        fmt::format(format, std::forward<Parts>(parts)...);
+  }
+
+  Network& network_;
+  SimLinks& links_;
+  const Plan plan_;
+  SimClient client_;
+  Life life_{};
+  std::map<std::string, int> rounds_{};
+  std::set<std::string> told_{};
+  std::uint64_t ticket_ = 0;
+  bool troubled_ = false, dead_ = false;
+  Task<bool> task_{};
+};
+
+}  // namespace rondo::rendezvous::test
