@@ -71,6 +71,7 @@ void kill_now(Running& process) {
 TEST_CASE("a spare joins in place of a killed rank, and the others go on") {
   const std::string way = GENERATE("shm", "tcp", "two nodes");
   Job job;
+  if (GENERATE(false, true)) job.set("RONDO_ENCRYPT=1");
   if (way != "two nodes") job.set("RONDO_TRANSPORT=" + way);
   Running& spare = job.start("spare", {"all"}, way == "two nodes" ? Words{"GROWER_NODE=other"} : Words{});
   const auto ranks = job.start_ranks(4, {"lose", "grow=4", "all", "before"});
@@ -156,6 +157,7 @@ TEST_CASE("sizes that differ, or are no larger, are refused on every rank alike"
 
 TEST_CASE("a grown communicator shrinks and grows again") {
   Job job;
+  if (GENERATE(false, true)) job.set("RONDO_ENCRYPT=1");
   const Words again{"lose", "grow=4", "all"};
   Words steps = again;
   steps.insert(steps.end(), again.begin(), again.end());
@@ -179,11 +181,14 @@ TEST_CASE("a grown communicator shrinks and grows again") {
 
 TEST_CASE("whoever dies while the others grow is left out, and a spare takes its place") {
   const std::string transport = GENERATE("shm", "tcp");
+  const bool encrypts = GENERATE(false, true);
   const bool joins = GENERATE(true, false);  // the victim
   const unsigned delay_us = GENERATE(0U, 2000U, 8000U);
-  INFO((joins ? "a joiner, " : "a member, ") << transport << ", " << delay_us << " us after the ranks began to grow");
+  INFO((joins ? "a joiner, " : "a member, ")
+       << transport << (encrypts ? ", encrypted, " : ", ") << delay_us << " us after the ranks began to grow");
   Job job;
   job.set("RONDO_TRANSPORT=" + transport);
+  if (encrypts) job.set("RONDO_ENCRYPT=1");
   Running& early = job.start("spare", {joins ? "part=4" : "stand=4", "all"});
   std::vector<Running*> ranks;
   for (int r = 0; r < 3; ++r)
@@ -236,14 +241,17 @@ TEST_CASE("who has another secret, job name or kind of device cannot join, and t
 
 TEST_CASE("who joined later comes back to a server that died, as all others do") {
   const SecretFile secret("return");
+  const bool encrypts = GENERATE(false, true);
   const auto serve = [&](const std::string& port) {
-    return std::make_unique<Running>(
-        Words{tool("rondo-rendezvous"), "--port", port, "--secret-file", secret.path.string()});
+    Words command{tool("rondo-rendezvous"), "--port", port, "--secret-file", secret.path.string()};
+    if (encrypts) command.push_back("--encrypt");
+    return std::make_unique<Running>(command);
   };
   auto server = serve("0");
   const std::string port = server->lines("127.0.0.1:", 1).front();
   Job job("tcp://127.0.0.1:" + port);
   job.set("RONDO_SECRET_FILE=" + secret.path.string());
+  if (encrypts) job.set("RONDO_ENCRYPT=1");
   const auto ranks = job.start_ranks(2, {"grow=3", "all", "lose", "grow=3", "all"});
   Running& first = job.start("spare", {"all", "lose", "grow=3", "all"});
   for (Running* rank : {ranks[0], ranks[1], &first}) rank->lines("rank ", 1);

@@ -158,7 +158,9 @@ TEST_CASE("a server that comes while survivors wait learns from them who is lost
 
 TEST_CASE("survivors shrink to a communicator that works, over any transport") {
   const int victim = GENERATE(0, 1, 3);  // rank 0 serves the rendezvous: then another takes its place
-  auto ranks = start(4, {}, {std::string("RONDO_TRANSPORT=") + GENERATE("shm", "tcp")});
+  Words environment{std::string("RONDO_TRANSPORT=") + GENERATE("shm", "tcp")};
+  if (GENERATE(false, true)) environment.push_back("RONDO_ENCRYPT=1");
+  auto ranks = start(4, {}, environment);
   constexpr int kRanks = 4;
   auto& killed = ranks[static_cast<std::size_t>(victim)];
   killed.signal(SIGKILL);
