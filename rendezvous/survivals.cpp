@@ -105,8 +105,8 @@ bool Survivals::lives(const Survival& survival, int index) const {
 bool Survivals::never_made(const Survival& survival, int index) const {
   const Survival* made_by = nullptr;
   for (const auto& [name, other] : survivals_) {
-    const auto is_it = [&](int listed, int member) {
-      return other.members[static_cast<std::size_t>(listed)] == member;
+    const auto is_it = [&members = other.members](int listed, int member) {
+      return members[static_cast<std::size_t>(listed)] == member;
     };
     if (other.decided.empty() || !std::ranges::equal(other.decided, survival.members, is_it)) continue;
     if (made_by == nullptr || made_by->number < other.number) made_by = &other;

@@ -64,6 +64,7 @@ void Judgement::enter(Phase next) {
       leave_folder();
       return voice_.when_written([this] { loop_.stop(); });
     case Phase::abandoned:
+      if (job_.nodes) job_.nodes->abandon();
       return loop_.stop();
   }
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -27,8 +28,8 @@ constexpr auto kConfirmLimit = 10s;  // for a node that was chosen to say that i
 // A communicator counts its generation up as it shrinks and grows, and no number of one start is another's.
 constexpr int kGenerationsOfStart = 1000;
 constexpr const char *kOpen = "launcher/open", *kClosed = "closed ";
-const std::string kStaysAway = "stays away";
-constexpr int kNoWish = 1 << 20;  // behind all nodes that there were
+const std::string kStaysAway = "stays away: ";  // and its number at the last start
+constexpr int kNoWish = 1 << 20;                // behind all nodes that there were
 
 std::string this_launcher() { return fmt::format("{} (pid {})", host_name(), ::getpid()); }
 double seconds_of(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
@@ -58,7 +59,11 @@ std::string Meeting::missing_sentence() const {
   const int start = start_;
   if (is_elastic(options_)) {
     int there = 0;
-    while (there < options_.nodes && client_->try_get(key_of(start, arrival(there + 1)))) ++there;
+    for (int number = 1; there < options_.nodes; ++number) {
+      const auto one = client_->try_get(key_of(start, arrival(number)));
+      if (!one) break;
+      there += text_of(*one).starts_with(kStaysAway) ? 0 : 1;
+    }
     return fmt::format("waiting for {} nodes: {} {} there", nodes_text(options_), there, there == 1 ? "is" : "are");
   }
   std::vector<int> missing;
@@ -137,7 +142,6 @@ void Meeting::take_place() {
 Placement Meeting::gather(int restarts) {
   Placement placement = is_elastic(options_) ? gather_those_who_come(restarts) : gather_all(restarts);
   nodes_ = placement.nodes;
-  lost_ = 0;
   return placement;
 }
 
@@ -177,7 +181,7 @@ Placement Meeting::gather_those_who_come(int restarts) {
       return placement;
     } catch (const Error& error) {
       if (error.culprit() < 0) throw;  // it is we who are gone, or node 0
-      lose_one(start_);
+      lose(start_, error.culprit());
     }
   }
 }
@@ -190,14 +194,20 @@ int Meeting::come_to(int start) const {
   return number;
 }
 
-void Meeting::stay_away(int start) const {
+// Node 0 may wait for the next start already, so it is told there.
+void Meeting::lose(int start, int node) {
+  lost_since_ = start;
+  if (server_) stay_away(start + 1, node);
+}
+
+void Meeting::stay_away(int start, int node) const {
   const auto number = client_->add(key_of(start, "arrivals"), 1);
-  client_->set(key_of(start, arrival(static_cast<int>(number))), bytes_of(kStaysAway));
+  client_->set(key_of(start, arrival(static_cast<int>(number))), bytes_of(kStaysAway + std::to_string(node)));
 }
 
 void Meeting::await_newcomer(int start) const {
   for (int number = 1;; ++number)
-    if (text_of(client_->get(key_of(start, arrival(number)), Store::Deadline::max())) != kStaysAway) return;
+    if (!text_of(client_->get(key_of(start, arrival(number)), Store::Deadline::max())).starts_with(kStaysAway)) return;
 }
 
 // At node 0, which is always among them, and the first.
@@ -225,12 +235,13 @@ void Meeting::choose(int start, int restarts) {
 // are all that it waits for, and who came meanwhile is there.
 std::vector<Meeting::Arrival> Meeting::await_arrivals(int start) {
   std::vector<Arrival> all;
-  int number = 1;  // of the next
-  int expected = nodes_ == 0 ? options_.nodes : nodes_ - lost_;
+  int number = 1;                // of the next
+  std::set<std::string> absent;  // once each: one that leaves is lost, too
+  const auto expected = [&] { return nodes_ == 0 ? options_.nodes : nodes_ - static_cast<int>(absent.size()); };
   const auto take = [&](const Store::Bytes& bytes) {
     const std::string text = text_of(bytes);
     const Arrival next{.number = number++};
-    if (text == kStaysAway) return void(--expected);
+    if (text.starts_with(kStaysAway)) return void(absent.insert(text));
     std::istringstream words(text);
     Arrival& one = all.emplace_back(next);
     words >> one.was_there >> one.wish;
@@ -242,7 +253,7 @@ std::vector<Meeting::Arrival> Meeting::await_arrivals(int start) {
   };
   const int least = options_.least_nodes;
   const auto are_enough = [&] { return static_cast<int>(all.size()) >= least; };
-  for (auto deadline = join_deadline(); there() < expected || !are_enough();) {
+  for (auto deadline = join_deadline(); there() < expected() || !are_enough();) {
     if (static_cast<int>(all.size()) == least) deadline = Clock::now() + options_.last_call;
     try {
       take(client_->get(next(), deadline));

@@ -40,11 +40,11 @@ class Meeting {
   void connect();
   // The next start, with as many restarts before it. Waits for the nodes. Throws Closed, too.
   Placement gather(int restarts);
-  // Who was lost since that start: nobody waits for it at the next one.
-  void lose_one(int start) { lost_ += start == start_ ? 1 : 0; }
-  bool has_lost() const { return lost_ > 0; }
-  // This launcher was at the last start, and will not be at that one.
-  void stay_away(int start) const;
+  // That node was lost since that start: nobody waits for it at the next one. Of any thread.
+  void lose(int start, int node);
+  bool has_lost(int start) const { return lost_since_ == start; }
+  // That node was at the last start, and will not be at that one. Of any thread.
+  void stay_away(int start, int node) const;
   void await_newcomer(int start) const;  // for ever
   // Of a job of MIN:MAX nodes at node 0, for who comes later.
   void close(int start, const Closed& how);
@@ -78,7 +78,7 @@ class Meeting {
   Fd secret_fd_;   // for the ranks
   int node_;       // -1: not known yet, or anyone
   int nodes_ = 0;  // at the last start; 0: there was none
-  std::atomic<int> start_{0}, lost_{0};
+  std::atomic<int> start_{0}, lost_since_{-1};
   std::atomic<bool> connected_{false};
   std::unique_ptr<rendezvous::Server> server_;  // at node 0
   std::shared_ptr<rendezvous::Client> client_;

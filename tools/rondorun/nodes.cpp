@@ -68,8 +68,10 @@ void Nodes::listen() {
   bool meeting = true;
   try {
     meeting_.connect();
+    std::optional<Placement> last;
     for (int restarts = 0; restarts >= 0;) {
       const Placement at = meeting_.gather(restarts);
+      if (last && is_elastic(options_)) end_watch(*last);
       meeting = false;
       set_met(true);
       // One watch for the whole job where its launchers stay the same.
@@ -83,7 +85,7 @@ void Nodes::listen() {
       restarts = follow_start(at, at.restarts);
       if (restarts < 0) return;
       await_own_ranks();
-      if (is_elastic(options_)) end_watch(at);
+      last = at;
       set_met(false);
       meeting = true;
     }
@@ -102,7 +104,7 @@ int Nodes::follow_start(const Placement& at, int restarts) {
       loop_.post([this, verdict] { handlers_.lost(verdict.sentence); });
       return -1;
     }
-    if (verdict.exit_code != 0 && meeting_.store().add(key_of(at.start, heard_of(turn)), 1) == at.nodes)
+    if (verdict.exit_code != 0 && !abandoned_ && meeting_.store().add(key_of(at.start, heard_of(turn)), 1) == at.nodes)
       meeting_.store().set(key_of(at.start, all_heard_of(turn)), {});
     loop_.post([this, verdict] { handlers_.verdict(verdict); });
     if (verdict.exit_code == 0) return -1;
@@ -149,8 +151,9 @@ void Nodes::watch_launchers(const Placement& at, const std::vector<std::string>&
     const std::string sentence = what_failed(error, false, launchers);
     try {
       if (is_elastic(options_)) {
-        meeting_.lose_one(at.start);
+        meeting_.lose(at.start, error.culprit());
         interrupt(at.start, verdict_text({.sentence = sentence}), Decision::anew);
+        if (!was_said(at.start, sentence)) loop_.post([this, sentence] { handlers_.waiting(sentence); });
       } else if (interrupt(at.start, verdict_text({.sentence = sentence, .exit_code = kLost}), Decision::ends) ==
                  Decision::again) {
         loop_.post([this, sentence] { handlers_.lost(sentence); });
@@ -160,9 +163,10 @@ void Nodes::watch_launchers(const Placement& at, const std::vector<std::string>&
   }
 }
 
-// The next start has one of its own. Where somebody was lost, it has ended.
+// Of the last start, once the next one has been met: until then nobody is waited for who is lost meanwhile. Where
+// somebody was, it has ended.
 void Nodes::end_watch(const Placement& at) {
-  if (!meeting_.serves() || meeting_.has_lost()) return;
+  if (!meeting_.serves() || meeting_.has_lost(at.start)) return;
   try {
     meeting_.store().exchange(key_of(at.start, "launchers"), at.nodes, at.nodes + 1, {}, Clock::now() + kHearingLimit);
   } catch (const Error& error) {
@@ -190,6 +194,11 @@ Decision Nodes::interrupt(int start, const std::string& verdict, Decision decisi
     const auto next = decision_from(await(start, decision_of(turn)));
     if (next != Decision::goes_on) return next;
   }
+}
+
+// As the first verdict: else a failure came before it, which may be what it cost a rank.
+bool Nodes::was_said(int start, const std::string& sentence) {
+  return verdict_from(await(start, verdict_of(0))).sentence == sentence;
 }
 
 std::string Nodes::await(int start, std::string_view answer) {
@@ -268,7 +277,7 @@ void Nodes::depart(const std::string& why) {
   if (!is_elastic(options_) || meeting_.serves()) return;
   say([this, at = at_, why] {
     const auto sentence = fmt::format("node {} on host {} leaves: {}", at.node, host_name(), why);
-    meeting_.stay_away(at.start + 1);  // first, as this launcher may end as soon as that is decided
+    meeting_.stay_away(at.start + 1, at.node);  // first, as this launcher may end as soon as that is decided
     interrupt(at.start, verdict_text({.sentence = sentence, .rank = kNobody}), Decision::anew);
   });
 }

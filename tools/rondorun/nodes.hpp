@@ -2,6 +2,7 @@
 // The launchers of a job's nodes among themselves: the one verdict of all of them, which is the first failure anywhere
 // or the success of all, and what follows from it: the end, going on without the rank that failed, or another start.
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -52,10 +53,11 @@ class Nodes {
   void ended(int turn, const Failure& failure);       // every rank of this node; judges when those of all nodes have
   void ended_well(int rank, const std::string& who);  // while others of this node run
   void ask_whether_missed(std::vector<int> ranks, std::function<void()> missed);  // all of them: in the event loop
-  void finished(int turn);              // every rank of this node succeeded, or is missed
-  void depart(const std::string& why);  // of a job of MIN:MAX nodes; node 0 stays
-  void start_again();                   // after such a decision, when all ranks of this node have ended
-  void leave(bool good);                // all is said and done here; node 0 waits for the others, as it serves them
+  void finished(int turn);               // every rank of this node succeeded, or is missed
+  void depart(const std::string& why);   // of a job of MIN:MAX nodes; node 0 stays
+  void abandon() { abandoned_ = true; }  // before the ranks are killed as this launcher was: no failure of theirs
+  void start_again();                    // after such a decision, when all ranks of this node have ended
+  void leave(bool good);                 // all is said and done here; node 0 waits for the others, as it serves them
 
  private:
   void listen();
@@ -70,6 +72,7 @@ class Nodes {
   void say(std::function<void()> words);
   void set_met(bool met);
   std::string what_failed(const std::exception& error, bool meeting, const std::vector<std::string>& launchers) const;
+  bool was_said(int start, const std::string& sentence);
   std::string await(int start, std::string_view answer);
   bool give(int start, std::string_view answer, const std::string& text);
   void decide(const Placement& at, int turn, const Failure& failure, bool may_go_on, bool ends);
@@ -86,7 +89,8 @@ class Nodes {
   std::deque<std::function<void()>> to_say_;  // guarded by mutex_, like
   bool met_ = false;                          // all nodes are there
   int starts_wanted_ = 0;                     // by start_again()
-  std::vector<std::jthread> watches_;         // one or two of each start; the listener's
+  std::atomic<bool> abandoned_{false};
+  std::vector<std::jthread> watches_;  // one or two of each start; the listener's
   std::jthread listener_, speaker_;
 };
 
