@@ -51,8 +51,8 @@ TEST_CASE("of a job on two hosts a recording of the network tells all, and nothi
   }
   const std::string recording = network.recording();
   CHECK(recording.size() > 100'000);
-  for (const char* words : {"confided as a value", "confided as data", "confided as a message", "launcher/nodes",
-                            "launcher/verdict", "world@0/cards"}) {
+  for (const char* words : {"confided as a value", "confided as data", "confided as a message", "launcher/0/nodes",
+                            "launcher/0/verdict", "world@0/cards"}) {
     CAPTURE(words);
     CHECK(has(recording, words) != encrypts);
   }

@@ -407,7 +407,7 @@ TEST_CASE("what a record says does not steer the terminal") {
             "calls": [], "peers": []}]})";
   const std::string page = explained(place.path());
   INFO(page);
-  CHECK(contains(page, "- w failed:  [2Jgone   2J \u00fc.\n"));
+  CHECK(contains(page, "- w failed: \\x1b[2Jgone \\xc2\\x9b2J \u00fc.\n"));
 }
 
 TEST_CASE("rondo says what it is asked wrongly") {
