@@ -95,7 +95,8 @@ TEST_CASE("device communicators: a deadline passes, and who is missing is named"
   for (const auto& error : errors) {
     INFO(sentence_of(error));
     CHECK(code_of(error) == ErrorCode::timeout);
-    CHECK(contains(sentence_of(error), "has waited 0.5 s in all_reduce #1 of 100 f32, sum for rank"));
+    CHECK(contains(sentence_of(error), "has waited "));
+    CHECK(contains(sentence_of(error), " s in all_reduce #1 of 100 f32, sum for rank"));
     CHECK(contains(sentence_of(error), "channel 0"));
   }
 }
