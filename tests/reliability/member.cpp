@@ -17,20 +17,15 @@
 
 #include <rondo/rondo.hpp>
 
+#include "tests/support/spoken.hpp"
+
 namespace {
 
 using rondo::Communicator;
 volatile std::sig_atomic_t is_to_end = 0;
 
-void say(const std::string& line) {
-  std::puts(line.c_str());
-  std::fflush(stdout);
-}
-
-long long now_us() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-}
+using rondo::test::now_us;
+using rondo::test::say;
 
 Communicator enter(int count, char** argv) {
   const std::string place = argv[2];

@@ -14,17 +14,12 @@
 
 #include <rondo/rondo.hpp>
 
+#include "tests/support/spoken.hpp"
+
 namespace {
 
-void say(const std::string& line) {
-  std::puts(line.c_str());
-  std::fflush(stdout);
-}
-
-long long now_us() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-}
+using rondo::test::now_us;
+using rondo::test::say;
 
 struct Buffers {
   float *send, *recv;
