@@ -13,7 +13,7 @@ struct alignas(16) u64x2 {
 }  // namespace rondo::kernels::device
 
 // Both compilers leave code of the same functions for the host, nvcc's ends the process: the linker must not mix them
-// up. Nor kernels with stamps (stamps.cuh) and those without.
+// up. Nor kernels with stamps (stamps.cuh), kernels that are counted (costs.hpp), and those without.
 #if defined(__CUDACC__)
 #ifdef RONDO_STAMPS
 #define RONDO_SEAM on_cuda_stamped
@@ -24,6 +24,8 @@ struct alignas(16) u64x2 {
 #else
 #ifdef RONDO_STAMPS
 #define RONDO_SEAM on_host_stamped
+#elif defined(RONDO_COSTS)
+#define RONDO_SEAM on_host_counted
 #else
 #define RONDO_SEAM on_host
 #endif

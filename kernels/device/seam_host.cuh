@@ -19,6 +19,17 @@
 #define RONDO_UNROLL
 #define RONDO_NO_UNROLL
 
+// RONDO_COST(call): tells who counts (costs.hpp); RONDO_COST_MEETING: the same of where lanes meet, as long as it
+// lives.
+#ifndef RONDO_COSTS
+#define RONDO_COST(call)
+#define RONDO_COST_MEETING(meeting)
+#else
+#include "kernels/device/costs.hpp"
+#define RONDO_COST(call) ::rondo::kernels::device::costs::call
+#define RONDO_COST_MEETING(meeting) const ::rondo::kernels::device::costs::meeting
+#endif
+
 namespace rondo::kernels::device::inline RONDO_SEAM {
 
 inline const simt::LaneHead& lane_head() { return *simt::t_lane; }
@@ -29,25 +40,34 @@ inline unsigned grid_blocks() { return lane_head().grid_blocks; }
 inline unsigned lane_index() { return lane_head().thread & 31; }
 
 using simt::SourceLocation;
-inline void block_sync(SourceLocation place = SourceLocation::here()) { simt::block_barrier(0, 0, false, place); }
+inline void block_sync(SourceLocation place = SourceLocation::here()) {
+  RONDO_COST_MEETING(BlockMeeting meeting(0));
+  simt::block_barrier(0, 0, false, place);
+}
 inline bool block_or(bool value, SourceLocation place = SourceLocation::here()) {
+  RONDO_COST_MEETING(BlockMeeting meeting(0));
   return simt::block_barrier(0, 0, value, place);
 }
 inline void group_sync(unsigned id, unsigned threads, SourceLocation place = SourceLocation::here()) {
+  RONDO_COST_MEETING(BlockMeeting meeting(id));
   simt::block_barrier(id, threads, false, place);
 }
 inline void warp_sync(SourceLocation place = SourceLocation::here()) {
+  RONDO_COST_MEETING(WarpMeeting meeting);
   simt::warp_meet(simt::WarpOperation::sync, 0, 0, place);
 }
 inline std::uint32_t warp_ballot(bool value, SourceLocation place = SourceLocation::here()) {
+  RONDO_COST_MEETING(WarpMeeting meeting);
   return static_cast<std::uint32_t>(simt::warp_meet(simt::WarpOperation::ballot, value ? 1 : 0, 0, place));
 }
 inline bool warp_any(bool value, SourceLocation place = SourceLocation::here()) {
+  RONDO_COST_MEETING(WarpMeeting meeting);
   return simt::warp_meet(simt::WarpOperation::ballot, value ? 1 : 0, 0, place) != 0;
 }
 template <class T>
 T shuffle(T value, unsigned lane, SourceLocation place = SourceLocation::here()) {
   static_assert(sizeof(T) <= 8);
+  RONDO_COST_MEETING(WarpMeeting meeting);
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
   bits = simt::warp_meet(simt::WarpOperation::shuffle, bits, lane, place);
@@ -67,12 +87,14 @@ inline void stored(const void* p) {
 template <class U>
 U load_flag(const U* p, int order) {
   scheduling_point();
+  RONDO_COST(read_flag(p, order == __ATOMIC_ACQUIRE));
   std::uint64_t own = 0;
   if (__builtin_expect(lane_head().weak, 0) && simt::weak_forward(p, sizeof(U), &own)) return static_cast<U>(own);
   return order == __ATOMIC_ACQUIRE ? __atomic_load_n(p, __ATOMIC_ACQUIRE) : __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 template <class U>
 void store_flag(U* p, U value) {
+  RONDO_COST(wrote_flag(p));
   if (__builtin_expect(lane_head().weak, 0)) {
     simt::weak_store(p, sizeof(U), value);
   } else {
@@ -91,6 +113,8 @@ U load_relaxed(const U* p) {
 template <class U>
 void store_release(U* p, std::type_identity_t<U> value) {
   scheduling_point();
+  RONDO_COST(fence());
+  RONDO_COST(wrote_flag(p));
   if (__builtin_expect(lane_head().weak, 0)) simt::weak_release();
   __atomic_store_n(p, value, __ATOMIC_RELEASE);
   stored(p);
@@ -103,6 +127,9 @@ void store_relaxed(U* p, std::type_identity_t<U> value) {
 inline bool exchange_if(std::uint32_t* p, std::uint32_t expected, std::uint32_t desired) {
   scheduling_point();
   simt::exchanges(p);
+  RONDO_COST(fence());
+  RONDO_COST(read_flag(p, true));
+  RONDO_COST(wrote_flag(p));
   if (__builtin_expect(lane_head().weak, 0)) simt::weak_release();
   const bool won = __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   stored(p);
@@ -118,6 +145,7 @@ W load(const void* p) {
 }
 template <class W>
 void store(void* p, std::type_identity_t<W> value) {
+  RONDO_COST(wrote(p));
   std::memcpy(__builtin_assume_aligned(p, alignof(W)), &value, sizeof(W));
   scheduling_point();
 }
@@ -157,6 +185,7 @@ inline void ll128_store(void* p, u64x2 value, SourceLocation place = SourceLocat
   if (!has_flag) __atomic_store_n(words + 1, value.y, __ATOMIC_RELAXED);
   simt::warp_meet(simt::WarpOperation::line128_store, 1, 0, place);
   if (!has_flag) return;
+  RONDO_COST(wrote_flag(words + 1));
   __atomic_store_n(words + 1, value.y, __ATOMIC_RELEASE);
   stored(p);
 }
@@ -165,7 +194,10 @@ inline u64x2 ll128_load(const void* p, SourceLocation place = SourceLocation::he
   const bool has_flag = (lane_index() & 7) == 7;
   u64x2 value{};
   simt::warp_meet(simt::WarpOperation::line128_load, 0, 0, place);
-  if (has_flag) value.y = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
+  if (has_flag) {
+    RONDO_COST(read_flag(words + 1, false));
+    value.y = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
+  }
   simt::warp_meet(simt::WarpOperation::line128_load, 1, 0, place);
   value.x = __atomic_load_n(words, __ATOMIC_RELAXED);
   if (!has_flag) value.y = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
@@ -223,6 +255,7 @@ inline void trap(const char* why) { simt::trap(why); }
 inline std::uint64_t ticks() { return simt::timer_ns(); }
 inline void fence_system() {
   scheduling_point();
+  RONDO_COST(fence());
   if (__builtin_expect(lane_head().weak, 0)) simt::weak_release();
   __atomic_thread_fence(__ATOMIC_ACQ_REL);
 }
