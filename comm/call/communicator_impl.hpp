@@ -68,8 +68,9 @@ class CommunicatorImpl {
   int next_child() { return children_++; }
   int shrinks() const { return shrinks_; }  // that its survivors have decided on
   void count_shrink() { ++shrinks_; }
-  const std::shared_ptr<comm::Windows>& windows() const { return windows_; }  // on the CPU
-  comm::device::DeviceEngine* device() const { return device_.get(); }        // null: the CPU
+  const std::shared_ptr<comm::Windows>& windows() const { return windows_; }      // on the CPU
+  comm::device::DeviceEngine* device() const { return device_.get(); }            // null: the CPU
+  int driver() const { return device_ ? device_->driver() : bootstrap_.driver; }  // see device/memory/berth.hpp
   // Collective, once, before the first call: on Device::cpu it does nothing. `api`: see make_local.
   void attach_device(const cuda::Api* api = nullptr);
 

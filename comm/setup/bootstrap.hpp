@@ -63,6 +63,7 @@ struct Bootstrap {
   std::vector<std::string> addresses;
   std::uint16_t first_port = 0, last_port = 0;               // range for peer connections; 0: any
   std::optional<comm::ProcessFacts> facts;                   // none: found out
+  int driver = -1;                                           // of the communicator that this one comes from
   const std::vector<comm::Transport>* transports = nullptr;  // outlives the communicator; null: those of the library
 };
 

@@ -39,6 +39,7 @@ Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, 
 // Ranks as threads of this process: the shared half of their Teams.
 struct LocalGroup;
 std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& options);
-Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank, Device device);
+// driver: see Bootstrap.
+Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank, Device device, int driver);
 
 }  // namespace rondo::comm

@@ -76,7 +76,7 @@ Communicator split_threads(detail::CommunicatorImpl& parent, const std::vector<i
   }
   const auto shared = std::static_pointer_cast<LocalGroup>(local_store(parent).take(name));
   const auto own = std::find(group.begin(), group.end(), parent.rank());
-  return join_local_group(shared, static_cast<int>(own - group.begin()), options.device);
+  return join_local_group(shared, static_cast<int>(own - group.begin()), options.device, parent.driver());
 }
 
 Communicator split_processes(detail::CommunicatorImpl& parent, int color, const std::vector<int>& group,
@@ -88,6 +88,7 @@ Communicator split_processes(detail::CommunicatorImpl& parent, int color, const 
   }
   const auto own = std::find(group.begin(), group.end(), parent.rank());
   Bootstrap bootstrap = parent.bootstrap();
+  bootstrap.driver = parent.driver();
   bootstrap.rank = static_cast<int>(own - group.begin());
   bootstrap.world_size = static_cast<int>(group.size());
   bootstrap.name = fmt::format("{}/{}.{}", bootstrap.name, child, color);
@@ -153,6 +154,7 @@ class LookingOut {
 Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline, std::optional<Absences>& absences) {
   Survivors survivors{.ranks = {}, .next = failed.bootstrap(), .name = {}};
   Bootstrap& next = survivors.next;
+  next.driver = failed.driver();
   next.generation += 1;
   if (const int before = failed.shrinks(); before > 0) next.name += fmt::format("~{}", before);
   survivors.name = fmt::format("{}@{}", next.name, next.generation);
@@ -181,7 +183,7 @@ Communicator join_threads(detail::CommunicatorImpl& failed, const Survivors& sur
     place.lend(survivors.name, make_local_group(next.world_size, failed.options()), survivors.ranks.size());
   place.exchange(survivors.name, next.rank, next.world_size, {}, deadline);
   const auto shared = std::static_pointer_cast<LocalGroup>(place.take(survivors.name));
-  return join_local_group(shared, next.rank, failed.options().device);
+  return join_local_group(shared, next.rank, failed.options().device, failed.driver());
 }
 
 // All of them have a communicator, or none.

@@ -85,6 +85,7 @@ class Growing {
     const Growth growth = hear_of_joiners();
     if (growth.name.empty()) return {};
     Bootstrap bootstrap = parent_.bootstrap();
+    bootstrap.driver = parent_.driver();
     bootstrap.deadline = deadline_;
     Communicator made;
     GrowthWord own{.growth = growth};

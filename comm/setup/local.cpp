@@ -58,7 +58,7 @@ std::shared_ptr<LocalGroup> make_local_group(int world_size, const Options& opti
 namespace {
 
 std::unique_ptr<detail::CommunicatorImpl> make_local_rank(const std::shared_ptr<LocalGroup>& group, int rank,
-                                                          Device device) {
+                                                          Device device, int driver = -1) {
   const Segment segment(group->memory.data(), group->world_size, group->shape);
   Team::Parts parts;
   parts.rank = rank;
@@ -73,6 +73,7 @@ std::unique_ptr<detail::CommunicatorImpl> make_local_rank(const std::shared_ptr<
   Bootstrap bootstrap;
   bootstrap.rank = rank;
   bootstrap.world_size = group->world_size;
+  bootstrap.driver = driver;
   bootstrap.job_ranks.resize(static_cast<std::size_t>(group->world_size));
   std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
   bootstrap.store = std::make_shared<LocalMember>(group->store, rank);
@@ -109,8 +110,8 @@ void attach_devices(std::vector<std::unique_ptr<detail::CommunicatorImpl>>& rank
 
 }  // namespace
 
-Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank, Device device) {
-  auto impl = make_local_rank(group, rank, device);
+Communicator join_local_group(const std::shared_ptr<LocalGroup>& group, int rank, Device device, int driver) {
+  auto impl = make_local_rank(group, rank, device, driver);
   impl->attach_device();
   return Communicator(std::move(impl));
 }

@@ -19,13 +19,15 @@ class BlockBudget {
   explicit BlockBudget(unsigned blocks) : free_(blocks) {}
   bool take(unsigned blocks, const std::atomic<bool>& cancel);  // false: cancelled
   void give_back(unsigned blocks);
-  void wake();  // to look at `cancel`
+  void wake();                                             // to look at `cancel`
+  static std::uint64_t shortages() { return shortages_; }  // of all devices
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   unsigned free_;
   std::uint64_t next_turn_ = 0, turn_ = 0;
+  static inline std::atomic<std::uint64_t> shortages_{0};
 };
 
 struct Device {

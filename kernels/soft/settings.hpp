@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,6 +35,10 @@ Settings settings();
 
 // Device memory stands for memory of a pool: other processes cannot open it. False: not the base of an allocation.
 bool make_unexportable(void* base);
+
+// Kernels of this process that found too few blocks free when their turn had come, so far: on a GPU some of their
+// blocks would have been resident and waited for the others.
+std::uint64_t kernels_short_of_blocks();
 
 // As cudaDeviceReset on every device: ends what runs, frees everything, forgets failures. No call may be in progress.
 void reset();

@@ -28,6 +28,7 @@ DeviceEngine::DeviceEngine(Parts parts)
     : parts_(std::move(parts)),
       api_(*parts_.api),
       rank_(parts_.team->rank()),
+      berth_(parts_.regions->reservation().berth()),
       last_(make_event(api_, parts_.device.index)),
       watcher_([this] {
         const bool busy = inspect();
@@ -58,6 +59,7 @@ DeviceEngine::~DeviceEngine() {
     status_->spare.clear();
   }
   tell_works(true);
+  berth_->forget(this);
   const bool kept = !idle || *graphs_ != 0;
   if (kept) abort();  // what still runs, or is replayed, ends at once
   if (idle && traffic_) traffic_->end();
@@ -96,6 +98,16 @@ void DeviceEngine::validate(std::span<const Call> calls) {
     }
     check_buffers(call);
   }
+  if (!calls.empty() && takes_turns() && is_capturing(static_cast<cudaStream_t>(calls.front().stream)))
+    refuse_capture();
+}
+
+void DeviceEngine::refuse_capture() const {
+  throw Error(ErrorCode::unsupported,
+              fmt::format("rank {}: {} device {} has too few blocks for all communicators, so calls of this one take "
+                          "turns with those of others, and a graph's could not: capture calls of communicators that "
+                          "were made earlier, or destroy some",
+                          rank_, api_.name, parts_.device.index));
 }
 
 void DeviceEngine::check_buffers(const Call& call) {
@@ -177,17 +189,28 @@ void DeviceEngine::run(std::span<const Call> calls, std::chrono::milliseconds ti
     hold_in_graph(stream);
     enqueue(calls, stream, timeout);
   } else {
-    // All launches of a communicator use the same counters, so they run one after the other.
-    if (launches_ != 0 && last_stream_ != stream) {
-      check(api_.StreamWaitEvent(stream, last_.get(), 0), "waiting for another stream");
-    }
-    enqueue(calls, stream, timeout);
-    check(api_.EventRecord(last_.get(), stream), "recording an event");
-    last_stream_ = stream;
-    ++launches_;
+    enqueue_in_turn(calls, stream, timeout);
   }
   if (parts_.proxy) parts_.proxy->launched();
   watcher_.wake();
+}
+
+// All launches of a communicator use the same counters, so they run one after the other; and so do those of
+// communicators that have the same blocks.
+void DeviceEngine::enqueue_in_turn(std::span<const Call> calls, cudaStream_t stream,
+                                   std::chrono::milliseconds timeout) {
+  Berth::Turn turn(*berth_, this);
+  if (launches_ != 0 && last_stream_ != stream) {
+    check(api_.StreamWaitEvent(stream, last_.get(), 0), "waiting for another stream");
+  }
+  if (cudaEvent_t before = turn.before(); before != nullptr) {
+    check(api_.StreamWaitEvent(stream, before, 0), "waiting for another communicator");
+  }
+  enqueue(calls, stream, timeout);
+  check(api_.EventRecord(last_.get(), stream), "recording an event");
+  turn.launched(last_.get());
+  last_stream_ = stream;
+  ++launches_;
 }
 
 void DeviceEngine::enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout) {
@@ -257,15 +280,23 @@ void DeviceEngine::launch(Batch& batch, cudaStream_t stream) {
 
 // The graph keeps a count up for as long as it, or anything made from it, lives. Its callback may not call CUDA.
 void DeviceEngine::hold_in_graph(cudaStream_t stream) {
-  using Hold = std::shared_ptr<std::atomic<int>>;
-  auto hold = std::make_unique<Hold>(graphs_);
-  const auto let_go = [](void* raw) {
-    const std::unique_ptr<Hold> owned(static_cast<Hold*>(raw));
-    --**owned;
+  struct Hold {
+    std::shared_ptr<std::atomic<int>> graphs;
+    std::shared_ptr<Berth> berth;
+    Hold(std::shared_ptr<std::atomic<int>> graphs_held, std::shared_ptr<Berth> berth_held)
+        : graphs(std::move(graphs_held)), berth(std::move(berth_held)) {
+      ++*graphs;
+    }
+    ~Hold() {
+      berth->release_from_graph();
+      --*graphs;
+    }
   };
+  if (!berth_->hold_for_graph()) refuse_capture();
+  auto hold = std::make_unique<Hold>(graphs_, berth_);
+  const auto let_go = [](void* raw) { const std::unique_ptr<Hold> owned(static_cast<Hold*>(raw)); };
   cudaUserObject_t object = nullptr;
   check(api_.UserObjectCreate(&object, hold.get(), let_go, 1, cudaUserObjectNoDestructorSync), "capturing");
-  ++*graphs_;
   hold.release();  // NOLINT(bugprone-unused-return-value): the object's now
   const cudaError_t retained = api_.StreamRetainInCapture(stream, object);
   api_.UserObjectRelease(object, 1);

@@ -64,8 +64,11 @@ class DeviceEngine {
   DeviceEngine& operator=(const DeviceEngine&) = delete;
 
   rondo::Device device() const { return parts_.device; }
+  int driver() const { return berth_->driver(); }
+  bool takes_turns() const { return berth_->users() > 1; }  // with other communicators
 
-  // Error(invalid_argument): a buffer that the device cannot use, a group on several streams.
+  // Error(invalid_argument): a buffer that the device cannot use, a group on several streams. Error(unsupported): a
+  // graph is to hold calls that take turns with those of other communicators.
   void validate(std::span<const Call> calls);
   // Enqueues valid calls on the stream of the first; nobody waits. Messages first, then collectives in order. Calls in
   // a row that the same kernel runs are one launch, and messages join the collectives behind them if those run on
@@ -97,6 +100,8 @@ class DeviceEngine {
   void explain(const Call& call, const Choice& choice);
   void launch(Batch& batch, cudaStream_t stream);
   void hold_in_graph(cudaStream_t stream);
+  void enqueue_in_turn(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
+  [[noreturn]] void refuse_capture() const;
   bool is_capturing(cudaStream_t stream) const;
   cudaStream_t stream_of(rondo::Stream stream);
   void check_buffers(const Call& call);
@@ -111,6 +116,7 @@ class DeviceEngine {
   Parts parts_;
   const cuda::Api& api_;
   int rank_;
+  std::shared_ptr<Berth> berth_;  // that its launches are made on
   std::shared_ptr<Status> status_ = std::make_shared<Status>();
   std::shared_ptr<std::atomic<int>> graphs_ = std::make_shared<std::atomic<int>>(0);  // live ones with calls of ours
   Stream own_stream_;     // stands for the default stream where that one is shared

@@ -51,18 +51,18 @@ struct Regions::Parts {
 };
 
 Regions::Regions(const cuda::Api& api, int device, const HostWorld& world, const DeviceCards& cards,
-                 const BlockShare& share)
+                 BlockReservation reservation)
     : api_(api),
       device_(device),
       world_(world),
       cards_(cards),
       routes_(static_cast<std::size_t>(cards.size())),
       parts_(std::make_unique<Parts>()) {
+  parts_->reservation = std::move(reservation);
   parts_->peers.resize(routes_.size());
   find_routes();
-  plan_ = plan_regions(cards.size(), cards.settings(), share, one_island());
+  plan_ = plan_regions(cards.size(), cards.settings(), parts_->reservation.share(), one_island());
   const std::string obstacle = obstacle_of([&] {
-    parts_->reservation = BlockReservation(cards_, share);
     parts_->stream = make_stream(api_, device_);
     parts_->pinned = allocate_pinned(api_, device_, kPinnedBytes);
     parts_->team = allocate_device(api_, device_, kTeamBytes);
@@ -88,6 +88,7 @@ Regions::~Regions() {
 }
 
 const DeviceTeam* Regions::team() const { return reinterpret_cast<const DeviceTeam*>(parts_->team.get()); }
+const BlockReservation& Regions::reservation() const { return parts_->reservation; }
 HostPage& Regions::page() const { return *reinterpret_cast<HostPage*>(parts_->pinned.get()); }
 bool Regions::one_island() const { return std::find(routes_.begin(), routes_.end(), Route::proxy) == routes_.end(); }
 

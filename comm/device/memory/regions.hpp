@@ -53,13 +53,15 @@ class Regions {
   static constexpr std::size_t kCudaBlock = 2 << 20;
 
   // Collective. Errors are every rank's.
-  Regions(const cuda::Api& api, int device, const HostWorld& world, const DeviceCards& cards, const BlockShare& share);
+  Regions(const cuda::Api& api, int device, const HostWorld& world, const DeviceCards& cards,
+          BlockReservation reservation);
   ~Regions();  // bounded: waits for importers a moment, else leaks and says so
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
 
   const kernels::device::RegionLayout& layout() const { return plan_.layout; }
   std::size_t staging_bytes() const { return plan_.staging_bytes; }
+  const BlockReservation& reservation() const;
   const kernels::device::DeviceTeam* team() const;  // for Launch::team
   kernels::device::HostPage& page() const;          // as the host sees it
   Route route(int peer) const { return routes_[static_cast<std::size_t>(peer)]; }

@@ -109,6 +109,14 @@ void log_sharing(const Regions& regions) {
   if (!shared.empty()) log::info("{}: devices are shared: {}", regions.world().name, shared);
 }
 
+// Once for each communicator: its calls may wait for those of others.
+void log_turns(const Regions& regions) {
+  const DeviceCard& own = regions.cards().own();
+  if (!regions.reservation().is_lent()) return;
+  log::info("{}: {} ({}) has no blocks left: rank {} takes turns with an earlier communicator there",
+            regions.world().name, own.name, text_of(own.uuid), regions.cards().rank());
+}
+
 std::unique_ptr<Proxy> make_proxy(rondo::detail::CommunicatorImpl& impl, const Regions& regions) {
   if (regions.one_island()) return nullptr;
   Team& team = impl.team();
@@ -133,7 +141,7 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
   parts.recorder = &recorder;
   parts.choices = &choices;
   parts.shares_default_stream = shares_default_stream(cards);
-  parts.regions = std::make_unique<Regions>(*found.api, found.index, world, cards, share_blocks(cards));
+  parts.regions = std::make_unique<Regions>(*found.api, found.index, world, cards, reserve_blocks(world, cards));
   parts.terms = agree(*parts.regions, impl.options(), impl.config());
   parts.windows = std::make_unique<Windows>(*parts.regions);
   parts.proxy = make_proxy(impl, *parts.regions);
@@ -141,6 +149,7 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
     log_regions(*parts.regions);
     log_sharing(*parts.regions);
   }
+  log_turns(*parts.regions);
   return parts;
 }
 

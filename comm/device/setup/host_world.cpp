@@ -19,6 +19,7 @@ HostWorld make_host_world(rondo::detail::CommunicatorImpl& impl) {
   world.world_size = impl.world_size();
   for (int r = 0; r < impl.world_size(); ++r) world.nodes.push_back(impl.team().placement(r).node);
   world.name = impl.bootstrap().name;
+  world.driver = impl.bootstrap().driver;
   world.authenticator = impl.bootstrap().authenticator;
   world.join_timeout = impl.options().join_timeout;
   world.exchange = [&impl](std::span<const std::byte> value) { return impl.all_gather_bytes(value); };

@@ -23,6 +23,7 @@ struct HostWorld {
   int rank = 0, world_size = 1;
   std::vector<int> nodes;  // by rank
   std::string name;        // of the communicator, for log lines and meetings
+  int driver = -1;         // of the communicator that this one comes from, see berth.hpp; -1: it comes from none
   std::shared_ptr<const Authenticator> authenticator;
   std::chrono::milliseconds join_timeout{300'000};
   // Collective: a value from every rank, in rank order. Throws the communicator's failure.

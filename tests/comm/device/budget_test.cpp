@@ -2,6 +2,8 @@
 // Who may have how many blocks on a device, from cards; and what cards say of devices.
 #include "comm/device/memory/budget.hpp"
 
+#include <optional>
+
 #include "tests/comm/device/device_cards.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"
@@ -22,9 +24,10 @@ BlockShare share_of(std::vector<DeviceCard> cards, int channels, int blocks) {
 
 }  // namespace
 
-TEST_CASE("blocks of a device are shared by all ranks on it, and the last quarter left to later communicators") {
+TEST_CASE(
+    "the first communicator on a device has three quarters of its blocks at most, divided among all ranks on it") {
   CHECK(share_of(cards_on({1}), 8, 32).blocks == 32);
-  CHECK(share_of(cards_on({1}, 20), 8, 32).blocks == 20);
+  CHECK(share_of(cards_on({1}, 20), 8, 32).blocks == 15);
   CHECK(share_of(cards_on({1, 1, 1, 1}), 8, 32).blocks == 12);
   const BlockShare tight = share_of(cards_on({1, 1, 1, 1}, 20), 8, 32);
   CHECK(tight.blocks == 3);
@@ -34,40 +37,66 @@ TEST_CASE("blocks of a device are shared by all ranks on it, and the last quarte
   CHECK(share_of(cards_on({1, 2, 2, 2}, 20), 8, 32).blocks == 5);  // the fullest device decides for all
 }
 
-TEST_CASE("what other communicators hold is taken off, each of them once") {
-  auto cards = cards_on({1, 1}, 20);
-  cards[0].held = {{7, 8}, {8, 4}};
-  cards[1].held = {{7, 8}};
+TEST_CASE("a later communicator has a quarter of what is left, what others hold taken off once each") {
+  auto cards = cards_on({1, 1}, 132);
+  cards[0].held = {{7, 32}, {8, 12}};
+  cards[1].held = {{7, 32}};
+  CHECK(share_of(cards, 4, 32).blocks == 11);
+  cards[1].held = {{7, 32}, {9, 80}};
   CHECK(share_of(cards, 4, 32).blocks == 1);
-  cards[1].held = {{7, 8}, {9, 6}};
-  CHECK(share_of(cards, 4, 32).blocks == 1);
-  cards[1].held = {{7, 8}, {9, 7}};
-  const auto error = thrown_by([&] { share_of(cards, 4, 32); });
-  CHECK(test::code_of(error) == ErrorCode::unsupported);
-  CHECK(test::sentence_of(error) ==
-        "device 1 (GPU-01000000-0000-0000-0000-000000000000) runs 20 blocks at a time, 3 other communicators hold 19 "
-        "of them, and 2 ranks need one each: use fewer ranks per device, or destroy a communicator first");
+  cards[1].held = {{7, 32}, {9, 88}};
+  CHECK(share_of(cards, 4, 32).blocks == 1);  // that nobody has: they are lent
 }
 
-TEST_CASE("reservations count while they live, ranks of one communicator together") {
+TEST_CASE("a dozen communicators of one rank a device have more than one block each") {
+  auto cards = cards_on({1}, 132);
+  std::vector<int> blocks;
+  for (std::uint64_t made = 1; share_of(cards, 16, 32).blocks > 1; ++made) {
+    blocks.push_back(share_of(cards, 16, 32).blocks);
+    cards[0].held.push_back({made, static_cast<std::uint32_t>(blocks.back())});
+  }
+  CHECK(blocks == std::vector<int>{32, 25, 18, 14, 10, 8, 6, 4, 3, 3, 2});
+}
+
+TEST_CASE("reservations count while they live, ranks of one communicator together, and what is lent counts once") {
   const DeviceCards first(0, cards_on({1, 1}, 20));
   const DeviceCards peer(1, cards_on({1, 1}, 20));
   auto others = cards_on({1, 1}, 20);
   others[0].token = 55;
   const DeviceCards second(0, others);
+  std::optional<BlockReservation> outlives;
   {
-    const BlockReservation a(first, {2, 6});
+    const BlockReservation a(first, {2, 6}, 0);
     {
-      BlockReservation b(peer, {2, 6});
+      BlockReservation b(peer, {2, 6}, 1);
       REQUIRE(held_blocks(uuid(1)).size() == 1);
       CHECK(held_blocks(uuid(1))[0].blocks == 12);
       const BlockReservation moved = std::move(b);
-      CHECK(test::code_of(thrown_by([&] { BlockReservation(second, {2, 5}); })) == ErrorCode::unsupported);
-      const BlockReservation c(second, {2, 4});
+      CHECK(test::code_of(thrown_by([&] { BlockReservation(second, {2, 5}, 0); })) == ErrorCode::unsupported);
+      const BlockReservation c(second, {2, 4}, 0);
       CHECK(held_blocks(uuid(1)).size() == 2);
+      others[0].token = 56;
+      const DeviceCards third(0, others);
+      const BlockReservation d(third, {1, 1}, 0);
+      CHECK(d.is_lent());
+      CHECK(d.berth() == c.berth());  // it has fewer blocks than the other of that driver
+      CHECK(c.berth()->users() == 2);
+      CHECK(held_blocks(uuid(1)).size() == 2);
+      outlives.emplace(third, BlockShare{1, 1}, 0);
+      CHECK(outlives->berth() == c.berth());
+      CHECK(c.berth()->users() == 3);
+      CHECK(test::sentence_of(thrown_by([&] {
+              BlockReservation(third, {1, 1}, 2);
+            }))
+                .starts_with("device 1 (GPU-01000000-0000-0000-0000-000000000000) runs 20 blocks at a time, 0 other "
+                             "communicators hold 0 "
+                             "of them, 2 ranks need one each, and none of those is rank 0's to take turns with"));
     }
-    CHECK(held_blocks(uuid(1)).size() == 1);
+    CHECK(held_blocks(uuid(1)).size() == 2);
+    CHECK(outlives->berth()->users() == 1);
   }
+  CHECK(held_blocks(uuid(1)).size() == 1);
+  outlives.reset();
   CHECK(held_blocks(uuid(1)).empty());
 }
 

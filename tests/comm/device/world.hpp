@@ -85,7 +85,8 @@ class SimRank {
     auto world = comm::device::make_host_world(detail::impl_of(comm));
     if (nodes) world.nodes = *nodes;
     const auto cards = comm::device::DeviceCards::exchange(world, sim(), Device::Kind::sim, device, settings);
-    regions_ = std::make_unique<comm::device::Regions>(sim(), device, world, cards, comm::device::share_blocks(cards));
+    regions_ = std::make_unique<comm::device::Regions>(sim(), device, world, cards,
+                                                       comm::device::reserve_blocks(world, cards));
     windows_ = std::make_unique<comm::device::Windows>(*regions_);
   }
   comm::device::Regions& regions() { return *regions_; }
