@@ -56,10 +56,12 @@ std::string code_obstacle(const Api& api, int device) {
   api.GetDevice(&before);
   cudaError_t code = api.SetDevice(device);
   cudaFuncAttributes attributes{};
-  for (const void* kernel : api.kernels.fifo) {
+  const auto load = [&](const void* kernel) {
     if (code == cudaSuccess) code = api.FuncGetAttributes(&attributes, kernel);
-  }
-  if (code == cudaSuccess) code = api.FuncGetAttributes(&attributes, api.kernels.window);
+  };
+  for (const void* kernel : api.kernels.fifo) load(kernel);
+  for (const void* kernel : api.kernels.push) load(kernel);
+  load(api.kernels.window);
   api.SetDevice(before);
   if (code == cudaSuccess) return {};
   api.GetLastError();

@@ -44,7 +44,7 @@ RONDO_DEVICE void close_links(const FifoBlock& block, std::uint64_t latest) {
     store<std::uint64_t>(&mailbox_at(link.mine).sent, link.sent);
     store<std::uint64_t>(&mailbox_at(link.mine).received, link.received);
   }
-  advance_sequence(team, latest);
+  advance_sequence(own_header(team), latest);
   if (block.failed && thread_index() == 0) store_relaxed(&own_header(team).failed, 1);
 }
 
@@ -134,7 +134,7 @@ RONDO_DEVICE void run_operation(FifoBlock& block, const Launch& launch, const Op
     block.arithmetic = {dtype, static_cast<ReduceOp::Kind>(operation.op), operation.factor,
                         static_cast<double>(block.world_size)};
   }
-  if (block_index() == 0 && thread_index() + 1 == block_threads()) write_history(*launch.team, signature);
+  if (block_index() == 0 && thread_index() + 1 == block_threads()) write_history(own_header(*launch.team), signature);
   if (block_index() >= operation.channels) return;
   take_share(block, launch, operation, pattern, element_bytes(dtype));
   RONDO_STAMP(shared);

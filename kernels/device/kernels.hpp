@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses of the kernels, one set per seam. Every kernel has one argument, a device::Launch by value; block b
-// is channel b. Threads: a multiple of 32, at most kMaxThreads.
+// The addresses of the kernels, one set per seam. Every kernel has one argument by value, a device::Launch, those for
+// short messages a device::PushLaunch; block b is channel b. Threads: a multiple of 32, at most kMaxThreads.
 #pragma once
-#include "kernels/device/layout.hpp"
+#include "kernels/device/push.hpp"
 
 namespace rondo::cuda {
 
 // What LaunchKernel takes.
 struct Kernels {
-  const void* fifo[kernels::device::kProtocolCount];  // by Protocol: rows of kAlgorithms, messages, barriers
-  const void* window;                                 // rows of kWindowAlgorithms
+  const void* fifo[kernels::device::kProtocolCount];    // by Protocol: rows of kAlgorithms, messages, barriers
+  const void* window;                                   // rows of kWindowAlgorithms
+  const void* push[kernels::device::kPushKernelCount];  // by PushKernel: short messages
 };
 
 Kernels cuda_kernels();  // functions that nvcc compiled; only where it was found

@@ -2,6 +2,7 @@
 // The same kernels for the host executor.
 #include "kernels/device/fifo_kernel.cuh"
 #include "kernels/device/kernels.hpp"
+#include "kernels/device/push.cuh"
 #include "kernels/device/window.cuh"
 #include "kernels/soft/kernel.hpp"
 
@@ -15,13 +16,22 @@ constexpr soft::Kernel fifo(const char* name) {
   return soft::kernel<&device::fifo_kernel<P>, device::Launch>(name);
 }
 
+template <class Column>
+constexpr soft::Kernel push(const char* name) {
+  return soft::kernel<&device::push_kernel<Column>, device::PushLaunch>(name);
+}
+
 constexpr soft::Kernel kSimple = fifo<device::Simple>("fifo_simple");
 constexpr soft::Kernel kLL = fifo<device::LL>("fifo_ll");
 constexpr soft::Kernel kLL128 = fifo<device::LL128>("fifo_ll128");
 constexpr soft::Kernel kWindow = soft::kernel<&device::window_kernel, device::Launch>("window");
+constexpr soft::Kernel kPushF32 = push<device::PushSum<device::PlainElement<float>>>("push_sum_f32");
+constexpr soft::Kernel kPushF16 = push<device::PushSum<device::F16Element>>("push_sum_f16");
+constexpr soft::Kernel kPushBf16 = push<device::PushSum<device::Bf16Element>>("push_sum_bf16");
+constexpr soft::Kernel kPushCopy = push<device::PushCopy>("push_copy");
 
 }  // namespace
 
-Kernels soft_kernels() { return {{&kSimple, &kLL, &kLL128}, &kWindow}; }
+Kernels soft_kernels() { return {{&kSimple, &kLL, &kLL128}, &kWindow, {&kPushF32, &kPushF16, &kPushBf16, &kPushCopy}}; }
 
 }  // namespace rondo::cuda

@@ -17,6 +17,8 @@ inline constexpr int kMaxWindows = 64;  // registered at the same time; window 0
 inline constexpr int kMaxThreads = 512;
 inline constexpr std::size_t kLine = 128;
 inline constexpr std::uint64_t kHistory = 32;
+inline constexpr std::uint32_t kPushLines = 512;  // of 16 bytes, 8 of them data: what a push kernel's block takes
+inline constexpr std::uint32_t kPushSlotBytes = 16 * kPushLines;
 
 // What the ranks of a collective must agree on; comm packs its own into it. sequence 0: a message or not known.
 struct DeviceSignature {
@@ -60,6 +62,7 @@ struct RegionHeader {
   alignas(kLine) std::uint64_t failed;                      // private: not 0: a kernel gave up; later ones do nothing
   alignas(kLine) std::uint64_t block_sequence[kMaxBlocks];  // private: of the latest collective; see sequence.cuh
   alignas(kLine) std::uint64_t block_epoch[kMaxBlocks];     // private: arrivals of the block
+  alignas(kLine) std::uint32_t push_epoch[kMaxBlocks];      // private: of the block, in the push kernels
   alignas(kLine) DeviceSignature history[kHistory];         // by block 0, sequence last and release; peers read
 };
 
@@ -84,6 +87,7 @@ constexpr std::size_t slot_capacity(Protocol protocol, std::size_t slot_bytes) {
 // Where everything lies in a region. Equal on all ranks of a communicator.
 struct RegionLayout {
   int world_size = 1, channels = 1, blocks = 1;
+  int push_blocks = 0;  // that have inboxes; 0: the push kernels are left out
   FifoShape fifo[kProtocolCount];
 
   constexpr std::size_t arrivals_offset() const { return align(sizeof(RegionHeader)); }
@@ -92,7 +96,10 @@ struct RegionLayout {
     const auto index = (static_cast<std::size_t>(epoch & 1) * as_size(blocks) + as_size(block)) * as_size(world_size);
     return arrivals_offset() + (index + as_size(rank)) * sizeof(Arrival);
   }
-  constexpr std::size_t links_offset() const { return align(arrival_offset(0, 2 * blocks, 0)); }
+  constexpr std::size_t inbox_offset() const { return align(arrival_offset(0, 2 * blocks, 0)); }
+  // [push block][epoch parity][rank]
+  constexpr std::size_t inbox_bytes() const { return 2 * as_size(push_blocks) * as_size(world_size) * kPushSlotBytes; }
+  constexpr std::size_t links_offset() const { return align(inbox_offset() + inbox_bytes()); }
   constexpr std::size_t link_bytes(Protocol protocol) const {
     const FifoShape& shape = fifo[static_cast<int>(protocol)];
     return sizeof(Mailbox) + std::size_t{shape.slots} * shape.slot_bytes;

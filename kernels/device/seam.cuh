@@ -35,6 +35,7 @@ struct alignas(16) u64x2 {
 // RONDO_SEAM            the inline namespace of everything in a .cuh
 // RONDO_DEVICE          a function that runs in kernels
 // RONDO_KERNEL          a kernel of at most kMaxThreads threads, one block per multiprocessor
+// RONDO_SMALL_KERNEL    the same, two blocks: at most 64 registers
 // RONDO_SHARED(T, name) one object per block, not initialised
 // RONDO_UNROLL          before a loop of constant length; RONDO_NO_UNROLL: where code size matters more
 //
@@ -48,6 +49,7 @@ struct alignas(16) u64x2 {
 //          ll128_load ll128_store: by a whole warp, 16 bytes a lane; each 128-byte line becomes visible as a whole
 // Waiting: Spin: every loop that waits calls pause(p, seen, abort) with the value it did not like, in each round; true
 //          when it is time to look at the abort word and the clock
+//          kEagerPolls: so many times a thread looks at several lines before it waits for one of them
 //          SpinAny: the same for one thread that waits for any of several words: in each round begin(), watch(p, seen)
 //          for each (1 to kMaxRanks), pause(abort)
 // Numbers: widen_f16(bits), narrow_f16_pair narrow_bf16_pair(low, high): as kernels/convert.hpp, NaN payloads excepted

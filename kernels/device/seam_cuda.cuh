@@ -9,6 +9,7 @@
 #define RONDO_DEVICE_CALL inline __device__ __noinline__
 // Static for the same reason: a kernel has a host function that launches it.
 #define RONDO_KERNEL static __global__ void __launch_bounds__(::rondo::kernels::device::kMaxThreads, 1)
+#define RONDO_SMALL_KERNEL static __global__ void __launch_bounds__(::rondo::kernels::device::kMaxThreads, 2)
 #define RONDO_KERNEL_ARGUMENT const __grid_constant__
 #define RONDO_SHARED(T, name) __shared__ T name
 #define RONDO_UNROLL _Pragma("unroll")
@@ -110,6 +111,8 @@ RONDO_DEVICE void ll_store(void* p, u64x2 value) {
 // NVLink.
 RONDO_DEVICE u64x2 ll128_load(const void* p) { return ll_load(p); }
 RONDO_DEVICE void ll128_store(void* p, u64x2 value) { ll_store(p, value); }
+
+inline constexpr unsigned kEagerPolls = 1u << 12;
 
 class Spin {
  public:

@@ -12,6 +12,7 @@
 #define RONDO_DEVICE inline
 #define RONDO_DEVICE_CALL inline
 #define RONDO_KERNEL inline void
+#define RONDO_SMALL_KERNEL inline void
 #define RONDO_KERNEL_ARGUMENT const
 #define RONDO_SHARED(T, name)       \
   static const char name##_key = 0; \
@@ -211,6 +212,8 @@ simt::Watch watch_for(const void* p, const V& seen) {
   std::memcpy(watch.seen, &seen, sizeof(V));
   return watch;
 }
+
+inline constexpr unsigned kEagerPolls = 1;  // then the lane is parked
 
 // Parks the lane until the word at p is not `seen` any more, the abort word is set, or the executor wants the lane to
 // look at the clock.

@@ -30,8 +30,7 @@ RONDO_DEVICE std::uint64_t latest_sequence(const DeviceTeam& team) {
 }
 
 // At the kernel's end, by all threads of every block. Block 0 counts for the blocks that this launch does without.
-RONDO_DEVICE void advance_sequence(const DeviceTeam& team, std::uint64_t latest) {
-  RegionHeader& header = own_header(team);
+RONDO_DEVICE void advance_sequence(RegionHeader& header, std::uint64_t latest) {
   if (thread_index() == 0) store<std::uint64_t>(&header.block_sequence[block_index()], latest);
   if (block_index() != 0) return;
   for (unsigned block = grid_blocks() + thread_index(); block < kMaxBlocks; block += block_threads()) {
@@ -43,8 +42,7 @@ RONDO_DEVICE void advance_sequence(const DeviceTeam& team, std::uint64_t latest)
 
 // By one thread of block 0 when a collective starts. An entry is invalidated half a history before it is written
 // again, so no reader takes half an old signature for a new one: the latest kHistory / 2 can be read.
-RONDO_DEVICE void write_history(const DeviceTeam& team, const DeviceSignature& s) {
-  RegionHeader& header = own_header(team);
+RONDO_DEVICE void write_history(RegionHeader& header, const DeviceSignature& s) {
   DeviceSignature& entry = header.history[s.sequence % kHistory];
   store_relaxed(&entry.count, s.count);
   store_relaxed(&entry.kind, s.kind);

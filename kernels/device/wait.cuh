@@ -87,9 +87,9 @@ RONDO_DEVICE void affirm_waiting(const Patience& patience, std::uint64_t now) {
 
 // When Spin says it is time to look up. `began` is 0 at first, then what the last call returned; 0 means to give up.
 inline constexpr std::uint64_t kGaveUp = 0;
+inline constexpr std::uint64_t kPublished = 1;  // a bit of `began`: the host has been told, or another thread tells
 RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std::uint64_t step,
                                         const DeviceSignature& mine, std::uint64_t began) {
-  constexpr std::uint64_t kPublished = 1;
   DeviceSignature theirs{};
   if (load_relaxed(abort_word(patience)) != 0) {
     give_up(patience, FaultKind::aborted, peer, step, mine, theirs);

@@ -268,7 +268,7 @@ RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch,
   block_sync();  // the operation before is over for all threads
   if (thread_index() == 0) {
     block.patience.operation = signature;
-    if (block_index() == 0) write_history(*launch.team, signature);
+    if (block_index() == 0) write_history(own_header(*launch.team), signature);
     RONDO_STAMP(history);
     plan_operation(block, *launch.team, operation);
   }
@@ -309,7 +309,7 @@ RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   if (thread_index() == 0) store<std::uint64_t>(&header.block_epoch[block_index()], block.epoch);
   const std::uint64_t latest = latest_sequence(team) + static_cast<unsigned>(launch.operations);
   block_sync();
-  advance_sequence(team, latest);
+  advance_sequence(header, latest);
   if (!alive && thread_index() == 0) store_relaxed(&header.failed, 1);
   RONDO_STAMP_END(team);
 }

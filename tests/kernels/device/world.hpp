@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/device/layout.hpp"
+#include "kernels/device/push.hpp"
 #include "kernels/simt/scheduler.hpp"
 #include "kernels/soft/kernel.hpp"
 #include "tests/kernels/device/guarded_buffer.hpp"
@@ -24,6 +24,7 @@ struct WorldShape {
   int threads = 64;
   device::FifoShape fifo{4, 1024};  // of every protocol
   std::size_t staging_bytes = 0;    // of window 0, at every rank
+  bool push = false;                // every block has inboxes
 };
 
 class DeviceWorld {
@@ -31,6 +32,7 @@ class DeviceWorld {
   explicit DeviceWorld(const WorldShape& shape) : shape_(shape), ranks_(static_cast<std::size_t>(shape.ranks)) {
     layout_.world_size = shape.ranks;
     layout_.channels = layout_.blocks = shape.blocks;
+    layout_.push_blocks = shape.push ? shape.blocks : 0;
     std::fill(std::begin(layout_.fifo), std::end(layout_.fifo), shape.fifo);
     for (Rank& rank : ranks_) {
       rank.region = allocate_aligned(layout_.bytes());
@@ -84,21 +86,32 @@ class DeviceWorld {
     launch.timeout_ns = 60'000'000'000;
     return launch;
   }
+  device::PushLaunch push_launch(int rank) {
+    device::PushLaunch launch{};
+    launch.team = &team(rank);
+    launch.timeout_ns = 60'000'000'000;
+    launch.header = &header(rank);
+    launch.rank = rank;
+    launch.ranks = shape_.ranks;
+    for (int peer = 0; peer < shape_.ranks; ++peer) launch.inbox[peer] = region(peer) + layout_.inbox_offset();
+    return launch;
+  }
 
   // One kernel per rank (launches[r].team says whose it is), all on this thread under one scheduler, to the end. What
   // went wrong, or "". With options.explore every access is a scheduling point and a deadlock is exact.
-  std::string run(const void* kernel, std::vector<device::Launch>& launches, const simt::Options& options = {}) {
+  template <class L>
+  std::string run(const void* kernel, std::vector<L>& launches, const simt::Options& options = {}) {
     simt::Scheduler scheduler(options);
-    for (device::Launch& launch : launches) add_grid(scheduler, kernel, launch);
+    for (L& launch : launches) add_grid(scheduler, kernel, launch);
     return scheduler.run() == simt::Status::ok ? std::string() : scheduler.report();
   }
 
   // The same; ended(i) is called as soon as the kernel of launches[i] has, while others still run.
-  template <class F>
-  std::string run(const void* kernel, std::vector<device::Launch>& launches, simt::Options options, F&& ended) {
+  template <class L, class F>
+  std::string run(const void* kernel, std::vector<L>& launches, simt::Options options, F&& ended) {
     options.incremental = true;
     simt::Scheduler scheduler(options);
-    for (device::Launch& launch : launches) add_grid(scheduler, kernel, launch);
+    for (L& launch : launches) add_grid(scheduler, kernel, launch);
     std::vector<bool> told(launches.size(), false);
     simt::Status status = simt::Status::paused;
     while (status == simt::Status::paused) {
@@ -113,8 +126,8 @@ class DeviceWorld {
   }
 
   // Every rank on a thread of its own, as in processes. `meanwhile` runs on this thread; a sentence per failed rank.
-  template <class F>
-  std::string run_on_threads(const void* kernel, std::vector<device::Launch>& launches, F&& meanwhile) {
+  template <class L, class F>
+  std::string run_on_threads(const void* kernel, std::vector<L>& launches, F&& meanwhile) {
     std::vector<std::string> reports(launches.size());
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < launches.size(); ++i) {
@@ -135,7 +148,8 @@ class DeviceWorld {
     }
     return report;
   }
-  std::string run_on_threads(const void* kernel, std::vector<device::Launch>& launches) {
+  template <class L>
+  std::string run_on_threads(const void* kernel, std::vector<L>& launches) {
     return run_on_threads(kernel, launches, [] {});
   }
 
@@ -164,7 +178,8 @@ class DeviceWorld {
     }
   }
 
-  void add_grid(simt::Scheduler& scheduler, const void* kernel, device::Launch& launch) {
+  template <class L>
+  void add_grid(simt::Scheduler& scheduler, const void* kernel, L& launch) {
     const auto& soft = *static_cast<const soft::Kernel*>(kernel);
     scheduler.add_grid({.name = soft.name,
                         .rank = launch.team->rank,

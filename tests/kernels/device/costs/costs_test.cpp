@@ -13,6 +13,7 @@
 
 #include "tests/kernels/device/costs/counted_kernels.hpp"
 #include "tests/kernels/device/costs/ledger.hpp"
+#include "tests/kernels/device/push_case.hpp"
 #include "tests/kernels/device/window_case.hpp"
 #include "tests/support/catch.hpp"
 
@@ -28,8 +29,8 @@ constexpr std::size_t K = 1 << 10;
 constexpr int kThreads = 64;
 constexpr std::uint64_t kStart = 1000;  // of links and epochs: at 0 LL refreshes its slots
 
-enum class Kernel { window, simple, ll, ll128 };
-constexpr const char* kNames[] = {"window", "simple", "ll", "ll128"};
+enum class Kernel { window, simple, ll, ll128, push };
+constexpr const char* kNames[] = {"window", "simple", "ll", "ll128", "push"};
 
 struct Row {
   Kernel kernel;
@@ -40,8 +41,14 @@ struct Row {
 };
 constexpr bool kNoWindows = false;
 
-// All rows of windows, and of each protocol what the devices' tuner takes somewhere or its kin.
+// What the push kernels run, all rows of windows, and of each protocol what the devices' tuner takes somewhere or its
+// kin.
 constexpr Row kRows[] = {
+    {Kernel::push, Pattern::all_reduce, "one_shot", 4 * K},
+    {Kernel::push, Pattern::reduce_scatter, "direct", 4 * K},
+    {Kernel::push, Pattern::all_gather, "direct", 4 * K},
+    {Kernel::push, Pattern::broadcast, "direct", 4 * K},
+    {Kernel::push, Pattern::barrier, "direct", 4 * K},
     {Kernel::window, Pattern::all_reduce, "one_shot"},
     {Kernel::window, Pattern::all_reduce, "two_shot"},
     {Kernel::window, Pattern::reduce, "direct"},
@@ -97,6 +104,10 @@ test::WindowCase case_of(const Row& row, int ranks, std::size_t bytes) {
   c.call.count = bytes / 4;
   c.call.threads = kThreads;
   c.call.fifo = shape_of(row.kernel);
+  if (row.kernel == Kernel::push) {
+    c.call = test::sensible({.pattern = row.pattern, .call = c.call}).call;
+    return c;
+  }
   if (row.kernel != Kernel::window) {
     c.call.protocol = static_cast<device::Protocol>(static_cast<int>(row.kernel) - 1);
     c.call.row = kernels::find_algorithm(row.pattern, row.algorithm);
@@ -119,9 +130,11 @@ class Count {
         world_({.ranks = ranks,
                 .threads = kThreads,
                 .fifo = case_.call.fifo,
-                .staging_bytes = row.kernel == Kernel::window ? case_.staging_bytes : 0}) {
+                .staging_bytes = row.kernel == Kernel::window ? case_.staging_bytes : 0,
+                .push = row.kernel == Kernel::push}) {
     world_.start_steps(kStart);
     for (int rank = 0; rank < ranks; ++rank) world_.header(rank).block_epoch[0] = kStart;
+    for (int rank = 0; rank < ranks; ++rank) world_.header(rank).push_epoch[0] = kStart;
   }
 
   // Of the third call: the second has the first's credits.
@@ -141,10 +154,16 @@ class Count {
 
  private:
   void launch(std::uint32_t seed) {
-    std::vector<device::Launch> launches;
-    for (int rank = 0; rank < case_.call.ranks; ++rank) launches.push_back(world_.launch(rank));
     buffers_.fill(seed);
     const cuda::Kernels kernels = test::counted_kernels();
+    if (row_.kernel == Kernel::push) {
+      const test::PushCase what{.pattern = row_.pattern, .call = case_.call};
+      auto launches = test::push_launches(world_);
+      test::add_operation(what, buffers_, launches);
+      return run(kernels.push[device::push_kernel_for(what.pattern, what.call.dtype, what.call.op)], launches);
+    }
+    std::vector<device::Launch> launches;
+    for (int rank = 0; rank < case_.call.ranks; ++rank) launches.push_back(world_.launch(rank));
     const void* kernel = kernels.window;
     if (row_.kernel == Kernel::window) {
       test::add_operation(case_, buffers_, world_, launches);
@@ -152,8 +171,12 @@ class Count {
       kernel = kernels.fifo[static_cast<int>(case_.call.protocol)];
       buffers_.add_to(launches);
     }
-    // One schedule, and a clock that counts its steps.
-    simt::Options options;
+    run(kernel, launches);
+  }
+
+  template <class L>
+  void run(const void* kernel, std::vector<L>& launches) {
+    simt::Options options;  // one schedule, and a clock that counts its steps
     options.explore = true;
     REQUIRE(world_.run(kernel, launches, options) == "");
     REQUIRE(buffers_.check() == "");

@@ -4,6 +4,7 @@
 #include "tests/kernels/device/costs/counted_kernels.hpp"
 
 #include "kernels/device/fifo_kernel.cuh"
+#include "kernels/device/push.cuh"
 #include "kernels/device/window.cuh"
 #include "kernels/soft/kernel.hpp"
 
@@ -19,9 +20,17 @@ constexpr soft::Kernel kSimple = fifo<device::Simple>("counted_simple");
 constexpr soft::Kernel kLL = fifo<device::LL>("counted_ll");
 constexpr soft::Kernel kLL128 = fifo<device::LL128>("counted_ll128");
 constexpr soft::Kernel kWindow = soft::kernel<&device::window_kernel, device::Launch>("counted_window");
+constexpr soft::Kernel kPushSum =
+    soft::kernel<&device::push_kernel<device::PushSum<device::PlainElement<float>>>, device::PushLaunch>(
+        "counted_push");
+constexpr soft::Kernel kPushCopy =
+    soft::kernel<&device::push_kernel<device::PushCopy>, device::PushLaunch>("counted_push_copy");
 
 }  // namespace
 
-cuda::Kernels counted_kernels() { return {{&kSimple, &kLL, &kLL128}, &kWindow}; }
+// Of the push kernels' sums that of f32 alone.
+cuda::Kernels counted_kernels() {
+  return {{&kSimple, &kLL, &kLL128}, &kWindow, {&kPushSum, nullptr, nullptr, &kPushCopy}};
+}
 
 }  // namespace rondo::test

@@ -15,10 +15,11 @@
 namespace {
 
 using rondo::test::KernelUnderTest;
+using rondo::test::kKernelCount;
 using rondo::test::kKernelNames;
 
 int usage() {
-  std::fputs("usage: explore simple|ll|ll128|window SEEDS [FIRST [--find]]\n", stderr);
+  std::fputs("usage: explore simple|ll|ll128|window|push SEEDS [FIRST [--find]]\n", stderr);
   return 2;
 }
 
@@ -40,8 +41,8 @@ void found_by_crash(int) {
 int main(int argc, char** argv) {
   if (argc < 3 || argc > 5) return usage();
   int kernel = 0;
-  while (kernel < 4 && std::strcmp(kKernelNames[kernel], argv[1]) != 0) ++kernel;
-  if (kernel == 4) return usage();
+  while (kernel < kKernelCount && std::strcmp(kKernelNames[kernel], argv[1]) != 0) ++kernel;
+  if (kernel == kKernelCount) return usage();
   const bool find = argc == 5;
   if (find) std::signal(SIGSEGV, found_by_crash);
   const std::uint64_t seeds = std::strtoull(argv[2], nullptr, 10);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one kernel that a mutant changes, in the place of all of them. RONDO_MUTANT_PROTOCOL: its type;
-// RONDO_MUTANT_WINDOW: it is the window kernel.
+// RONDO_MUTANT_WINDOW: it is the window kernel; RONDO_MUTANT_PUSH: two of the push kernels.
 #include "kernels/device/kernels.hpp"
 #include "kernels/soft/kernel.hpp"
-#ifdef RONDO_MUTANT_WINDOW
+#if defined(RONDO_MUTANT_WINDOW)
 #include "kernels/device/window.cuh"
+#elif defined(RONDO_MUTANT_PUSH)
+#include "kernels/device/push.cuh"
 #else
 #include "kernels/device/fifo_kernel.cuh"
 #endif
@@ -14,6 +16,11 @@ namespace {
 
 namespace device = kernels::device;
 
+#if defined(RONDO_MUTANT_PUSH)
+constexpr soft::Kernel kSum =
+    soft::kernel<&device::push_kernel<device::PushSum<device::PlainElement<float>>>, device::PushLaunch>("mutant");
+constexpr soft::Kernel kCopy = soft::kernel<&device::push_kernel<device::PushCopy>, device::PushLaunch>("mutant");
+#else
 #ifdef RONDO_MUTANT_WINDOW
 constexpr auto kFunction = &device::window_kernel;
 #else
@@ -21,12 +28,16 @@ using Protocol = device::RONDO_MUTANT_PROTOCOL;
 constexpr auto kFunction = &device::fifo_kernel<Protocol>;
 #endif
 constexpr soft::Kernel kKernel = soft::kernel<kFunction, device::Launch>("mutant");
+#endif
 
 }  // namespace
 
 Kernels soft_kernels() {
   Kernels kernels{};
-#ifdef RONDO_MUTANT_WINDOW
+#if defined(RONDO_MUTANT_PUSH)
+  kernels.push[static_cast<int>(device::PushKernel::sum_f32)] = &kSum;
+  kernels.push[static_cast<int>(device::PushKernel::copy)] = &kCopy;
+#elif defined(RONDO_MUTANT_WINDOW)
   kernels.window = &kKernel;
 #else
   kernels.fifo[static_cast<int>(Protocol::kProtocol)] = &kKernel;

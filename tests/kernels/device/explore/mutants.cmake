@@ -150,3 +150,38 @@ rondo_mutant(one_shot_in_place_is_shared window schedules 200 kernels/device/win
 rondo_mutant(no_second_meeting window schedules 200 kernels/device/window.cuh
   "if (is_read(rank) && block_.input[rank] != nullptr) plan.ends_together = true;"
   "")
+
+# ---- short messages
+
+rondo_mutant(push_one_flag push schedules 200 kernels/device/push_line.cuh
+  "return line.x >> 32 == flags.first && line.y >> 32 == flags.second;"
+  "return line.x >> 32 == flags.first;")
+
+rondo_mutant(push_flags_without_epoch push schedules 200 kernels/device/push_line.cuh
+  "(epoch & 0x7fffu) | 0x8000u;"
+  "(epoch & 1u) | 0x8000u;")
+
+rondo_mutant(push_one_place push schedules 200 kernels/device/push.cuh
+  "(epoch_ & 1)"
+  "0u")
+
+rondo_mutant(push_without_barrier push schedules 500 kernels/device/push.cuh
+  "alive = !block_or(!alive);"
+  "alive = alive && i >= 0;")
+
+rondo_mutant(push_nothing_without_data push schedules 500 kernels/device/push.cuh
+  "return lines == 0 ? 1 : lines;"
+  "return lines;")
+
+rondo_mutant(push_flag_of_fresh_memory push schedules 500 kernels/device/push_line.cuh
+  "(epoch & 0x7fffu) | 0x8000u;"
+  "epoch & 0x7fffu;")
+
+rondo_mutant(push_refreshes_all push schedules 500 kernels/device/push.cuh
+  "line = sent + thread_index(); line < kPushLines"
+  "line = thread_index(); line < kPushLines")
+
+rondo_mutant(push_epoch_kept_early push races 200 kernels/device/push.cuh
+  "alive = !block_or(!alive);"
+  "if (thread_index() == 0) store<std::uint32_t>(&header.push_epoch[block_index()], epoch);
+    alive = !block_or(!alive);")

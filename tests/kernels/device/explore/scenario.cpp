@@ -9,6 +9,7 @@
 #include "kernels/device/runs_on_device.hpp"
 #include "kernels/simt/random.hpp"
 #include "tests/kernels/device/explore/messages.hpp"
+#include "tests/kernels/device/push_case.hpp"
 #include "tests/kernels/device/window_case.hpp"
 
 namespace rondo::test {
@@ -16,6 +17,10 @@ namespace {
 
 // Where flags wrap or are refreshed: 2^20, 2^31, 2^32 steps; and the life of a link begins at 0.
 constexpr std::uint64_t kStarts[] = {0, 0, 0, (1u << 20) - 2, (1ull << 31) - 3, (1ull << 32) - 3};
+
+// The same of the push kernels, whose lines carry 15 bits of an epoch and are refreshed every 2^14.
+constexpr std::uint64_t kPushStarts[] = {0, 0, 0, (1u << 14) - 3, (1u << 15) - 3, (1ull << 32) - 3};
+static_assert(std::size(kPushStarts) == std::size(kStarts));
 
 // ThreadSanitizer knows 255 threads at a time; where lanes share an identity it overlooks races between them.
 constexpr unsigned kMostLanes =
@@ -38,20 +43,24 @@ class Explorer {
     world_.start_steps(start_);
     for (int rank = 0; rank < shape_.ranks; ++rank) {
       for (std::uint64_t& epoch : world_.header(rank).block_epoch) epoch = start_;
+      for (std::uint32_t& epoch : world_.header(rank).push_epoch) epoch = static_cast<std::uint32_t>(start_);
     }
     const std::uint64_t launches = 1 + random_.below(3);
     for (launch_ = 0; launch_ < launches; ++launch_) {
-      const bool messages = kernel_ != KernelUnderTest::window && random_.one_in(4);
-      const std::string wrong = messages ? run_messages() : run_collectives();
+      const bool messages = is_fifo() && random_.one_in(4);
+      const std::string wrong = messages ? run_messages() : is_push() ? run_push() : run_collectives();
       if (!wrong.empty()) return wrong;
     }
     return "";
   }
 
  private:
+  bool is_push() const { return kernel_ == KernelUnderTest::push; }
+  bool is_fifo() const { return !is_push() && kernel_ != KernelUnderTest::window; }
+
   // Mostly few ranks and one block: more make schedules longer, seldom better.
   WorldShape choose_shape() {
-    start_ = kStarts[random_.below(std::size(kStarts))];
+    start_ = (is_push() ? kPushStarts : kStarts)[random_.below(std::size(kStarts))];
     WorldShape shape;
     shape.ranks = static_cast<int>(random_.one_in(4) ? 5 + random_.below(4) : 2 + random_.below(3));
     shape.blocks = random_.one_in(4) ? 2 : 1;
@@ -61,6 +70,7 @@ class Explorer {
     if (lanes() > kMostLanes) shape.blocks = 1;
     if (lanes() > kMostLanes) shape.threads = 32;
     while (lanes() > kMostLanes) --shape.ranks;
+    shape.push = is_push();
     if (kernel_ == KernelUnderTest::window) {
       shape.staging_bytes = (1 + random_.below(3)) * kernels::least_staging_bytes(shape.ranks, shape.blocks);
     }
@@ -137,6 +147,33 @@ class Explorer {
     });
   }
 
+  // Groups of calls of different lengths, so that some threads have nothing to do in some of them.
+  std::string run_push() {
+    std::vector<device::PushLaunch> launches = push_launches(world_);
+    const int operations = 1 + static_cast<int>(random_.below(4));
+    std::vector<std::unique_ptr<FifoBuffers>> buffers;
+    what_.clear();
+    const bool folds = random_.one_in(2);
+    const void* kernel = nullptr;
+    for (int i = 0; i < operations; ++i) {
+      PushCase c{.pattern = kPushPatterns[folds ? random_.below(2) : 2 + random_.below(3)],
+                 .call = choose_call(),
+                 .blocks = shape_.blocks};
+      if (random_.one_in(2)) c.call.count = random_.below(5);
+      c = sensible(c);
+      buffers.push_back(std::make_unique<FifoBuffers>(c.call));
+      buffers.back()->fill(static_cast<std::uint32_t>(random_.bits()));
+      add_operation(c, *buffers.back(), launches, i);
+      kernel = c.kernel();
+      what_ += c.describe() + "; ";
+    }
+    return launch(kernel, launches, [&](int rank) {
+      std::string wrong;
+      for (const auto& each : buffers) wrong = wrong.empty() ? check_and_spoil(*each, rank) : wrong;
+      return wrong;
+    });
+  }
+
   template <class Buffers>
   static std::string check_and_spoil(Buffers& buffers, int rank) {
     std::string wrong = buffers.check(rank);
@@ -176,7 +213,10 @@ class Explorer {
   template <class Ended>
   std::string launch(std::vector<device::Launch>& launches, Ended&& ended) {
     const cuda::Kernels kernels = cuda::soft_kernels();
-    const void* kernel = kernel_ == KernelUnderTest::window ? kernels.window : kernels.fifo[static_cast<int>(kernel_)];
+    return launch(is_fifo() ? kernels.fifo[static_cast<int>(kernel_)] : kernels.window, launches, ended);
+  }
+  template <class L, class Ended>
+  std::string launch(const void* kernel, std::vector<L>& launches, Ended&& ended) {
     schedule_ = choose_schedule();
     std::string wrong;
     const std::string report = world_.run(kernel, launches, schedule_, [&](std::size_t rank) {

@@ -7,8 +7,9 @@
 
 namespace rondo::test {
 
-enum class KernelUnderTest : std::uint8_t { simple, ll, ll128, window };
-inline constexpr const char* kKernelNames[] = {"simple", "ll", "ll128", "window"};
+enum class KernelUnderTest : std::uint8_t { simple, ll, ll128, window, push };
+inline constexpr int kKernelCount = 5;
+inline constexpr const char* kKernelNames[kKernelCount] = {"simple", "ll", "ll128", "window", "push"};
 
 // What went wrong, with the world, the launch and the schedule; "" if nothing.
 std::string explore(KernelUnderTest kernel, std::uint64_t seed);
