@@ -27,7 +27,7 @@ inline constexpr soft::Kernel kNothing = soft::kernel<do_nothing, Nothing>("noth
 inline const cuda::Api& sim() {
   static const cuda::Api api = [] {
     cuda::Api table = cuda::soft_api();
-    table.kernels = {{&kNothing, &kNothing, &kNothing}, &kNothing};
+    table.kernels = {{&kNothing, &kNothing, &kNothing}, &kNothing, {&kNothing, &kNothing, &kNothing, &kNothing}};
     return table;
   }();
   return api;
