@@ -57,7 +57,9 @@ CallShape shape_of(const Call& call, int world_size) {
   return {.pattern = nothing ? Pattern::barrier : pattern_of(call.collective),
           .bytes = row.has_own_counts() ? 0 : larger_count(call, world_size) * size_of(call.dtype),
           .variable_counts = !counts_of(call).empty(),
-          .one_fold = !nothing && row.reduces && kernels::averages_widely(call.dtype, call.op)};
+          .one_fold = !nothing && row.reduces && kernels::averages_widely(call.dtype, call.op),
+          .dtype = call.dtype,
+          .op = call.op.kind()};
 }
 
 }  // namespace rondo::comm

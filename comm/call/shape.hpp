@@ -12,6 +12,8 @@ struct CallShape {
   std::size_t bytes = 0;       // of a rank's larger buffer; 0 where its counts are each rank's own
   bool variable_counts = false;
   bool one_fold = false;  // an average of a type too narrow for sums: all inputs are folded at once, or in a wider type
+  DataType dtype = DataType::f32;
+  ReduceOp::Kind op = ReduceOp::sum;
 };
 CallShape shape_of(const Call& call, int world_size);
 

@@ -16,7 +16,7 @@ struct Transport;
 struct Config {
   std::string transport;  // RONDO_TRANSPORT: a row of the transport table, alone; empty: per pair the first that works
   std::string algorithm;  // RONDO_ALGORITHM: a row of the algorithm table, used wherever it applies
-  std::string protocol;   // RONDO_PROTOCOL: simple, ll, ll128 or window, on devices wherever it applies
+  std::string protocol;   // RONDO_PROTOCOL: simple, ll, ll128, window or push, on devices wherever it applies
   std::uint64_t slice_bytes = 128 << 10;  // RONDO_SLICE_BYTES: one FIFO slot, 64 B to 16 MiB
   std::uint64_t slots = 8;                // RONDO_FIFO_SLOTS: per link, 2 to 64
   std::uint64_t segment_bytes =

@@ -228,9 +228,9 @@ TEST_CASE("averages of processes whose memory the kernel copies") {
 
 TEST_CASE("averages on devices: every algorithm, protocol and type, in windows too") {
   constexpr const char* kAlgorithms[] = {"", "ring", "one_shot", "two_shot", "halving_doubling", "direct", "pairwise"};
-  constexpr const char* kProtocols[] = {"", "simple", "ll", "ll128", "window"};
+  constexpr const char* kProtocols[] = {"", "simple", "ll", "ll128", "window", "push"};
   constexpr int kSizes[] = {2, 3, 4};
-  for (const auto& v : PairwiseCases({7, 5, 3}, rotating_seed()).all()) {
+  for (const auto& v : PairwiseCases({7, 6, 3}, rotating_seed()).all()) {
     const Setting by_name("RONDO_ALGORITHM", kAlgorithms[v[0]]), protocol("RONDO_PROTOCOL", kProtocols[v[1]]);
     INFO("RONDO_ALGORITHM=" << kAlgorithms[v[0]] << " RONDO_PROTOCOL=" << kProtocols[v[1]]);
     check_world(Kind::sim, kSizes[v[2]], [](Communicator& comm) {

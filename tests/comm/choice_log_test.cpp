@@ -183,5 +183,5 @@ TEST_CASE("kernels on devices are told, too") {
         return options;
       });
   CHECK(log.lines("all_reduce") ==
-        Lines{"all_reduce of 4000 bytes takes one_shot by window: a row of the table for devices"});
+        Lines{"all_reduce of 4000 bytes takes one_shot by push: a row of the table for devices"});
 }

@@ -27,7 +27,7 @@ grep --quiet '^Simulated:' "$out/report/report.md" || fail 'the report is not la
 for program in all_reduce all_gather reduce_scatter broadcast reduce gather scatter alltoall sendrecv barrier; do
   grep --quiet "^### ${program}_perf, threads, 2 ranks" "$out/report/report.md" || fail "no table of ${program}_perf"
 done
-for line in '^## .* \(simulated\)$' '^\| 2 \| [0-9.]+ \((ll|window|simple|ll128)\) \| [0-9.]+ \|' '^- window, 8 ranks, [0-9.]+ us in the kernel: ' \
+for line in '^## .* \(simulated\)$' '^\| 2 \| [0-9.]+ \((ll|window|simple|ll128|push)\) \| [0-9.]+ \|' '^- window, 8 ranks, [0-9.]+ us in the kernel: ' \
   '^- ll, 8 ranks, [0-9.]+ us in the kernel: ' '^- results of benchmarks: [1-9][0-9]* rows checked, none wrong' \
   '^\| ping \| graph \| 8 \| 8 \| [0-9.]+ ' '^\| hop release acquire gpu \|' '^### window unregistered, 2 ranks, [0-9.]+ us a call' \
   '^\| graphs, ring-slots-8K, 2 ranks, 4096 B \|' '^\| processes, default-R0, 4 ranks, 8 B \|' '^- mps: mps: there is no MPS on'; do

@@ -21,7 +21,7 @@ TEST_CASE("every bench program on simulated devices: four processes, no wrong va
 }
 
 TEST_CASE("every protocol and the windows, asked for by name") {
-  for (const char* protocol : {"simple", "ll", "ll128", "window"})
+  for (const char* protocol : {"simple", "ll", "ll128", "window", "push"})
     run_job(bench("all_reduce_perf", {"--protocol", protocol, "-R", "1"}), {}, "3");
 }
 

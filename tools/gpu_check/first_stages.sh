@@ -25,7 +25,7 @@ stage_anatomy() {
 
 # ---- the cells that decide ----
 
-# label: default (the tuner's own choice), window, ll; -R0: ordinary buffers, -R1: from Communicator::allocate.
+# label: default (the tuner's own choice), window, ll, push; -R0: ordinary buffers, -R1: from Communicator::allocate.
 deciding() { # label, ranks, flags...
   local label=$1 ranks=$2 protocol=()
   shift 2
@@ -47,7 +47,7 @@ stage_deciding_cells() {
     checked=(-b 8 -e 16M -f 128 -n 2 -w 1 --batches 1 -T 5)
   fi
   # What a user gets, then the kernels that it was chosen from; then messages for which bandwidth counts.
-  for label in default-R0 default-R1 window-R1 ll-R0 window-R0; do
+  for label in default-R0 default-R1 window-R1 ll-R0 window-R0 push-R0; do
     for ranks in "${worlds[@]}"; do deciding "$label" "$ranks" "${short[@]}"; done
   done
   for label in default-R1 default-R0; do deciding "$label" 2 "${long[@]}"; done
@@ -107,6 +107,6 @@ stage_sanitizer_first() {
   local sanitizer tool ranks=2 protocol
   find_sanitizer || return 0
   for tool in racecheck memcheck; do
-    for protocol in window ll; do sanitize all_reduce; done
+    for protocol in window ll push; do sanitize all_reduce; done
   done
 }

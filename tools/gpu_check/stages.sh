@@ -25,7 +25,7 @@ limits_of() { list_stages | sed --quiet --regexp-extended "s/^$1 +([0-9]+) ([12]
 is_stage() { list_stages | grep --quiet "^$1 "; }
 
 programs=(all_reduce all_gather reduce_scatter broadcast reduce gather scatter alltoall sendrecv barrier)
-protocols=(window simple ll ll128)
+protocols=(window simple ll ll128 push)
 
 # ---- environment ----
 
@@ -164,7 +164,7 @@ bench_all() { # how, replays, ranks...
     for ranks in "$@"; do bench "$how" "$ranks" all_reduce "$protocol" "$replays" "${sizes[@]}"; done
   done
   sizes_flags some
-  for protocol in window simple ll ll128; do
+  for protocol in window simple ll ll128 push; do
     for program in "${programs[@]:1}"; do
       for ranks in "$@"; do bench "$how" "$ranks" "$program" "$protocol" "$replays" "${sizes[@]}"; done
     done

@@ -248,13 +248,14 @@ void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream) {
   parts_.recorder->end();
 }
 
-// Windows bring all ranks together, and so does what needs data of all. Before the first such call after others, these
-// are compared: either of two ranks is the second to come here, and launches after it has looked.
+// Windows and pushes bring all ranks together, and so does what needs data of all. Before the first such call after
+// others, these are compared: either of two ranks is the second to come here, and launches after it has looked.
 void DeviceEngine::note(const Signature& signature, const Choice& choice) {
   parts_.team->note_device_call(signature);
   const CollectiveRow& row = rondo::row_of(signature.collective);
   const bool moves_nothing = signature.count == 0 && row.send != Extent::none;
-  const bool alone = choice.kernel != KernelKind::window && (row.rooted || moves_nothing);
+  const bool meets = choice.kernel == KernelKind::window || choice.kernel == KernelKind::push;
+  const bool alone = !meets && (row.rooted || moves_nothing);
   if (!alone && may_be_alone_) {
     if (const Difference difference = parts_.team->find_device_disagreement(); !difference.empty())
       throw parts_.team->judge(difference);
@@ -269,12 +270,10 @@ void DeviceEngine::explain(const Call& call, const Choice& choice) {
 }
 
 void DeviceEngine::launch(Batch& batch, cudaStream_t stream) {
-  const auto kind = static_cast<std::size_t>(batch.kernel());
-  const void* kernel = batch.kernel() == KernelKind::window ? api_.kernels.window : api_.kernels.fifo[kind];
-  void* arguments[] = {&batch.launch()};
+  void* arguments[] = {batch.argument()};
   const dim3 grid(static_cast<unsigned>(batch.blocks()));
   const dim3 block(static_cast<unsigned>(batch.threads()));
-  check(api_.LaunchKernel(kernel, grid, block, arguments, 0, stream), "launching a kernel");
+  check(api_.LaunchKernel(batch.kernel(api_.kernels), grid, block, arguments, 0, stream), "launching a kernel");
   batch.clear();
 }
 

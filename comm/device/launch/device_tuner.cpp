@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/algorithms/tuner.hpp"
+#include "kernels/device/push.hpp"
 #include "kernels/device/runs_on_device.hpp"
 #include "kernels/device/window_table.hpp"
 
@@ -36,9 +37,17 @@ struct TunerRow {
   bool without_windows = false;   // unless it is asked for, taken only where there are none
 };
 
-// Windows first: fewest dependent rounds and least traffic on a GPU that ranks share. Rows of window, ll and ll128 are
-// passed over where a rank is on another node. Of its thresholds the first alone comes from measurements on a GPU.
+// Pushes first, then windows: fewest dependent rounds and least traffic on a GPU that ranks share. Rows of push,
+// window, ll and ll128 are passed over where a rank is on another node, and those of push for what its kernels do not
+// run. No GPU has measured a push: on one, LL and windows took 13 to 36 us for 8 bytes, and a push does less than
+// either at any step. Of the thresholds, LL's alone comes from measurements.
 constexpr TunerRow kTable[] = {
+    {Pattern::all_reduce, kCanonical, 16 * kKiB, 8, push, "one_shot", kMost, kAnyBytes},
+    {Pattern::all_reduce, kCanonical, 1 * kKiB, kAnyWorld, push, "one_shot", kMost, kAnyBytes},
+    {Pattern::reduce_scatter, kCanonical, 64 * kKiB, 8, push, "direct", kMost, kAnyBytes},
+    {Pattern::all_gather, kCanonical, 64 * kKiB, 8, push, "direct", kMost, kAnyBytes},
+    {Pattern::broadcast, kCanonical, 16 * kKiB, 8, push, "direct", kMost, kAnyBytes},
+    {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, push, "direct", 64, kAnyBytes},
     // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each. But LL sends
     // to one peer after the other, which takes longer from 4 ranks on.
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 2, ll, "one_shot", 128, kAnyBytes},
@@ -88,10 +97,12 @@ static_assert(always_finds_one(), "each pattern has a row of simple for any size
 constexpr std::size_t kMessageBytesPerChannel = 128 * kKiB;
 
 const kernels::AlgorithmRow& row_of(KernelKind kernel, int row) {
-  return kernel == window ? kernels::window_algorithm_row(row) : kernels::algorithm_row(row);
+  return kernel == window || kernel == push ? kernels::window_algorithm_row(row) : kernels::algorithm_row(row);
 }
 int find(KernelKind kernel, Pattern pattern, std::string_view name) {
-  if (kernel == window) return kernels::find_window_algorithm(pattern, name);
+  // A push is one_shot or direct, and knows no parts.
+  if (kernel == push && pattern == Pattern::all_reduce && name != "one_shot") return kNoAlgorithm;
+  if (kernel == window || kernel == push) return kernels::find_window_algorithm(pattern, name);
   const int id = kernels::find_algorithm(pattern, name);
   return id != kNoAlgorithm && kernels::device::runs_on_device(kernels::algorithm_row(id)) ? id : kNoAlgorithm;
 }
@@ -101,6 +112,20 @@ int channels_for(const CallShape& shape, std::size_t bytes_per_channel, int most
   if (shape.variable_counts && shape.bytes == 0 && shape.pattern != Pattern::barrier) return most;
   const std::size_t wanted = shape.bytes / bytes_per_channel + (shape.bytes % bytes_per_channel != 0 ? 1 : 0);
   return static_cast<int>(std::clamp<std::size_t>(wanted, 1, static_cast<std::size_t>(most)));
+}
+
+// Of one rank for another. Where every rank has a block, the larger buffer holds one of each.
+std::size_t pushed_bytes(const CallShape& shape, int world_size) {
+  const bool blocks = shape.pattern == Pattern::all_gather || shape.pattern == Pattern::reduce_scatter;
+  return blocks ? shape.bytes / static_cast<std::size_t>(world_size) : shape.bytes;
+}
+int push_channels(std::size_t bytes) {
+  return channels_for({.bytes = bytes}, kernels::device::push_capacity(1), kMost);
+}
+// A thread for each line; not fewer than two warps, one of which writes the history meanwhile.
+int push_threads(std::size_t bytes) {
+  const auto lines = static_cast<int>(std::min(bytes, kernels::device::push_capacity(1)) / 8);
+  return std::clamp((lines + 32) / 32 * 32, 64, kMost);
 }
 
 class RowSearch {
@@ -135,8 +160,9 @@ class RowSearch {
     for (const bool any_size : {false, true}) {
       for (const TunerRow& row : kTable) {
         if (!any_size && !fits(row)) continue;
-        for (const KernelKind kernel : {row.kernel, window, simple, ll, ll128}) {
+        for (const KernelKind kernel : {row.kernel, window, simple, ll, ll128, push}) {
           if (!protocol.empty() && name_of(kernel) != protocol) continue;
+          if (row.kernel == push && kernel != push) continue;  // its threads and sizes are a push's alone
           if (take(row, kernel, algorithm.empty() ? row.algorithm : algorithm)) return true;
         }
       }
@@ -145,7 +171,14 @@ class RowSearch {
   }
 
   bool available(KernelKind kernel) const {
+    if (kernel == push) return runs_as_push();
     return kernel == window ? terms_.windows : terms_.protocols[static_cast<std::size_t>(kernel)];
+  }
+
+  bool runs_as_push() const {
+    return terms_.push_bytes != 0 && !shape_.variable_counts &&
+           kernels::device::push_kernel_for(shape_.pattern, shape_.dtype, shape_.op) >= 0 &&
+           pushed_bytes(shape_, terms_.world_size) <= terms_.push_bytes;
   }
 
   bool take(const TunerRow& row, KernelKind kernel, std::string_view algorithm) {
@@ -164,6 +197,11 @@ class RowSearch {
         .algorithm = found.name,
         .channels = channels_for(shape_, row.bytes_per_channel, kernel == window ? terms_.blocks : terms_.channels),
         .threads = std::min(row.threads, terms_.threads)};
+    if (kernel == push) {
+      const std::size_t bytes = shape_.pattern == Pattern::barrier ? 0 : pushed_bytes(shape_, terms_.world_size);
+      choice_.channels = push_channels(bytes);
+      choice_.threads = std::min(push_threads(bytes), terms_.threads);
+    }
     return true;
   }
 
@@ -172,7 +210,7 @@ class RowSearch {
   Choice choice_;
 };
 
-constexpr std::string_view kKernelNames[] = {"simple", "ll", "ll128", "window"};
+constexpr std::string_view kKernelNames[] = {"simple", "ll", "ll128", "window", "push"};
 
 }  // namespace
 
@@ -181,7 +219,7 @@ std::string_view name_of(KernelKind kind) { return kKernelNames[static_cast<std:
 void check_protocol_name(std::string_view name) {
   if (std::find(std::begin(kKernelNames), std::end(kKernelNames), name) != std::end(kKernelNames)) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("RONDO_PROTOCOL={} is not a protocol: simple, ll, ll128, window, or unset", name));
+              fmt::format("RONDO_PROTOCOL={} is not a protocol: simple, ll, ll128, window, push, or unset", name));
 }
 
 Choice choose(const CallShape& shape, const Terms& terms) { return RowSearch(shape, terms).run(); }

@@ -12,7 +12,7 @@
 
 namespace rondo::comm::device {
 
-enum class KernelKind : std::uint8_t { simple, ll, ll128, window };  // the protocols' order
+enum class KernelKind : std::uint8_t { simple, ll, ll128, window, push };  // the protocols' order
 std::string_view name_of(KernelKind kind);
 
 // Agreed on when the communicator is made.
@@ -25,12 +25,13 @@ struct Terms {
   int channels = 1;                     // at most, of FIFO kernels
   int blocks = 1;                       // at most, of window kernels
   int threads = 64;                     // of a block, at most
+  std::size_t push_bytes = 0;           // of one rank for another, at most, in push kernels; 0: there are none
   std::size_t slots_bytes = 0;  // that the slots between two ranks hold: a longer message waits for its receiver
 };
 
 struct Choice {
   KernelKind kernel = KernelKind::simple;
-  int row = 0;                 // of kAlgorithms, or of kWindowAlgorithms
+  int row = 0;                 // of kAlgorithms; of window and push of kWindowAlgorithms
   std::string_view algorithm;  // its name, for people
   int channels = 1, threads = 32;
   std::string_view why{};
@@ -41,7 +42,7 @@ Choice choose(const CallShape& shape, const Terms& terms);
 // Of a send or a receive: by its size alone, which both ends give.
 Choice choose_for_message(std::size_t bytes, const Terms& terms);
 
-// invalid_argument when it is none of simple, ll, ll128, window.
+// invalid_argument when it is none of simple, ll, ll128, window, push.
 void check_protocol_name(std::string_view name);
 
 }  // namespace rondo::comm::device

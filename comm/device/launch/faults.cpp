@@ -27,7 +27,7 @@ std::string algorithm_of(const Fault& fault, const Signature& s, const Terms& te
   if (row.send == Extent::counts || row.recv == Extent::counts) {
     return fault.window ? "window" : std::string(name_of(static_cast<KernelKind>(fault.protocol)));
   }
-  const Call call{.collective = s.collective, .count = s.count, .dtype = s.dtype, .root = s.root};
+  const Call call{.collective = s.collective, .count = s.count, .dtype = s.dtype, .op = s.op, .root = s.root};
   const Choice choice = choose(shape_of(call, terms.world_size), terms);
   return fmt::format("{}, {}", choice.algorithm, name_of(choice.kernel));
 }

@@ -6,6 +6,7 @@
 
 #include "comm/call/blocks.hpp"
 #include "comm/device/launch/signatures.hpp"
+#include "kernels/device/window_table.hpp"
 
 namespace rondo::comm::device {
 namespace {
@@ -19,6 +20,13 @@ std::uint64_t key_of(const Signature& s) {
   return hash | 1;  // 0 is never valid
 }
 
+// Of kWindowAlgorithms, whose patterns are not always the collective's: a call that moves nothing is a barrier.
+kernels::Pattern pattern_of(const Choice& choice) { return kernels::window_algorithm_row(choice.row).pattern; }
+
+int push_kernel_of(const Call& call, const Choice& choice) {
+  return kernels::device::push_kernel_for(pattern_of(choice), call.dtype, call.op.kind());
+}
+
 int counts_needed(const Call& call) { return static_cast<int>(call.send_counts.size() + call.recv_counts.size()); }
 
 }  // namespace
@@ -27,17 +35,21 @@ Batch::Batch(const Regions& regions, const Windows& windows, std::chrono::millis
     : regions_(regions), windows_(windows) {
   launch_.team = regions.team();
   launch_.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
+  push_ = regions.push_launch();
+  push_.timeout_ns = launch_.timeout_ns;
   clear();
 }
 
 void Batch::clear() {
-  launch_.operations = launch_.messages = 0;
+  launch_.operations = launch_.messages = push_.operations = 0;
   blocks_ = threads_ = counts_ = 0;
 }
 
 bool Batch::takes(const Call& call, const Choice& choice) const {
   if (empty()) return true;
   if (choice.kernel != kernel_) return false;
+  if (is_push())
+    return push_.operations < kernels::device::kMaxOperations && push_kernel_of(call, choice) == push_kernel_;
   if (rondo::row_of(call.collective).is_message())
     return launch_.operations == 0 && launch_.messages < kernels::device::kMaxMessages;
   return launch_.operations < kernels::device::kMaxOperations &&
@@ -59,26 +71,37 @@ std::int32_t Batch::put_counts(std::span<const std::size_t> counts) {
 
 void Batch::add_collective(const Call& call, const Choice& choice, const Signature& signature) {
   widen(choice);
-  Operation& operation = launch_.operation[launch_.operations++];
-  operation = {.input = static_cast<const std::byte*>(call.send),
-               .output = static_cast<std::byte*>(call.recv),
-               .count = call.count,
-               .factor = call.op.factor(),
-               .signature = pack(signature),
-               .algorithm = choice.row,
-               .root = std::max(call.root, 0),
-               .send_counts = put_counts(call.send_counts),
-               .recv_counts = put_counts(call.recv_counts),
-               .dtype = static_cast<std::uint8_t>(call.dtype),
-               .op = static_cast<std::uint8_t>(call.op.kind()),
-               .reduces = rondo::row_of(call.collective).reduces,
-               .channels = static_cast<std::uint8_t>(choice.channels),
-               .send_window = kNoWindow,
-               .recv_window = kNoWindow,
-               .send_offset = 0,
-               .recv_offset = 0};
+  Operation operation{.input = static_cast<const std::byte*>(call.send),
+                      .output = static_cast<std::byte*>(call.recv),
+                      .count = call.count,
+                      .factor = call.op.factor(),
+                      .signature = pack(signature),
+                      .algorithm = choice.row,
+                      .root = std::max(call.root, 0),
+                      .send_counts = put_counts(call.send_counts),
+                      .recv_counts = put_counts(call.recv_counts),
+                      .dtype = static_cast<std::uint8_t>(call.dtype),
+                      .op = static_cast<std::uint8_t>(call.op.kind()),
+                      .reduces = rondo::row_of(call.collective).reduces,
+                      .channels = static_cast<std::uint8_t>(choice.channels),
+                      .send_window = kNoWindow,
+                      .recv_window = kNoWindow,
+                      .send_offset = 0,
+                      .recv_offset = 0};
   operation.signature.sequence = 0;  // the kernel counts
   if (choice.kernel == KernelKind::window) find_windows(call, operation);
+  if (!is_push()) {
+    launch_.operation[launch_.operations++] = operation;
+    return;
+  }
+  push_kernel_ = push_kernel_of(call, choice);
+  push_.operation[push_.operations++] =
+      kernels::device::make_push(pattern_of(choice), operation, call.count * size_of(call.dtype));
+}
+
+const void* Batch::kernel(const cuda::Kernels& kernels) const {
+  if (is_push()) return kernels.push[push_kernel_];
+  return kernel_ == KernelKind::window ? kernels.window : kernels.fifo[static_cast<std::size_t>(kernel_)];
 }
 
 void Batch::find_windows(const Call& call, Operation& operation) const {

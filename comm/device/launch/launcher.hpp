@@ -7,7 +7,7 @@
 #include "comm/call/signature.hpp"
 #include "comm/device/launch/device_tuner.hpp"
 #include "comm/device/memory/windows.hpp"
-#include "kernels/device/layout.hpp"
+#include "kernels/device/kernels.hpp"
 
 namespace rondo::comm::device {
 
@@ -17,19 +17,20 @@ class Batch {
  public:
   Batch(const Regions& regions, const Windows& windows, std::chrono::milliseconds timeout);
 
-  bool empty() const { return launch_.operations == 0 && launch_.messages == 0; }
+  bool empty() const { return launch_.operations == 0 && launch_.messages == 0 && push_.operations == 0; }
   // Of the same kernel, and there is room. Messages come before collectives.
   bool takes(const Call& call, const Choice& choice) const;
   void add_collective(const Call& call, const Choice& choice, const Signature& signature);
   void add_message(const Call& call, const Choice& choice, const Signature& signature);
   void clear();
 
-  KernelKind kernel() const { return kernel_; }
+  const void* kernel(const cuda::Kernels& kernels) const;
   int blocks() const { return blocks_; }
   int threads() const { return threads_; }
-  kernels::device::Launch& launch() { return launch_; }
+  void* argument() { return is_push() ? static_cast<void*>(&push_) : &launch_; }
 
  private:
+  bool is_push() const { return kernel_ == KernelKind::push; }
   void widen(const Choice& choice);
   std::int32_t put_counts(std::span<const std::size_t> counts);
   void find_windows(const Call& call, kernels::device::Operation& operation) const;
@@ -39,6 +40,8 @@ class Batch {
   KernelKind kernel_ = KernelKind::simple;
   int blocks_ = 0, threads_ = 0, counts_ = 0;
   kernels::device::Launch launch_;
+  int push_kernel_ = 0;  // a PushKernel
+  kernels::device::PushLaunch push_;
 };
 
 // The order in which a rank's messages of a group go into launches: by distance to the peer, then as recorded for that

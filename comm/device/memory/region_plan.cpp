@@ -56,6 +56,13 @@ bool shrink(RegionLayout& layout) {
   return true;
 }
 
+// At most an eighth of the memory; 0 where that is too little for one.
+int push_blocks_for(RegionLayout layout, const Settings& settings, BlockShare share) {
+  layout.push_blocks = std::min(settings.push_blocks, share.blocks);
+  while (layout.push_blocks > 0 && layout.inbox_bytes() > settings.device_bytes / 8) --layout.push_blocks;
+  return layout.push_blocks;
+}
+
 }  // namespace
 
 RegionPlan plan_regions(int world_size, const Settings& settings, BlockShare share, bool one_island) {
@@ -69,6 +76,7 @@ RegionPlan plan_regions(int world_size, const Settings& settings, BlockShare sha
   layout.channels = share.channels;
   layout.blocks = share.blocks;
   std::copy(std::begin(settings.fifo), std::end(settings.fifo), std::begin(layout.fifo));
+  if (one_island) layout.push_blocks = push_blocks_for(layout, settings, share);
   if (!one_island) std::fill(std::begin(layout.fifo) + 1, std::end(layout.fifo), FifoShape{});
   plan.staging_bytes = std::min(settings.staging_bytes, settings.device_bytes / 4) / kSlotUnit * kSlotUnit;
   const std::size_t bound = settings.device_bytes - plan.staging_bytes - kSlotUnit;

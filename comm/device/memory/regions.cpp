@@ -252,6 +252,15 @@ void Regions::fill_team() {
   team->locks = reinterpret_cast<kernels::device::Locks*>(parts_->team.get() + sizeof *team);
   zero(parts_->team.get(), kTeamBytes);
   copy_in(team.get(), parts_->team.get(), sizeof *team);
+  if (one_island()) find_inboxes();
+}
+
+void Regions::find_inboxes() {
+  push_launch_.team = team();
+  push_launch_.rank = cards_.rank();
+  push_launch_.ranks = cards_.size();
+  push_launch_.header = reinterpret_cast<RegionHeader*>(region_of(cards_.rank()));
+  for (int r = 0; r < cards_.size(); ++r) push_launch_.inbox[r] = region_of(r) + layout().inbox_offset();
 }
 
 void Regions::set_window(int window, std::span<std::byte* const> by_rank) {

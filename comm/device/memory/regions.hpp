@@ -13,6 +13,7 @@
 #include "comm/device/memory/exports.hpp"
 #include "comm/device/setup/device_cards.hpp"
 #include "comm/device/setup/host_world.hpp"
+#include "kernels/device/push.hpp"
 
 namespace rondo::comm::device {
 
@@ -67,6 +68,8 @@ class Regions {
   Route route(int peer) const { return routes_[static_cast<std::size_t>(peer)]; }
   // All ranks reach each other's memory, so there are windows; otherwise a proxy serves the others (proxy.hpp).
   bool one_island() const;
+  // A launch of nothing yet, for push kernels: where everything lies. Only on one island.
+  const kernels::device::PushLaunch& push_launch() const { return push_launch_; }
   // Devices of this node have no access to each other: regions and staging are host memory, allocate() is not shared.
   bool in_host_memory() const { return in_host_memory_; }
   std::size_t device_bytes() const;  // of device memory, all of this communicator's but windows
@@ -99,6 +102,7 @@ class Regions {
   void share_device_memory();
   void share_host_memory();
   void fill_team();
+  void find_inboxes();
   std::vector<int> neighbours() const;   // ranks of this node, this one included
   std::string find_denial() const;       // of access between two of them; empty: none is known
   std::byte* region_of(int rank) const;  // as kernels reach it; null: on another node
@@ -113,6 +117,7 @@ class Regions {
   RegionPlan plan_;
   std::vector<Route> routes_;
   bool in_host_memory_ = false;
+  kernels::device::PushLaunch push_launch_{};
   std::unique_ptr<Parts> parts_;
 };
 

@@ -66,6 +66,7 @@ Terms agree(const Regions& regions, const Options& options, const Config& config
               .channels = layout.channels,
               .blocks = layout.blocks,
               .threads = regions.cards().settings().threads,
+              .push_bytes = regions.one_island() ? kernels::device::push_capacity(layout.push_blocks) : 0,
               .slots_bytes = slots_bytes(layout)};
   for (int p = 0; p < kernels::device::kProtocolCount; ++p) {
     terms.protocols[p] = has_protocol(layout, static_cast<kernels::device::Protocol>(p));

@@ -44,13 +44,14 @@ std::uint64_t random_token() {
 
 // Field by field, as the bytes between fields have no value.
 void write(ByteWriter& out, const Settings& settings) {
-  out.number(settings.channels).number(settings.blocks).number(settings.threads);
+  out.number(settings.channels).number(settings.blocks).number(settings.push_blocks).number(settings.threads);
   for (const kernels::device::FifoShape& shape : settings.fifo) out.number(shape);
   out.number(settings.device_bytes).number(settings.staging_bytes);
 }
 Settings read_settings(ByteReader& in) {
   Settings settings;
-  for (int* field : {&settings.channels, &settings.blocks, &settings.threads}) *field = in.number<int>();
+  for (int* field : {&settings.channels, &settings.blocks, &settings.push_blocks, &settings.threads})
+    *field = in.number<int>();
   for (kernels::device::FifoShape& shape : settings.fifo) shape = in.number<kernels::device::FifoShape>();
   for (std::uint64_t* field : {&settings.device_bytes, &settings.staging_bytes}) *field = in.number<std::uint64_t>();
   if (!settings.are_possible()) refuse_words();

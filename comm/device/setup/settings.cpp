@@ -29,6 +29,7 @@ Settings defaults(rondo::Device::Kind kind) {
   }
   s.channels = 16;
   s.blocks = 32;
+  s.push_blocks = 4;
   s.threads = kMaxThreads;
   s.fifo[0] = {.slots = 8, .slot_bytes = 32 << 10};
   s.fifo[1] = {.slots = 4, .slot_bytes = 8 << 10};
@@ -52,6 +53,7 @@ Settings Settings::from_environment(rondo::Device::Kind kind) {
   number("RONDO_DEVICE_CHANNELS", s.channels, 1, kMaxBlocks);
   if (!number("RONDO_DEVICE_BLOCKS", s.blocks, 1, kMaxBlocks)) s.blocks = std::max(s.blocks, s.channels);
   s.channels = std::min(s.channels, s.blocks);
+  number("RONDO_DEVICE_PUSH_BLOCKS", s.push_blocks, 0, kMaxBlocks);
   number("RONDO_DEVICE_THREADS", s.threads, 32, kMaxThreads);
   if (s.threads % 32 != 0) refuse("RONDO_DEVICE_THREADS", s.threads, "a number of whole warps: a multiple of 32");
   number("RONDO_DEVICE_SLOTS", s.fifo[0].slots, 2, 64);
@@ -68,8 +70,9 @@ bool Settings::are_possible() const {
   const auto is_shape = [&](const FifoShape& shape) {
     return within(shape.slots, 2U, 64U) && std::has_single_bit(shape.slots) && within(shape.slot_bytes, 1U, 1U << 20);
   };
-  return within(channels, 1, kMaxBlocks) && within(blocks, channels, kMaxBlocks) && within(threads, 32, kMaxThreads) &&
-         threads % 32 == 0 && std::all_of(std::begin(fifo), std::end(fifo), is_shape) &&
+  return within(channels, 1, kMaxBlocks) && within(blocks, channels, kMaxBlocks) &&
+         within(push_blocks, 0, kMaxBlocks) && within(threads, 32, kMaxThreads) && threads % 32 == 0 &&
+         std::all_of(std::begin(fifo), std::end(fifo), is_shape) &&
          within(device_bytes, std::uint64_t{1} << 14, std::uint64_t{1} << 34) &&
          within(staging_bytes, std::uint64_t{0}, std::uint64_t{1} << 33);
 }
@@ -78,7 +81,7 @@ bool operator==(const Settings& a, const Settings& b) {
   const auto same_shape = [](const FifoShape& x, const FifoShape& y) {
     return x.slots == y.slots && x.slot_bytes == y.slot_bytes;
   };
-  return a.channels == b.channels && a.blocks == b.blocks && a.threads == b.threads &&
+  return a.channels == b.channels && a.blocks == b.blocks && a.push_blocks == b.push_blocks && a.threads == b.threads &&
          std::equal(std::begin(a.fifo), std::end(a.fifo), std::begin(b.fifo), same_shape) &&
          a.device_bytes == b.device_bytes && a.staging_bytes == b.staging_bytes;
 }

@@ -10,9 +10,10 @@
 namespace rondo::comm::device {
 
 struct Settings {
-  int channels = 2;  // RONDO_DEVICE_CHANNELS, 1 to kMaxBlocks: links per pair of ranks, and blocks of FIFO kernels
-  int blocks = 2;    // RONDO_DEVICE_BLOCKS, channels to kMaxBlocks: of window kernels; see Budget
-  int threads = 64;  // RONDO_DEVICE_THREADS: of a block, whole warps
+  int channels = 2;     // RONDO_DEVICE_CHANNELS, 1 to kMaxBlocks: links per pair of ranks, and blocks of FIFO kernels
+  int blocks = 2;       // RONDO_DEVICE_BLOCKS, channels to kMaxBlocks: of window kernels; see Budget
+  int push_blocks = 1;  // RONDO_DEVICE_PUSH_BLOCKS, 0 to kMaxBlocks: of push kernels, 4 KiB of a rank each; 0: without
+  int threads = 64;     // RONDO_DEVICE_THREADS: of a block, whole warps
   // By Protocol. RONDO_DEVICE_SLOTS (a power of two) and RONDO_DEVICE_SLOT_BYTES are Simple's.
   kernels::device::FifoShape fifo[kernels::device::kProtocolCount] = {};
   std::uint64_t device_bytes = 16 << 20;   // RONDO_DEVICE_BYTES: bound of region and staging area, per rank

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr const char* kProtocols[] = {"", "simple", "ll", "ll128", "window"};
+constexpr const char* kProtocols[] = {"", "simple", "ll", "ll128", "window", "push"};
 constexpr std::size_t kCounts[] = {0, 1, 3, 17, 256, 1001, 9973};
 constexpr Determinism kDeterminism[] = {Determinism::deterministic, Determinism::reproducible};
 

@@ -2,6 +2,8 @@
 // Which kernel a short all_reduce takes, as measured: LL between two ranks, windows among more.
 #include "comm/device/launch/device_tuner.hpp"
 
+#include <fmt/format.h>
+
 #include "tests/support/catch.hpp"
 
 namespace {
@@ -41,4 +43,43 @@ TEST_CASE("where peers' memory is out of reach, no all_reduce goes over windows"
   for (const int ranks : {2, 3, 8}) CHECK(choice(ranks, 8, false) == "ll one_shot");
   CHECK(choice(8, 4096, false) == "simple ring");
   CHECK(choice(9, 8, false) == "simple ring");
+}
+
+TEST_CASE("short calls are pushed, where the ranks reach each other's memory and a push kernel runs them") {
+  using rondo::kernels::Pattern;
+  constexpr std::size_t K = 1024;
+  const auto choose = [](rondo::comm::CallShape shape, int ranks, std::size_t push_bytes = 16384) {
+    const device::Choice found = device::choose(
+        shape, {.world_size = ranks, .blocks = 32, .threads = 512, .push_bytes = push_bytes, .slots_bytes = 0});
+    return fmt::format("{} {} {}x{}", device::name_of(found.kernel), found.algorithm, found.channels, found.threads);
+  };
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = 8}, 2) == "push one_shot 1x64");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = 4 * K}, 8) == "push one_shot 1x512");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = 4 * K + 4}, 8) == "push one_shot 2x512");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = 16 * K}, 4) == "push one_shot 4x512");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = 16 * K + 4}, 4) == "window one_shot 2x512");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = K}, 9) == "push one_shot 1x160");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = K + 4}, 9) == "window two_shot 1x512");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = 8, .dtype = rondo::DataType::i32}, 2) == "ll one_shot 1x128");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = 8, .op = rondo::ReduceOp::max}, 4) == "window one_shot 1x512");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = 8}, 4, 0) == "window one_shot 1x512");
+  CHECK(choose({.pattern = Pattern::all_reduce, .bytes = 8 * K}, 4, 4 * K) == "window one_shot 1x512");
+  CHECK(choose({.pattern = Pattern::all_gather, .bytes = 64 * K}, 4) == "push direct 4x512");
+  CHECK(choose({.pattern = Pattern::all_gather, .bytes = 64 * K}, 2) == "window direct 1x512");
+  CHECK(choose({.pattern = Pattern::all_gather, .bytes = 64, .variable_counts = true}, 2) == "window direct 1x512");
+  CHECK(choose({.pattern = Pattern::reduce_scatter, .bytes = 64 * K}, 8) == "push direct 2x512");
+  CHECK(choose({.pattern = Pattern::broadcast, .bytes = 100}, 3) == "push direct 1x64");
+  CHECK(choose({.pattern = Pattern::reduce, .bytes = 8}, 2) == "window direct 1x512");
+  CHECK(choose({.pattern = Pattern::barrier}, 16) == "push direct 1x64");
+}
+
+TEST_CASE("a push that is asked for by name is had for what its inboxes take") {
+  const auto named = [](std::size_t bytes) {
+    const device::Choice found =
+        device::choose({.pattern = rondo::kernels::Pattern::all_reduce, .bytes = bytes},
+                       {.world_size = 16, .protocol = "push", .threads = 512, .push_bytes = 8192, .slots_bytes = 0});
+    return std::string(device::name_of(found.kernel));
+  };
+  CHECK(named(8192) == "push");
+  CHECK(named(8196) == "window");
 }

@@ -21,17 +21,17 @@ namespace {
 
 struct Wrong {
   std::string field;
-  std::function<void(Communicator&, void*)> call;
+  std::function<void(Communicator&, void*, std::size_t)> call;  // where the others reduce so many
 };
 
 const std::vector<Wrong>& wrongs() {
   static const std::vector<Wrong> all{
-      {"count", [](Communicator& c, void* p) { c.all_reduce(p, p, 2, DataType::f32, ReduceOp::sum); }},
-      {"count", [](Communicator& c, void* p) { c.all_reduce(p, p, 0, DataType::f32, ReduceOp::sum); }},
-      {"dtype", [](Communicator& c, void* p) { c.all_reduce(p, p, 5000, DataType::i32, ReduceOp::sum); }},
-      {"reduce_op", [](Communicator& c, void* p) { c.all_reduce(p, p, 5000, DataType::f32, ReduceOp::max); }},
-      {"called", [](Communicator& c, void* p) { c.broadcast(p, p, 5000, DataType::f32, 0); }},
-      {"called", [](Communicator& c, void*) { c.barrier(); }},
+      {"count", [](auto& c, void* p, std::size_t) { c.all_reduce(p, p, 2, DataType::f32, ReduceOp::sum); }},
+      {"count", [](auto& c, void* p, std::size_t) { c.all_reduce(p, p, 0, DataType::f32, ReduceOp::sum); }},
+      {"dtype", [](auto& c, void* p, std::size_t n) { c.all_reduce(p, p, n, DataType::i32, ReduceOp::sum); }},
+      {"reduce_op", [](auto& c, void* p, std::size_t n) { c.all_reduce(p, p, n, DataType::f32, ReduceOp::max); }},
+      {"called", [](auto& c, void* p, std::size_t n) { c.broadcast(p, p, n, DataType::f32, 0); }},
+      {"called", [](auto& c, void*, std::size_t) { c.barrier(); }},
   };
   return all;
 }
@@ -41,13 +41,14 @@ const std::vector<Wrong>& wrongs() {
 TEST_CASE("device communicators: a mismatch reaches every rank and names both ranks and the field", "[faults]") {
   const std::size_t which = GENERATE(0u, 1u, 2u, 3u, 4u, 5u);
   const int culprit = GENERATE(0, 2);
+  const std::size_t count = GENERATE(5000u, 500u);  // over windows, pushed
   const auto begun = Clock::now();
   const auto errors = run_ranks(3, on_sim(), [&](Communicator& comm) {
     const DeviceMemory memory(comm.device(), 5000 * sizeof(float));
     if (comm.rank() == culprit) {
-      wrongs()[which].call(comm, memory.data());
+      wrongs()[which].call(comm, memory.data(), count);
     } else {
-      comm.all_reduce(memory.data(), memory.data(), 5000, DataType::f32, ReduceOp::sum);
+      comm.all_reduce(memory.data(), memory.data(), count, DataType::f32, ReduceOp::sum);
     }
     comm.barrier();
     comm.synchronize();

@@ -50,6 +50,44 @@ TEST_CASE("device communicators: a graph of calls, replayed a hundred times") {
       on_sim());
 }
 
+// Everything that is pushed, in one launch where one kernel runs it, between calls that go other ways.
+TEST_CASE("device communicators: a graph of short calls, replayed a hundred times") {
+  const int world = GENERATE(1, 2, 4);
+  on_ranks(
+      world,
+      [&](Communicator& comm) {
+        const DeviceStream stream(comm.device());
+        const auto ranks = static_cast<std::size_t>(world);
+        const std::size_t count = 60;
+        DeviceArray<float> data(comm.device(), count), all(comm.device(), ranks * count), part(comm.device(), count),
+            shared(comm.device(), 3);
+        must(api().SetDevice(comm.device().index));
+        Graph graph(static_cast<cudaStream_t>(stream.get()), [&] {
+          auto group = comm.group();
+          group.all_gather(data.span(), all.span(), stream.get());
+          group.broadcast(shared.span(), world - 1, stream.get());
+          group.end();
+          comm.all_reduce(data.span(), ReduceOp::max, stream.get());
+          comm.reduce_scatter(all.span(), part.span(), ReduceOp::sum, stream.get());
+          comm.all_reduce(part.span(), ReduceOp::sum, stream.get());
+        });
+        for (int round = 0; round < 100; ++round) {
+          const auto own = [&](int rank) { return static_cast<float>(rank + round); };
+          data.copy_from(std::vector<float>(count, own(comm.rank())));
+          shared.copy_from(std::vector<float>(3, own(comm.rank())));
+          graph.launch();
+          if (round % 10 == 3) comm.all_reduce(shared.span(), ReduceOp::max, stream.get());  // between replays
+          comm.synchronize(stream.get());
+          expect(data.to_host() == std::vector<float>(count, own(world - 1)), "the largest");
+          expect(shared.to_host() == std::vector<float>(3, own(world - 1)), "the last rank's");
+          float sum = 0;
+          for (int rank = 0; rank < world; ++rank) sum += static_cast<float>(world) * own(rank);
+          expect(part.to_host() == std::vector<float>(count, sum), "the sum of sums in round " + std::to_string(round));
+        }
+      },
+      on_sim());
+}
+
 TEST_CASE("device communicators: one that a live graph holds goes, and leaves its memory to the graph") {
   on_ranks(
       2,

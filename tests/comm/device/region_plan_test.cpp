@@ -55,6 +55,23 @@ TEST_CASE("slots shrink first, then there are fewer, then fewer channels") {
   }
 }
 
+TEST_CASE("push kernels have their inboxes, unless memory is short or a rank is out of reach") {
+  Settings settings = Settings::from_environment(Device::Kind::cuda);
+  const auto blocks = [&](int world_size, bool one_island = true, int of = 32) {
+    return plan_regions(world_size, settings, {16, of}, one_island).layout.push_blocks;
+  };
+  CHECK(blocks(8) == 4);
+  CHECK(blocks(8, true, 2) == 2);
+  CHECK(blocks(8, false) == 0);
+  CHECK(blocks(64) == 2);  // an eighth of 16 MiB
+  settings.device_bytes = 1 << 20;
+  CHECK(blocks(8) == 1);
+  settings.device_bytes = 1 << 19;
+  CHECK(blocks(8) == 0);
+  settings.push_blocks = 0;
+  CHECK(blocks(2) == 0);
+}
+
 TEST_CASE("too little memory, and too many ranks, are said") {
   Settings settings = Settings::from_environment(Device::Kind::sim);
   settings.device_bytes = 1 << 14;

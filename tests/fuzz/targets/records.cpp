@@ -43,7 +43,7 @@ void run_card(Bytes input) {
   expect(config.link_patience_ms >= 1500 && config.link_patience_ms <= 600'000, "no patience, or too much of it");
   expect(config.algorithm.empty() || accepts([&] { comm::check_algorithm_name(config.algorithm); }),
          "an algorithm that is none");
-  const std::string_view protocols[] = {"", "simple", "ll", "ll128", "window"};
+  const std::string_view protocols[] = {"", "simple", "ll", "ll128", "window", "push"};
   expect(std::ranges::find(protocols, config.protocol) != std::end(protocols), "a protocol that is none");
   expect(config.slots >= 2 && config.slots <= 64, "slots that no FIFO has");
   expect(config.slice_bytes >= 64 && config.slice_bytes <= 16 << 20 && config.slice_bytes % 64 == 0,
