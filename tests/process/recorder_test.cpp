@@ -204,10 +204,23 @@ class Asked {
     running_.lines("rank ", 4);
   }
   // All folders so far, the latest last.
+  std::vector<std::string> folders() {
+    return running_.lines("rondorun: what each rank does now: rondo explain ", times_);
+  }
   std::vector<std::string> ask() {
     running_.signal(SIGUSR2);
-    return running_.lines("rondorun: what each rank does now: rondo explain ", ++times_);
+    ++times_;
+    return folders();
   }
+  // Asks until the page says so, or for 20 s: that a rank has begun does not say that it is in a call.
+  std::string ask_until(const std::string& part) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    std::string page;
+    do page = explained(ask().back());
+    while (!contains(page, part) && std::chrono::steady_clock::now() < deadline);
+    return page;
+  }
+  std::size_t times() const { return times_; }
   Running& running() { return running_; }
 
  private:
@@ -220,11 +233,12 @@ class Asked {
 TEST_CASE("SIGUSR2 writes what ranks do that wait, compute or are stopped, each time anew, and the job goes on") {
   const Place place;
   Asked asked(place, "computes");
-  const fs::path first = asked.ask().back();
-  std::string page = explained(first);
+  const std::string waits = "- ranks 0,1,3 waited in #4 of world, all_reduce of 1000 f32, sum, since ";
+  std::string page = asked.ask_until(waits);
   CAPTURE(page);
+  const fs::path first = asked.folders().back();
   CHECK(contains(page, ": somebody asked what the ranks are in.\n"));
-  CHECK(contains(page, "- ranks 0,1,3 waited in #4 of world, all_reduce of 1000 f32, sum, since "));
+  CHECK(contains(page, waits));
   CHECK(contains(page, ", for rank 2.\n  rank 2 had entered #3 by then.\n"));
   CHECK(contains(
       page, ") was running then, has not ended; its last call was all_reduce of 1000 f32, sum, #3 of world, over"));
@@ -245,10 +259,10 @@ TEST_CASE("SIGUSR2 writes what ranks do that wait, compute or are stopped, each 
 
   const fs::path third = asked.ask().back();
   CHECK(fs::exists(third / "rank2.json"));
-  CHECK(place.folders().size() == 3);
+  CHECK(place.folders().size() == asked.times());
   asked.running().signal(SIGTERM);
   CHECK(asked.running().wait().code == 128 + SIGTERM);
-  CHECK(place.folders().size() == 3);
+  CHECK(place.folders().size() == asked.times());
 }
 
 TEST_CASE("SIGUSR2 twice at once is answered, in the midst of calls; a failure has its own folder afterwards") {
