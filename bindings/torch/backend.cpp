@@ -16,7 +16,7 @@ void (*without_python)(const std::function<void()>& body) = [](const std::functi
 
 RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                            c10::intrusive_ptr<Options> options)
-    : Backend(rank, size), options_(std::move(options)) {
+    : Backend(rank, size), options_(std::move(options)), store_(store) {
   TorchStore meeting(store);
   rondo::Options how;
   how.timeout = how.join_timeout = options_->timeout;
@@ -31,6 +31,7 @@ RondoBackend::RondoBackend(const c10::intrusive_ptr<c10d::Store>& store, int ran
 RondoBackend::~RondoBackend() {
   without_python([this] {
     communicator_ = {};
+    on_device_ = {};
     works_->completer.close();
   });
 }
@@ -53,6 +54,7 @@ Communicator& RondoBackend::communicator() {
 void RondoBackend::setTimeout(Milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   communicator().set_timeout(timeout);
+  if (on_device_) on_device_.set_timeout(timeout);
   options_->timeout = timeout;
 }
 std::uint64_t RondoBackend::getSequenceNumberForGroup() {
@@ -64,6 +66,7 @@ c10d::ErrorType RondoBackend::getError() {
   if (!communicator_) return c10d::ErrorType::SUCCESS;
   try {
     communicator_.check();
+    if (on_device_) on_device_.check();
   } catch (const Error& error) {
     return error.error_code() == ErrorCode::timeout ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::COMM_ERROR;
   }
@@ -74,16 +77,20 @@ void RondoBackend::waitForPendingWorks() {
 }
 void RondoBackend::abort() {
   if (communicator_) communicator_.abort();
+  const std::lock_guard lock(mutex_);
+  if (on_device_) on_device_.abort();
 }
 // Its end waits for callbacks, which may need the lock, or Python's.
 void RondoBackend::shutdown() {
-  Communicator last;
+  Communicator last, last_on_device;
   {
     const std::lock_guard lock(mutex_);
     last = std::exchange(communicator_, {});
+    last_on_device = std::exchange(on_device_, {});
   }
   without_python([&] {
     last = {};
+    last_on_device = {};
     works_->completer.close();
   });
 }

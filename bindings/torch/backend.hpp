@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process group of torch.distributed whose collectives are the library's. Tensors are of the CPU. A synchronous call
+// A process group of torch.distributed whose collectives are the library's. Of tensors of the CPU a synchronous call
 // runs in the caller's thread, an asynchronous one behind those before it on the communicator's engine thread, messages
-// by themselves. Any thread may call; calls of several threads are in the order in which they arrive. What hangs on a
-// future runs in a thread of the group's own, and may start calls of the group and wait for them.
-// A call that is wrong by itself throws TypeError or ValueError and changes nothing; what goes wrong between the ranks
-// is a DistBackendError that names rank and call, thrown by the call, by wait() and by the future.
+// by themselves. Of tensors of a device each is enqueued, on the current stream, asynchronous ones on a stream beside
+// it; the first makes a communicator for the device, with all ranks. Any thread may call; calls of several threads are
+// in the order in which they arrive. What hangs on a future runs in a thread of the group's own, and may start calls of
+// the group and wait for them. A call that is wrong by itself throws TypeError or ValueError and changes nothing; what
+// goes wrong between the ranks is a DistBackendError that names rank and call, thrown by the call, by wait() and by the
+// future.
 #pragma once
 #include <functional>
 #include <mutex>
@@ -45,6 +47,7 @@ class RondoBackend final : public c10d::Backend {
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
+  void eagerConnectSingleDevice(at::Device device) override;
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
@@ -104,14 +107,22 @@ class RondoBackend final : public c10d::Backend {
   void start_in_turn(std::vector<Started> tasks, Milliseconds timeout, Steps& then);
   static void end(const std::vector<Started>& tasks, int rank, const std::exception_ptr& error);
   void run_in_turn(std::unique_lock<std::mutex>& lock, const Started& one);
+  void enqueue(const std::vector<Started>& tasks, Milliseconds timeout);
+  void enqueue_on(const c10::Stream& stream, const std::vector<Started>& tasks, Milliseconds timeout);
+  Communicator& device_communicator(const c10::Device& device);
+  void synchronize_device();
   Communicator& communicator();
   std::exception_ptr error_of(std::string_view name, std::exception_ptr error) const;
   WorkPtr message(std::string_view name, c10d::OpType type, Tensors& tensors, Collective collective, int peer, int tag);
 
   c10::intrusive_ptr<Options> options_;
   std::shared_ptr<RondoWork::Group> works_ = std::make_shared<RondoWork::Group>();
+  const c10::intrusive_ptr<c10d::Store> store_;
+  std::mutex device_mutex_;  // of calls on a device, while they are enqueued: the order is one on all streams
+  std::optional<c10::Stream> beside_;
   std::mutex mutex_;  // of all below, held for moments
-  Communicator communicator_;
+  Communicator communicator_, on_device_;
+  std::optional<c10::Device> device_;  // of on_device_
   std::uint64_t sequence_ = 0;
   std::optional<std::vector<Started>> coalescing_;
   bool runs_here_ = false;  // a call in its caller's thread

@@ -6,13 +6,15 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/exception.h>
 
+#include "bindings/torch/devices.hpp"
+
 namespace rondo::torch_backend {
 
 void check_tensor(std::string_view name, const at::Tensor& tensor) {
   if (!tensor.defined()) C10_THROW_ERROR(ValueError, c10::str("rondo: ", std::string(name), " of an undefined tensor"));
-  if (!tensor.device().is_cpu()) {
+  if (!device_of(tensor.device())) {
     C10_THROW_ERROR(ValueError, c10::str("rondo: ", std::string(name), " of a tensor on ", tensor.device(),
-                                         ": this backend takes tensors of the CPU alone"));
+                                         ": this backend takes tensors of the CPU and of CUDA devices"));
   }
   if (tensor.layout() != at::kStrided) {
     C10_THROW_ERROR(ValueError, c10::str("rondo: ", std::string(name), " of a tensor that is not dense"));

@@ -17,7 +17,7 @@ namespace rondo::torch_backend {
 using Tensors = std::vector<at::Tensor>;
 using Lists = std::vector<Tensors>;
 
-void check_tensor(std::string_view name, const at::Tensor& tensor);  // dense, of the CPU
+void check_tensor(std::string_view name, const at::Tensor& tensor);  // dense, on a device that the library knows
 void check_one(std::string_view name, const Tensors& tensors);
 void check_same_type(std::string_view name, const at::Tensor& one, const at::Tensor& other);
 // A tensor for each of `size` ranks, of the type of `other`.

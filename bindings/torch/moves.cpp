@@ -224,6 +224,7 @@ RondoBackend::WorkPtr RondoBackend::alltoall(Tensors& outputs, Tensors& inputs, 
 }
 
 RondoBackend::WorkPtr RondoBackend::barrier(const c10d::BarrierOptions& opts) {
+  synchronize_device();
   Task t = task(c10d::OpType::BARRIER, "barrier", opts.timeout, opts.asyncOp);
   t.calls.push_back({.collective = Collective::barrier});
   return run(std::move(t));
@@ -237,6 +238,7 @@ RondoBackend::WorkPtr RondoBackend::message(std::string_view name, c10d::OpType 
   const Element element = element_of(tensors[0].scalar_type());
   Task t = task(type, name, c10d::kUnsetTimeout, true);
   t.inputs = t.outputs = tensors;
+  t.see(tensors[0]);
   t.kept = tensors;
   Call call{.collective = collective, .count = parts_in(tensors[0], element), .dtype = element.dtype, .root = peer};
   call.tag = tag;

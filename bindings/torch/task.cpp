@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 namespace rondo::torch_backend {
 namespace {
@@ -39,6 +40,13 @@ Counts counts_of(const Tensors& tensors, const Element& element) {
   return counts;
 }
 
+void Task::see(const at::Tensor& tensor) {
+  if (!has_tensors) device = tensor.device();
+  has_tensors = true;
+  if (tensor.device() == device) return;
+  C10_THROW_ERROR(ValueError, c10::str("rondo: ", name, " of tensors on ", device, " and on ", tensor.device()));
+}
+
 void* Task::in_out(const at::Tensor& tensor) {
   void* const data = in(tensor);
   if (!tensor.is_contiguous()) after.push_back([tensor, flat = kept.back()] { at::Tensor(tensor).copy_(flat); });
@@ -46,17 +54,20 @@ void* Task::in_out(const at::Tensor& tensor) {
 }
 
 void* Task::in(const at::Tensor& tensor) {
+  see(tensor);
   kept.push_back(tensor.contiguous());
   return kept.back().data_ptr();
 }
 
 void* Task::out(const at::Tensor& tensor) {
+  see(tensor);
   kept.push_back(tensor.is_contiguous() ? tensor : at::empty(tensor.sizes(), tensor.options()));
   if (!tensor.is_contiguous()) after.push_back([tensor, flat = kept.back()] { at::Tensor(tensor).copy_(flat); });
   return kept.back().data_ptr();
 }
 
 void* Task::in(const Tensors& list) {
+  for (const at::Tensor& one : list) see(one);
   kept.insert(kept.end(), list.begin(), list.end());
   if (void* const data = one_piece(list); data != nullptr || list.empty()) return data;
   Tensors flat;
@@ -66,6 +77,7 @@ void* Task::in(const Tensors& list) {
 }
 
 void* Task::out(const Tensors& list) {
+  for (const at::Tensor& one : list) see(one);
   kept.insert(kept.end(), list.begin(), list.end());
   if (void* const data = one_piece(list); data != nullptr || list.empty()) return data;
   std::int64_t total = 0;
@@ -82,7 +94,7 @@ void* Task::out(const Tensors& list) {
 }
 
 void Task::finish() {
-  for (const auto& step : after) step();
+  for (const auto& step : std::exchange(after, {})) step();
 }
 
 }  // namespace rondo::torch_backend

@@ -38,7 +38,11 @@ struct Task {
   std::deque<Counts> counts{};
   std::vector<Call> calls{};
   std::vector<std::function<void()>> after{};
-  bool is_message = false, takes_source = false;
+  bool is_message = false, takes_source = false, has_tensors = false;
+  c10::Device device = c10::kCPU;  // of all its tensors
+
+  // Error: the tensor is on another device than those before it.
+  void see(const at::Tensor& tensor);
 
   // Memory in one piece that holds, and will hold, what the tensor does.
   void* in_out(const at::Tensor& tensor);
@@ -48,7 +52,7 @@ struct Task {
   void* in(const Tensors& list);
   void* out(const Tensors& list);
   std::span<const std::size_t> keep(Counts given) { return counts.emplace_back(std::move(given)); }
-  void finish();
+  void finish();  // once
 };
 
 struct Started {

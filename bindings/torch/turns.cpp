@@ -21,11 +21,19 @@ RondoBackend::WorkPtr RondoBackend::run(Task given) {
                                .title = title_of(getBackendName(), task->name),
                                .sequence = ++sequence_,
                                .timeout = task->timeout,
-                               .outputs = task->outputs};
+                               .outputs = task->outputs,
+                               .device = task->device};
   auto work = c10::make_intrusive<RondoWork>(about, task->inputs, works_);
-  if (task->takes_source) task->calls.front().source = work->source();
+  const bool is_on_device = !task->device.is_cpu();
+  if (task->takes_source && !is_on_device) task->calls.front().source = work->source();
+  if (task->takes_source && is_on_device) *work->source() = task->calls.front().root;
   if (coalescing_) {
     coalescing_->push_back({task, work});
+    return work;
+  }
+  if (is_on_device) {
+    lock.unlock();
+    enqueue({{task, work}}, task->timeout);
     return work;
   }
   if (!task->is_message && !task->runs_async) {
@@ -131,7 +139,12 @@ RondoBackend::WorkPtr RondoBackend::endCoalescing() {
   Milliseconds timeout = tasks.front().task->timeout;
   auto whole = std::make_shared<Task>(
       Task{.type = c10d::OpType::COALESCED, .name = "coalesced", .timeout = timeout, .runs_async = true});
+  whole->device = tasks.front().task->device;
   for (const Started& each : tasks) {
+    if (each.task->device != whole->device) {
+      C10_THROW_ERROR(ValueError, c10::str("rondo: calls on ", whole->device, " and on ", each.task->device,
+                                           " cannot be coalesced"));
+    }
     timeout = std::min(timeout, each.task->timeout);
     whole->outputs.insert(whole->outputs.end(), each.task->outputs.begin(), each.task->outputs.end());
   }
@@ -140,9 +153,15 @@ RondoBackend::WorkPtr RondoBackend::endCoalescing() {
                                .title = title_of(getBackendName(), whole->name),
                                .sequence = ++sequence_,
                                .timeout = timeout,
-                               .outputs = whole->outputs};
+                               .outputs = whole->outputs,
+                               .device = whole->device};
   auto work = c10::make_intrusive<RondoWork>(about, whole->inputs, works_);
   tasks.push_back({whole, work});
+  if (!whole->device.is_cpu()) {
+    lock.unlock();
+    enqueue(tasks, timeout);
+    return work;
+  }
   Steps then;
   start_in_turn(std::move(tasks), timeout, then);
   lock.unlock();

@@ -5,6 +5,11 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
+
+#include <c10/core/StreamGuard.h>
+
+#include "bindings/torch/devices.hpp"
 
 namespace rondo::torch_backend {
 
@@ -36,14 +41,42 @@ RondoWork::~RondoWork() {
 c10::intrusive_ptr<c10::ivalue::Future> RondoWork::getFuture() {
   const std::lock_guard lock(future_mutex_);
   if (future_) return future_;
-  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  if (has_ended_) {
+  std::vector<c10::Device> devices;
+  if (!about_.device.is_cpu()) devices.push_back(about_.device);
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), std::move(devices));
+  if (has_ended_ || place_) {
     mark();  // nothing hangs on it yet
   } else {
     // Before what users hang on it, which may wait for this call. Whoever marks the future holds this object.
-    future_->addCallback([this](c10::ivalue::Future&) { finish(error_); });
+    future_->addCallback([this](c10::ivalue::Future&) {
+      if (about_.device.is_cpu() || error_) finish(error_);
+    });
   }
   return future_;
+}
+
+void RondoWork::enqueued(const c10::Stream& stream) {
+  Place place{stream, c10::Event(stream.device_type())};
+  place.passed.record(stream);
+  bool is_awaited = false;
+  {
+    const std::lock_guard lock(future_mutex_);
+    place_.emplace(std::move(place));
+    is_awaited = future_ != nullptr;
+  }
+  if (is_awaited) mark();
+}
+
+bool RondoWork::wait(std::chrono::milliseconds timeout) {
+  if (about_.device.is_cpu() || timeout != kNoTimeout) Work::wait(timeout);
+  if (const auto error = exception()) std::rethrow_exception(error);
+  synchronize();
+  return true;
+}
+
+void RondoWork::synchronize() {
+  const std::lock_guard lock(future_mutex_);
+  if (place_) place_->passed.block(current_stream(about_.device));
 }
 
 void RondoWork::complete(std::exception_ptr error) {
@@ -56,7 +89,7 @@ void RondoWork::complete(std::exception_ptr error) {
     const std::lock_guard lock(future_mutex_);
     has_ended_ = true;
     error_ = error;
-    is_awaited = future_ != nullptr;
+    is_awaited = future_ != nullptr && !future_->completed();
   }
   if (!error) group_->hooks.completed({.completionKey = key_, .duration_ms = getDuration()});
   const auto post = [&](void (RondoWork::*what)()) {
@@ -68,11 +101,10 @@ void RondoWork::complete(std::exception_ptr error) {
 }
 
 void RondoWork::mark() {
-  if (error_) {
-    future_->setError(error_);
-  } else {
-    future_->markCompleted(c10::IValue(about_.outputs));
-  }
+  if (error_) return future_->setError(error_);
+  // A device's future is complete when its stream is: whoever goes on from it waits for what is on the current one.
+  const c10::OptionalStreamGuard there(place_ ? std::optional(place_->stream) : std::nullopt);
+  future_->markCompleted(c10::IValue(about_.outputs));
 }
 
 // The user's hook of the group.

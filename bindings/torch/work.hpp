@@ -4,9 +4,12 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include <ATen/core/ivalue.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "bindings/torch/completer.hpp"
@@ -27,6 +30,7 @@ class RondoWork final : public c10d::Work {
     std::uint64_t sequence = 0;
     std::chrono::milliseconds timeout{};
     std::vector<at::Tensor> outputs{};
+    c10::Device device = c10::kCPU;
   };
   // What the works of a group share; it may outlive the group.
   struct Group {
@@ -44,9 +48,14 @@ class RondoWork final : public c10d::Work {
     failed_at_start_ = error;
     complete(error);
   }
+  // On a device: it is on `stream` now, the current one, so its future is complete, and who waits for it makes a stream
+  // wait. complete() comes when it is done.
+  void enqueued(const c10::Stream& stream);
   std::exception_ptr failed_at_start() const { return failed_at_start_; }  // of the thread that started it
   int* source() { return &source_; }                                       // where a receive writes whom it was from
 
+  bool wait(std::chrono::milliseconds timeout) override;  // on a device, without a timeout, the current stream waits
+  void synchronize() override;
   int sourceRank() const override { return source_; }
   std::vector<at::Tensor> result() override { return about_.outputs; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
@@ -65,8 +74,13 @@ class RondoWork final : public c10d::Work {
   const std::uint64_t key_;  // no other call's of this process
   const bool has_on_completion_ = group_->hooks.has_on_completion();
   const int depth_ = Completer::depth();
-  std::mutex future_mutex_;                         // of the three below
+  std::mutex future_mutex_;                         // of the four below
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // null until somebody asks for it
+  struct Place {
+    c10::Stream stream;
+    c10::Event passed;
+  };
+  std::optional<Place> place_;  // on a device, where it is enqueued
   bool has_ended_ = false;
   std::exception_ptr error_;
   const Clock::time_point started_ = Clock::now();

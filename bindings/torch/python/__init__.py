@@ -39,7 +39,7 @@ def register(name="rondo"):
     import torch.distributed as dist
 
     _module()
-    dist.Backend.register_backend(name, _make(name), extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend(name, _make(name), extended_api=True, devices=["cpu", "cuda"])
 
 
 def autoload():

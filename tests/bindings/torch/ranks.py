@@ -23,13 +23,13 @@ class ByRanks(unittest.TestCase):
         return ended.stdout + ended.stderr
 
 
-def main(cases):
-    """The tests, or, with a case's name, that function of (rank, world) in a group of the backend "rondo"."""
+def main(cases, backend="rondo"):
+    """The tests, or, with a case's name, that function of (rank, world) in a group of the backend."""
     ByRanks.launcher = os.path.abspath(sys.argv[1])
     if len(sys.argv) == 2:
         del sys.argv[1:]
         unittest.main(module="__main__", verbosity=2)
     torch.set_num_threads(1)
-    dist.init_process_group("rondo")
+    dist.init_process_group(backend)
     cases[sys.argv[2]](dist.get_rank(), dist.get_world_size())
     dist.destroy_process_group()
