@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that comes to grief: recorded SCENARIO. After three calls that go well,
-// "mismatch": rank 1 calls something else. "deadline": rank 2 never comes. "throws": rank 2 leaves by an exception.
-// "killed": rank 2 kills itself. "well": nothing happens. "loops": until it is ended. "computes":
-// rank 2 never comes, as it computes, until it is ended.
+// A rank that comes to grief: recorded SCENARIO [GO]; with GO, "mismatch" and "killed" when that file is there. After
+// three calls that go well, "mismatch": rank 1 calls something else. "deadline": rank 2 never comes. "throws": rank 2
+// leaves by an exception. "killed": rank 2 kills itself. "well": nothing happens. "loops": until it is ended.
+// "computes": rank 2 never comes, as it computes, until it is ended.
+#include <poll.h>
 #include <unistd.h>
 #include <csignal>
 
@@ -21,11 +22,17 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-void run(rondo::Communicator& comm, const std::string& scenario) {
+// Until the test has seen the other ranks in their call.
+void wait_for(const char* go) {
+  while (go != nullptr && ::access(go, F_OK) != 0) ::poll(nullptr, 0, 1);
+}
+
+void run(rondo::Communicator& comm, const std::string& scenario, const char* go) {
   std::vector<float> data(1000, 1.0F);
   for (int i = 0; i < 3; ++i) comm.all_reduce(data, rondo::ReduceOp::sum);
   const int rank = comm.rank();
   say("rank " + std::to_string(rank) + " has begun");
+  if ((scenario == "mismatch" && rank == 1) || (scenario == "killed" && rank == 2)) wait_for(go);
   if (scenario == "mismatch" && rank == 1) return comm.broadcast(data, 0);
   if (scenario == "deadline" && rank == 2) ::pause();
   while (scenario == "computes" && rank == 2) comm.rank();
@@ -43,7 +50,7 @@ int main(int, char** argv) {
   try {
     auto comm = rondo::Communicator::from_environment(
         {.timeout = std::chrono::milliseconds(scenario == "deadline" ? 400 : 20'000)});
-    run(comm, scenario);
+    run(comm, scenario, argv[2]);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -27,9 +27,13 @@ class Place {
   Place() : path_(fs::temp_directory_path() / fmt::format("rondo-recorder-{}", ::getpid())) {
     fs::create_directory(path_);
   }
-  ~Place() { fs::remove_all(path_); }
+  ~Place() {
+    fs::remove_all(path_);
+    fs::remove(go());
+  }
   Place(const Place&) = delete;
   const fs::path& path() const { return path_; }
+  std::string go() const { return path_.string() + ".go"; }
   std::vector<fs::path> folders() const {
     std::vector<fs::path> all;
     for (const auto& entry : fs::directory_iterator(path_)) all.push_back(entry.path());
@@ -44,8 +48,10 @@ Running::How leaving(const std::string& where) {
   return {.environment = {"CUDA_VISIBLE_DEVICES=", "RONDO_FAILURE_DIR=" + where}};
 }
 
-std::vector<std::string> job(const std::string& scenario, std::vector<std::string> flags = {}) {
+std::vector<std::string> job(const std::string& scenario, std::vector<std::string> flags = {},
+                             const std::string& go = "") {
   flags.insert(flags.end(), {"--nproc-per-node", "4", "--", tool("recorded"), scenario});
+  if (!go.empty()) flags.push_back(go);
   return rondorun(flags);
 }
 
@@ -102,11 +108,57 @@ const json& peer_of(const json& world, int rank) {
   return world;
 }
 
+// A job that goes on, asked for its folder by SIGUSR2.
+class Asked {
+ public:
+  Asked(const Place& place, const std::string& scenario, const std::string& go = "")
+      : running_(job(scenario, {}, go), {.environment = leaving(place.path()).environment, .one_stream = true}) {
+    running_.lines("rank ", 4);
+  }
+  // All folders so far, the latest last.
+  std::vector<std::string> folders() {
+    return running_.lines("rondorun: what each rank does now: rondo explain ", times_);
+  }
+  std::vector<std::string> ask() {
+    running_.signal(SIGUSR2);
+    ++times_;
+    return folders();
+  }
+  // Asks until the page says so, or for 20 s: that a rank has begun does not say that it is in a call.
+  std::string ask_until(const std::string& part) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    std::string page;
+    do page = explained(ask().back());
+    while (!contains(page, part) && std::chrono::steady_clock::now() < deadline);
+    return page;
+  }
+  std::size_t times() const { return times_; }
+  Running& running() { return running_; }
+
+ private:
+  Running running_;
+  std::size_t times_ = 0;
+};
+
+// The job fails when the `waiting` ranks are in their fourth call, and leaves a folder more.
+fs::path told_folder_of(const Place& place, const std::string& scenario, const std::string& waiting, int code) {
+  Asked asked(place, scenario, place.go());
+  asked.ask_until("- ranks " + waiting + " waited in #4 of world");
+  std::ofstream{place.go()};
+  const auto ended = asked.running().wait();
+  INFO(ended.out);
+  CHECK(ended.code == code);
+  CHECK(place.folders().size() == asked.times() + 1);
+  const std::string sentence = last_line(ended.out), begin = "rondorun: what each rank did last: rondo explain ";
+  REQUIRE(sentence.starts_with(begin));
+  return sentence.substr(begin.size());
+}
+
 }  // namespace
 
 TEST_CASE("a rank that is killed leaves what its peers know of it, in one folder with their own last calls") {
   const Place place;
-  const fs::path folder = folder_of(place, "killed", 128 + SIGKILL);
+  const fs::path folder = told_folder_of(place, "killed", "0,1,3", 128 + SIGKILL);
   CHECK_FALSE(fs::exists(folder / "rank2.json"));
   for (const int rank : {0, 1, 3}) {
     const json world = world_of(folder, rank);
@@ -124,13 +176,13 @@ TEST_CASE("a rank that is killed leaves what its peers know of it, in one folder
   CHECK(launcher["failed_rank"] == 2);
   CHECK(launcher["sentence"].get<std::string>().find("was killed by signal 9 (Killed)") != std::string::npos);
   CHECK(launcher["world_size"] == 4);
-  CHECK(launcher["command"] == json({tool("recorded"), "killed"}));
+  CHECK(launcher["command"] == json({tool("recorded"), "killed", place.go()}));
   CHECK(launcher["ranks"][2]["signal"] == 9);
   CHECK(launcher["ranks"][2]["last_lines"] == json({"rank 2 has begun"}));
   CHECK(launcher["ranks"][0]["exit_code"] == 3);
   const std::string page = explained(folder);
   INFO(page);
-  CHECK(contains(page, ", 4 ranks: " + tool("recorded") + " killed\n"));
+  CHECK(contains(page, ", 4 ranks: " + tool("recorded") + " killed " + place.go() + "\n"));
   CHECK(contains(page, ") was killed by signal 9 (Killed).\n"));
   CHECK(contains(page, "- world failed: rank 2 (host "));
   CHECK(contains(page, "- ranks 0,1,3 waited in #4 of world, all_reduce of 1000 f32, sum, since "));
@@ -144,7 +196,7 @@ TEST_CASE("a rank that is killed leaves what its peers know of it, in one folder
 
 TEST_CASE("ranks that call different things leave what each has called") {
   const Place place;
-  const fs::path folder = folder_of(place, "mismatch", 3);
+  const fs::path folder = told_folder_of(place, "mismatch", "0,2,3", 3);
   for (const int rank : {0, 1, 2, 3}) {
     const json world = world_of(folder, rank);
     REQUIRE(world["calls"].size() == 4);
@@ -195,38 +247,6 @@ bool stop(pid_t pid) {
     if (std::all_of(fs::directory_iterator(threads), fs::directory_iterator(), stops)) return true;
   return false;
 }
-
-// A job that goes on, asked for its folder by SIGUSR2.
-class Asked {
- public:
-  Asked(const Place& place, const std::string& scenario)
-      : running_(job(scenario), {.environment = leaving(place.path()).environment, .one_stream = true}) {
-    running_.lines("rank ", 4);
-  }
-  // All folders so far, the latest last.
-  std::vector<std::string> folders() {
-    return running_.lines("rondorun: what each rank does now: rondo explain ", times_);
-  }
-  std::vector<std::string> ask() {
-    running_.signal(SIGUSR2);
-    ++times_;
-    return folders();
-  }
-  // Asks until the page says so, or for 20 s: that a rank has begun does not say that it is in a call.
-  std::string ask_until(const std::string& part) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    std::string page;
-    do page = explained(ask().back());
-    while (!contains(page, part) && std::chrono::steady_clock::now() < deadline);
-    return page;
-  }
-  std::size_t times() const { return times_; }
-  Running& running() { return running_; }
-
- private:
-  Running running_;
-  std::size_t times_ = 0;
-};
 
 }  // namespace
 
@@ -358,7 +378,7 @@ TEST_CASE("the guide shows a page that is printed") {
   REQUIRE(begin != std::string::npos);
   const std::string shown = guide.substr(begin + 4, guide.find("```", begin + 4) - begin - 4);
   const Place place;
-  CHECK(contains(explained(folder_of(place, "mismatch", 3)), shown));
+  CHECK(contains(explained(told_folder_of(place, "mismatch", "0,2,3", 3)), shown));
 }
 
 TEST_CASE("the trace is JSON that has every rank's calls on one axis of time") {

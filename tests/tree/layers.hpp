@@ -70,7 +70,7 @@ inline const std::vector<Library>& libraries() {
       {"spdlog/", {"comm/base/log.cpp"}},
       {"torch/",
        {"bindings/torch/", "trainer/include/rondo/torch.hpp", "trainer/include/rondo/torch/", "bench/ddp/",
-        "examples/cifar/", "examples/spirals.cpp", "tests/torch/", "tests/package/torch/"}},
+        "examples/cifar/", "examples/spirals.cpp", "tests/torch/", "tests/bindings/torch/", "tests/package/torch/"}},
   };
   return table;
 }
