@@ -260,6 +260,7 @@ RONDO_DEVICE_CALL bool take_patiently(const PushLaunch& launch, const PushOperat
   for (; line < lines; line += block_threads()) {
     if (!turn.take_with(patience, line)) return false;
   }
+  RONDO_STAMP(folded);
   return true;
 }
 

@@ -68,6 +68,13 @@ TEST_CASE("LL's places: a send for each peer, then one fold") {
   }
 }
 
+TEST_CASE("a push's places: to all peers, then from all") {
+  for (const int ranks : {1, 2, 8}) {
+    CHECK(places({.window = false, .registered = false, .ranks = ranks, .push = true}) ==
+          "begin, posted, folded, finished, end");
+  }
+}
+
 TEST_CASE("a place's name may stand between commas") {
   for (const char* name : kStampNames) CHECK(std::string(name).find(',') == std::string::npos);
 }

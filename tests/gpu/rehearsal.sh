@@ -28,7 +28,7 @@ for program in all_reduce all_gather reduce_scatter broadcast reduce gather scat
   grep --quiet "^### ${program}_perf, threads, 2 ranks" "$out/report/report.md" || fail "no table of ${program}_perf"
 done
 for line in '^## .* \(simulated\)$' '^\| 2 \| [0-9.]+ \((ll|window|simple|ll128|push)\) \| [0-9.]+ \|' '^- window, 8 ranks, [0-9.]+ us in the kernel: ' \
-  '^- ll, 8 ranks, [0-9.]+ us in the kernel: ' '^- results of benchmarks: [1-9][0-9]* rows checked, none wrong' \
+  '^- ll, 8 ranks, [0-9.]+ us in the kernel: ' '^- push, 8 ranks, [0-9.]+ us in the kernel: ' '^- results of benchmarks: [1-9][0-9]* rows checked, none wrong' \
   '^\| ping \| graph \| 8 \| 8 \| [0-9.]+ ' '^\| hop release acquire gpu \|' '^### window unregistered, 2 ranks, [0-9.]+ us a call' \
   '^\| graphs, ring-slots-8K, 2 ranks, 4096 B \|' '^\| processes, default-R0, 4 ranks, 8 B \|' '^- mps: mps: there is no MPS on'; do
   grep --quiet --extended-regexp "$line" "$out/report/report.md" || fail "the report has no line $line"

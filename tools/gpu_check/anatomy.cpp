@@ -60,6 +60,7 @@ struct Rank {
 device::RegionLayout layout_for(int ranks) {
   device::RegionLayout layout;
   layout.world_size = ranks;
+  layout.push_blocks = 1;
   for (device::FifoShape& shape : layout.fifo) shape = {.slots = 4, .slot_bytes = 8 << 10};
   return layout;
 }
@@ -96,6 +97,21 @@ class World {
     operation.send_window = what_.registered ? 1 : -1;
     operation.recv_window = what_.registered ? 2 : -1;
     return launch;
+  }
+
+  device::PushLaunch push_launch(int rank) const {
+    device::PushLaunch push{};
+    push.team = at(rank).team.as<device::DeviceTeam>();
+    push.timeout_ns = kTimeoutNs;
+    push.header = at(rank).region.as<device::RegionHeader>();
+    push.rank = rank;
+    push.ranks = what_.ranks;
+    for (int peer = 0; peer < what_.ranks; ++peer) {
+      push.inbox[peer] = at(peer).region.as<std::byte>() + layout_.inbox_offset();
+    }
+    push.operations = 1;
+    push.operation[0] = device::make_push(kernels::Pattern::all_reduce, launch(rank).operation[0], what_.bytes);
+    return push;
   }
 
   void check_results() const {
@@ -206,15 +222,19 @@ std::vector<double> lateness(const std::vector<std::vector<device::StampedLaunch
 
 }  // namespace
 
-std::string AnatomyCase::name() const { return window ? registered ? "window" : "window unregistered" : "ll"; }
+std::string AnatomyCase::name() const {
+  if (push) return "push";
+  return window ? registered ? "window" : "window unregistered" : "ll";
+}
 
 Anatomy take_apart(const Api& api, const StampedKernels& kernels, const AnatomyCase& what, const Batches& batches) {
-  const void* const kernel = what.window ? kernels.window : kernels.ll;
-  const unsigned threads = api.name != std::string("cuda") ? 64 : what.window ? 512 : 128;  // as the tuner has it
+  // As the tuner has it.
+  const unsigned threads = api.name != std::string("cuda") || what.push ? 64 : what.window ? 512 : 128;
   const World world(api, what);
   Anatomy found;
   found.call = time_calls(api, what.ranks, true, batches, [&](int rank, cudaStream_t stream) {
-    launch(api, kernel, 1, threads, world.launch(rank), stream);
+    if (what.push) return launch(api, kernels.push, 1, threads, world.push_launch(rank), stream);
+    launch(api, what.window ? kernels.window : kernels.ll, 1, threads, world.launch(rank), stream);
   });
   world.check_results();
   std::vector<std::vector<device::StampedLaunch>> ranks;

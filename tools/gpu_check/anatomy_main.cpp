@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints, as rows of commas, when a short all_reduce's kernels pass which place: window and LL, 1, 2 and 8 ranks.
+// Prints, as rows of commas, when a short all_reduce's kernels pass which place: window, LL and push, 1, 2 and 8 ranks.
 // Ends with 77 and "skipped: " where there is no GPU.
 #include <fmt/format.h>
 
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
 #else
     const StampedKernels kernels = soft_stamped_kernels();
 #endif
-    for (const void* kernel : {kernels.ll, kernels.window}) {
+    for (const void* kernel : {kernels.ll, kernels.window, kernels.push}) {
       cudaFuncAttributes loaded{};  // asking loads it: no first launch meets a kernel that waits
       if (!simulated) check(*api, api->FuncGetAttributes(&loaded, kernel), "FuncGetAttributes");
     }
@@ -56,8 +56,9 @@ int main(int argc, char** argv) {
     fmt::print(
         "# stamp,device,kernel,ranks,bytes,rank,order,place,median_us,least_us,most_us: since the kernel began\n");
     for (const int ranks : worlds) {
-      for (const AnatomyCase& what : {AnatomyCase{true, true, ranks, bytes}, AnatomyCase{false, false, ranks, bytes},
-                                      AnatomyCase{true, false, ranks, bytes}}) {
+      for (const AnatomyCase& what :
+           {AnatomyCase{true, true, ranks, bytes}, AnatomyCase{false, false, ranks, bytes},
+            AnatomyCase{true, false, ranks, bytes}, AnatomyCase{false, false, ranks, bytes, true}}) {
         print(what, take_apart(*api, kernels, what, batches), simulated ? "simulated" : "cuda");
       }
     }

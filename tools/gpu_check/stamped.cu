@@ -2,6 +2,7 @@
 // The library's kernels for short calls once more, with stamps.
 #define RONDO_STAMPS
 #include "kernels/device/fifo_kernel.cuh"
+#include "kernels/device/push.cuh"
 #include "kernels/device/window.cuh"
 #include "tools/gpu_check/kernels.hpp"
 
@@ -11,7 +12,8 @@ namespace device = kernels::device;
 
 StampedKernels cuda_stamped_kernels() {
   return {.ll = reinterpret_cast<const void*>(&device::fifo_kernel<device::LL>),
-          .window = reinterpret_cast<const void*>(&device::window_kernel)};
+          .window = reinterpret_cast<const void*>(&device::window_kernel),
+          .push = reinterpret_cast<const void*>(&device::push_kernel<device::PushSum<device::PlainElement<float>>>)};
 }
 
 }  // namespace rondo::gpu_check

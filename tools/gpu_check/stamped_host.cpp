@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define RONDO_STAMPS
 #include "kernels/device/fifo_kernel.cuh"
+#include "kernels/device/push.cuh"
 #include "kernels/device/window.cuh"
 #include "kernels/soft/kernel.hpp"
 #include "tools/gpu_check/kernels.hpp"
@@ -12,9 +13,12 @@ namespace device = kernels::device;
 
 constexpr soft::Kernel kLL = soft::kernel<&device::fifo_kernel<device::LL>, device::Launch>("stamped_ll");
 constexpr soft::Kernel kWindow = soft::kernel<&device::window_kernel, device::Launch>("stamped_window");
+constexpr soft::Kernel kPush =
+    soft::kernel<&device::push_kernel<device::PushSum<device::PlainElement<float>>>, device::PushLaunch>(
+        "stamped_push");
 
 }  // namespace
 
-StampedKernels soft_stamped_kernels() { return {.ll = &kLL, .window = &kWindow}; }
+StampedKernels soft_stamped_kernels() { return {.ll = &kLL, .window = &kWindow, .push = &kPush}; }
 
 }  // namespace rondo::gpu_check
