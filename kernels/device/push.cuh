@@ -228,7 +228,7 @@ class PushTurn {
       RONDO_UNROLL
       for (int i = 0; i < kPushBatch; ++i) {
         lines[i] = {0, 0};  // or what was there before would be kept in registers
-        if (awaits(first + i, line)) lines[i] = ll_load(from + i * kPushSlotBytes);
+        if (awaits(first + i, line)) lines[i] = ll_load(from + static_cast<unsigned>(i) * kPushSlotBytes);
       }
       bool all = true;
       RONDO_UNROLL
