@@ -119,7 +119,7 @@ TEST_CASE("launchers that do not restart as often are no job") {
   const Ended stranger = job.start({"--node-rank", "1"}, {"true"})->wait();
   CAPTURE(stranger.err);
   CHECK(stranger.code == 1);
-  CHECK(says(stranger.err, "with --max-restarts 2, this one of "));
+  CHECK(says(stranger.err, "rondorun: --max-restarts differs: 2 at node 0, on "));
   CHECK(job.start({"--node-rank", "1", "--max-restarts", "2"}, {"true"})->wait().code == 0);
   CHECK(first->wait().code == 0);
 }
@@ -231,6 +231,22 @@ TEST_CASE("a world of MIN to MAX nodes goes on with fewer when a launcher is kil
     CHECK_FALSE(says(ended.err, "restart 1"));
   }
   check_result(*newcomer, expected);
+}
+
+TEST_CASE("of launchers that are lost at the same time none is waited for") {
+  const NodesJob job("1:4");
+  const auto launchers =  // 30 s for the last call
+      start_nodes(job, 4, {}, {"sh", "-c", "echo world of $WORLD_SIZE; exec sleep 60"});
+  for (const auto& launcher : launchers) launcher->lines("world of 4", 1);
+  for (const std::size_t node : {1U, 2U}) launchers[node]->signal(SIGKILL);
+  const auto killed_at = std::chrono::steady_clock::now();
+  for (const std::size_t node : {0U, 3U}) launchers[node]->lines("world of 2", 1);
+  CHECK(std::chrono::steady_clock::now() - killed_at < 20s);
+  launchers[0]->signal(SIGTERM);
+  const Ended ended = launchers[0]->wait();
+  INFO(ended.err);
+  for (const char* node : {"1", "2"})
+    CHECK(says(ended.err, "rondorun: the launcher of node " + std::string(node) + " on host "));
 }
 
 TEST_CASE("a launcher of a world of MIN to MAX that a signal ends leaves it, and the others go on at once") {

@@ -24,7 +24,7 @@ Alone::Alone(const Options& options, std::optional<rendezvous::Secret> secret, i
   reserve_descriptors(6 * static_cast<std::size_t>(options.local_size) + 7,
                       fmt::format("rondorun with {} ranks", options.local_size));
   secret_fd_ = secret_.to_memfd();
-  placement_.local_size = placement_.world_size = options.local_size;
+  placement_.local_size = placement_.world_size = placement_.role_world_size = options.local_size;
   placement_.master_address = kOwnHost;
   placement_.master_port = free_port();
   placement_.restarts = placement_.start = placement_.generation = restarts;

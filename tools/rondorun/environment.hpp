@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank finds in its environment: the launcher's own, torchrun's names, and ours.
 #pragma once
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,9 @@ namespace rondo::launcher {
 struct Placement {
   int node = 0, nodes = 1;
   int first_rank = 0, local_size = 1, world_size = 1;
-  std::string master_address;  // for the user's own use, with a port that was free a moment ago
+  int first_role_rank = 0, role_world_size = 1;  // the same, of the nodes with this one's --role
+  std::chrono::milliseconds longest_grace{0};    // of all nodes
+  std::string master_address;                    // for the user's own use, with a port that was free a moment ago
   std::uint16_t master_port = 0;
   std::string rendezvous;  // host:port of our server; empty: none
   std::string job;

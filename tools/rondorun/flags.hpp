@@ -14,6 +14,14 @@ enum class Honoured {
   own,        // none of torchrun's
 };
 
+enum class OnNodes {  // a flag, where the launchers of a job's nodes have it differently
+  own,                // each node has its own
+  compared,           // whoever has another than node 0 is refused, by the flag's name
+  command,            // the same, as part of what the ranks run, unless --rdzv-id says that this is one job
+  meeting,            // they do not meet, or are told by the one that serves
+  none,               // it has no effect then
+};
+
 enum class WithHosts {  // what becomes of a flag
   passed_on,            // to the rondorun of every host
   ours,                 // it says what each of them is told anew, or what this one does
@@ -26,6 +34,7 @@ struct Flag {
   Honoured honoured;
   std::string_view help;
   std::string_view why;  // what differs from torchrun's, or what to do instead
+  OnNodes on_nodes;
   WithHosts with_hosts = WithHosts::passed_on;
 };
 

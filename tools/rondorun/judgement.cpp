@@ -106,7 +106,7 @@ void Judgement::settle_failure() {
     name_those_who_left(*job_.ranks, *turn_.failure);
   if (job_.nodes) {  // said when the verdict has come, as another node's may be the first
     job_.nodes->report(turn_of_start(), *turn_.failure);
-    respite_.later(options_.grace_period + kVerdictLimit, [this] {
+    respite_.later(job_.nodes->longest_grace() + kVerdictLimit, [this] {
       if (!turn_.again) on_lost(turn_.failure->sentence);
     });
   } else {

@@ -2,7 +2,6 @@
 #include "tools/rondorun/meeting.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +23,8 @@ namespace {
 using namespace std::chrono_literals;
 using rendezvous::endpoint_text;
 
-constexpr auto kConfirmLimit = 10s;  // for a node that was chosen to say that it is there
+constexpr auto kConfirmLimit = 10s;                           // for a node that was chosen to say that it is there
+constexpr auto kBetweenRollCalls = 250ms, kRollCall = 100ms;  // for whoever is awaited
 // A communicator counts its generation up as it shrinks and grows, and no number of one start is another's.
 constexpr int kGenerationsOfStart = 1000;
 constexpr const char *kOpen = "launcher/open", *kClosed = "closed ";
@@ -33,12 +33,8 @@ constexpr int kNoWish = 1 << 20;                // behind all nodes that there w
 
 std::string this_launcher() { return fmt::format("{} (pid {})", host_name(), ::getpid()); }
 double seconds_of(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
+std::string presence_of(const std::string& launcher) { return fmt::format("launcher/alive/{}", launcher); }
 std::string arrival(int number) { return fmt::format("arrival/{}", number); }
-
-std::string nodes_text(const Options& options) {
-  return is_elastic(options) ? fmt::format("{} to {}", options.least_nodes, options.nodes)
-                             : std::to_string(options.nodes);
-}
 
 }  // namespace
 
@@ -64,14 +60,22 @@ std::string Meeting::missing_sentence() const {
       if (!one) break;
       there += text_of(*one).starts_with(kStaysAway) ? 0 : 1;
     }
-    return fmt::format("waiting for {} nodes: {} {} there", nodes_text(options_), there, there == 1 ? "is" : "are");
+    return fmt::format("waiting for {} nodes: {} {} there{}", nodes_text(options_), there, there == 1 ? "is" : "are",
+                       begun());
   }
   std::vector<int> missing;
   for (int node = 0; node < options_.nodes; ++node)
     if (!client_->try_get(fmt::format("launcher/node/{}", node))) missing.push_back(node);
-  return missing.empty()
-             ? ""
-             : fmt::format("waiting for {} of {} nodes: {}", missing.size(), options_.nodes, cpu_list(missing));
+  return missing.empty() ? ""
+                         : fmt::format("waiting for {} of {} nodes: {}{}", missing.size(), options_.nodes,
+                                       cpu_list(missing), begun());
+}
+
+// A launcher that was not told its node, and came to the master's host when the job was over, begins another one.
+std::string Meeting::begun() const {
+  if (!server_ || options_.node == 0 || start_ > 0) return "";
+  return fmt::format("; this launcher is node 0 of a job that it has begun at {}, as nobody served there",
+                     endpoint_text(options_.master_address, options_.master_port));
 }
 
 // Node 0 serves. Without --node-rank, whoever can bind the master's address is node 0.
@@ -103,24 +107,12 @@ void Meeting::connect() {
   if (server_) client_->set(kOpen, bytes_of("0"));
 }
 
-// Who meets here by mistake is told so before anything starts. What a job is called on purpose is one job, whatever its
-// nodes run.
+// Who meets here by mistake, or by other terms, is told so before anything starts.
 void Meeting::compare_jobs() {
-  constexpr std::string_view kKey = "launcher/job";
-  const auto job =
-      fmt::format("{} nodes{}{}", nodes_text(options_),
-                  options_.job_is_given ? "" : fmt::format(" that run '{}'", fmt::join(options_.command, " ")),
-                  options_.max_restarts == 0 ? "" : fmt::format(" with --max-restarts {}", options_.max_restarts));
-  if (server_) client_->set(std::string(kKey), bytes_of(this_launcher() + '\n' + job));
-  const std::string theirs = text_of(client_->get(std::string(kKey), join_deadline()));
-  const std::size_t end = theirs.find('\n');
-  if (theirs.substr(end + 1) == job) return;
-  throw Error(
-      ErrorCode::mismatch,
-      fmt::format("another job meets at {}: the launcher on {} makes a world of {}, this one of {}; give each job "
-                  "a --master-port or a --rdzv-id of its own",
-                  endpoint_text(options_.master_address, options_.master_port), theirs.substr(0, end),
-                  theirs.substr(end + 1), job));
+  const std::string key = "launcher/job";
+  if (server_) client_->set(key, bytes_of(terms_of(options_, this_launcher())));
+  compare_terms(text_of(client_->get(key, join_deadline())), options_,
+                endpoint_text(options_.master_address, options_.master_port));
 }
 
 void Meeting::take_place() {
@@ -234,6 +226,7 @@ void Meeting::choose(int start, int restarts) {
 // As torchrun waits: for all, or some time longer once the least are there. After the first start, those who are left
 // are all that it waits for, and who came meanwhile is there.
 std::vector<Meeting::Arrival> Meeting::await_arrivals(int start) {
+  not_seen_.clear();
   std::vector<Arrival> all;
   int number = 1;                // of the next
   std::set<std::string> absent;  // once each: one that leaves is lost, too
@@ -253,12 +246,25 @@ std::vector<Meeting::Arrival> Meeting::await_arrivals(int start) {
   };
   const int least = options_.least_nodes;
   const auto are_enough = [&] { return static_cast<int>(all.size()) >= least; };
+  const auto awaited = [&] {
+    std::set<int> nodes;
+    for (int node = 1; node < nodes_; ++node)
+      if (!absent.contains(kStaysAway + std::to_string(node))) nodes.insert(node);
+    for (const Arrival& one : all)
+      if (one.was_there) nodes.erase(one.wish);
+    return nodes;
+  };
+  bool is_last_call = false;
   for (auto deadline = join_deadline(); there() < expected() || !are_enough();) {
-    if (static_cast<int>(all.size()) == least) deadline = Clock::now() + options_.last_call;
+    if (are_enough() && !std::exchange(is_last_call, true)) deadline = Clock::now() + options_.last_call;
     try {
-      take(client_->get(next(), deadline));
+      take(client_->get(next(), std::min(deadline, Clock::now() + kBetweenRollCalls)));
     } catch (const Error& error) {
       if (error.error_code() != ErrorCode::timeout) throw;
+      if (Clock::now() < deadline) {
+        look_for_one(start, awaited());
+        continue;
+      }
       if (are_enough()) break;
       throw Error(ErrorCode::timeout,
                   fmt::format("{} of at least {} nodes came within {} s, which are too few to start", all.size(), least,
@@ -269,27 +275,69 @@ std::vector<Meeting::Arrival> Meeting::await_arrivals(int start) {
   return all;
 }
 
+// Three take part in its exchange, of which the third never comes: so it ends by a loss, or when node 0 has looked.
+void Meeting::stand_by() const {
+  for (;;) {
+    try {
+      client_->exchange(presence_of(this_launcher()), 1, 3, {}, Store::Deadline::max());
+    } catch (const Error& error) {
+      if (error.error_code() != ErrorCode::timeout) return;  // the listener has the same, and says so
+    }
+  }
+}
+
+bool Meeting::stands_by(const std::string& launcher) const {
+  try {
+    client_->exchange(presence_of(launcher), 0, 3, {}, Clock::now() + kRollCall);
+  } catch (const Error& error) {
+    if (error.error_code() != ErrorCode::timeout && error.culprit() != 1) throw;
+    return error.culprit() == 2;  // the first that is missing
+  }
+  return true;
+}
+
+// All who watch hear of the first that is lost. Another that goes at the same time is found by looking, one of those
+// who are awaited each time; twice, as it may be about to stand by again.
+void Meeting::look_for_one(int start, const std::set<int>& awaited) {
+  if (awaited.empty()) return;
+  const auto after = awaited.upper_bound(looked_for_);
+  looked_for_ = after == awaited.end() ? *awaited.begin() : *after;
+  const std::string& launcher = launchers_.at(static_cast<std::size_t>(looked_for_));
+  int& times = not_seen_[looked_for_];
+  times = stands_by(launcher) ? 0 : times + 1;
+  if (times < 2) return;
+  when_gone_(looked_for_, launcher);
+  stay_away(start, looked_for_);
+}
+
 void Meeting::close(int start, const Closed& how) {
   client_->compare_and_set(key_of(start, "members"), std::nullopt,
                            bytes_of(fmt::format("{}{} {}", kClosed, how.exit_code, how.sentence)));
 }
 
 Placement Meeting::exchange_placements(int node, int nodes, Store::Deadline deadline) {
-  const auto mine = fmt::format("{} {} {} {}", nodes, options_.local_size, free_port(), this_launcher());
+  const auto mine = fmt::format("{} {} {} {} {}\n{}", nodes, options_.local_size, free_port(),
+                                options_.grace_period.count(), this_launcher(), options_.role);
   const auto values = client_->exchange(key_of(start_, "nodes"), node, nodes, bytes_of(mine), deadline);
   Placement result;
   result.node = node;
   result.nodes = nodes;
   result.local_size = options_.local_size;
-  result.world_size = 0;
+  result.world_size = result.role_world_size = 0;
   launchers_.clear();
   for (int each = 0; each < nodes; ++each) {
     std::istringstream words(text_of(values[static_cast<std::size_t>(each)]));
     int count = 0, local_size = 0;
     std::uint16_t port = 0;
-    words >> count >> local_size >> port >> std::ws;
+    std::chrono::milliseconds::rep grace_ms = 0;
+    std::string role;
+    words >> count >> local_size >> port >> grace_ms >> std::ws;
     std::getline(words, launchers_.emplace_back());
+    std::getline(words, role, '\0');
     if (each < node) result.first_rank += local_size;
+    if (role == options_.role && each < node) result.first_role_rank += local_size;
+    if (role == options_.role) result.role_world_size += local_size;
+    result.longest_grace = std::max(result.longest_grace, std::chrono::milliseconds(grace_ms));
     if (each == 0) result.master_port = port;
     result.world_size += local_size;
   }

@@ -4,22 +4,25 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/base/fd.hpp"
 #include "rendezvous/client.hpp"
 #include "rendezvous/server.hpp"
+#include "tools/rondorun/agreement.hpp"
 #include "tools/rondorun/environment.hpp"
 #include "tools/rondorun/options.hpp"
 
 namespace rondo::launcher {
-
-inline bool is_elastic(const Options& options) { return options.least_nodes > 0; }
 
 // How launchers store text.
 std::string key_of(int start, std::string_view what);
@@ -46,6 +49,10 @@ class Meeting {
   // That node was at the last start, and will not be at that one. Of any thread.
   void stay_away(int start, int node) const;
   void await_newcomer(int start) const;  // for ever
+  // Where node 0 can see that this launcher lives, as long as it does. Of a thread of its own.
+  void stand_by() const;
+  // Told of launchers that node 0 waits for and finds gone, which were lost beside another one.
+  void when_gone(std::function<void(int node, const std::string& launcher)> told) { when_gone_ = std::move(told); }
   // Of a job of MIN:MAX nodes at node 0, for who comes later.
   void close(int start, const Closed& how);
 
@@ -64,11 +71,14 @@ class Meeting {
   };
   void compare_jobs();
   void take_place();
+  std::string begun() const;
   Placement gather_all(int restarts);
   Placement gather_those_who_come(int restarts);
   int come_to(int start) const;
   void choose(int start, int restarts);
   std::vector<Arrival> await_arrivals(int start);
+  void look_for_one(int start, const std::set<int>& awaited);
+  bool stands_by(const std::string& launcher) const;
   Placement exchange_placements(int node, int nodes, Store::Deadline deadline);
   void forget_missed(int world_size);
   Store::Deadline join_deadline() const { return Clock::now() + options_.join_timeout; }
@@ -83,6 +93,9 @@ class Meeting {
   std::unique_ptr<rendezvous::Server> server_;  // at node 0
   std::shared_ptr<rendezvous::Client> client_;
   std::vector<std::string> launchers_;
+  std::map<int, int> not_seen_;  // by node of the last start: how often in a row
+  int looked_for_ = 0;           // the latest of them
+  std::function<void(int, const std::string&)> when_gone_;
 };
 
 }  // namespace rondo::launcher

@@ -47,10 +47,13 @@ std::string decision_of(int turn) { return fmt::format("decision/{}", turn); }
 std::string heard_of(int turn) { return fmt::format("heard/{}", turn); }
 std::string all_heard_of(int turn) { return fmt::format("all heard/{}", turn); }
 
+std::string name_of(int node, const std::string& launcher) {
+  return fmt::format("the launcher of node {}{}", node, launcher.empty() ? "" : " on host " + launcher);
+}
+
 std::string name_of(int node, const std::vector<std::string>& launchers) {
   const auto index = static_cast<std::size_t>(node);
-  return fmt::format("the launcher of node {}{}", node,
-                     index < launchers.size() ? fmt::format(" on host {}", launchers[index]) : "");
+  return name_of(node, index < launchers.size() ? launchers[index] : "");
 }
 
 }  // namespace
@@ -66,8 +69,12 @@ Nodes::Nodes(process::EventLoop& loop, const Options& options, std::optional<ren
 
 void Nodes::listen() {
   bool meeting = true;
+  meeting_.when_gone([this](int node, const std::string& launcher) {
+    loop_.post([this, sentence = name_of(node, launcher) + " is gone"] { handlers_.waiting(sentence); });
+  });
   try {
     meeting_.connect();
+    if (is_elastic(options_) && !meeting_.serves()) watches_.emplace_back([this] { meeting_.stand_by(); });
     std::optional<Placement> last;
     for (int restarts = 0; restarts >= 0;) {
       const Placement at = meeting_.gather(restarts);
@@ -135,6 +142,7 @@ std::string Nodes::what_failed(const std::exception& error, bool meeting,
   const bool is_server = node < 0 && meeting_.is_connected() && !meeting_.serves() && known != nullptr &&
                          known->error_code() == ErrorCode::peer_lost;
   if (is_server) node = 0;
+  if (known != nullptr && known->error_code() == ErrorCode::mismatch) return error.what();  // it is we who may not come
   if (meeting && !is_server)
     return (meeting_.is_connected() ? fmt::format("not all {} nodes came: ", options_.nodes) : "") + error.what();
   if (node >= 0 && node < options_.nodes) return fmt::format("{} is gone: {}", name_of(node, launchers), error.what());
@@ -300,7 +308,7 @@ void Nodes::leave(bool good) {
         meeting_.close(at.start + 1,
                        {fmt::format("the job has {} without this node", good ? "finished" : "failed"), good ? 0 : 1});
       // Ranks of other nodes may still be ending, and use the server while they do.
-      const auto deadline = Clock::now() + options_.grace_period + 5s;
+      const auto deadline = Clock::now() + at.longest_grace + 5s;
       for (int node = 1; node < at.nodes; ++node) store.get(left(node), deadline);
     }
     loop_.post([this] { handlers_.left(); });

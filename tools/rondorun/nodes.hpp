@@ -3,6 +3,7 @@
 // or the success of all, and what follows from it: the end, going on without the rank that failed, or another start.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -57,7 +58,8 @@ class Nodes {
   void depart(const std::string& why);   // of a job of MIN:MAX nodes; node 0 stays
   void abandon() { abandoned_ = true; }  // before the ranks are killed as this launcher was: no failure of theirs
   void start_again();                    // after such a decision, when all ranks of this node have ended
-  void leave(bool good);                 // all is said and done here; node 0 waits for the others, as it serves them
+  std::chrono::milliseconds longest_grace() const { return at_.longest_grace; }  // of all nodes
+  void leave(bool good);  // all is said and done here; node 0 waits for the others, as it serves them
 
  private:
   void listen();

@@ -36,6 +36,27 @@ std::string troff(std::string_view text) {
   return result;
 }
 
+// "--nnodes, --max-restarts", of the flags that are so on several nodes.
+std::string list_of(OnNodes kind) {
+  std::string all;
+  for (const Flag& row : flags())
+    if (row.on_nodes == kind)
+      all += fmt::format("{}\\fB{}\\fR", all.empty() ? "" : ", ", troff(fmt::format("--{}", row.name)));
+  return all;
+}
+
+std::string several_nodes() {
+  return ".SH SEVERAL NODES\n"
+         "A launcher that does not have these as node 0 has them is refused, by the flag's name: " +
+         list_of(OnNodes::compared) +
+         ";\nof \\-\\-join\\-timeout and \\-\\-rdzv\\-conf only where the nodes are MIN:MAX.\n"
+         "The same holds for the program, its arguments and what belongs to them, unless \\-\\-rdzv\\-id names the "
+         "job: " +
+         list_of(OnNodes::command) +
+         ".\nBy these the launchers find each other, and do not meet, or are told so, where they differ: " +
+         list_of(OnNodes::meeting) + ".\nEach node has its own: " + list_of(OnNodes::own) + ".\n";
+}
+
 }  // namespace
 
 std::string torchrun_page() {
@@ -75,6 +96,7 @@ std::string man_page() {
   for (const Flag& row : flags())
     if (row.honoured == Honoured::refused)
       page += fmt::format(".TP\n\\fB{}\\fR\n{}.\n", troff(heading(row)), troff(row.why));
+  page += several_nodes();
   page +=
       ".SH ENVIRONMENT\nA variable PET_NAME stands for a flag of torchrun's that is not given, PET_NNODES for "
       "\\-\\-nnodes.\nRanks get RANK, WORLD_SIZE, LOCAL_RANK and what else torchrun sets, RONDO_CORES and, where it is "
