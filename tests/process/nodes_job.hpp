@@ -22,17 +22,23 @@ class NodesJob {
   // Where that one meets, with its secret.
   std::unique_ptr<Running> start_at(const NodesJob& other, std::vector<std::string> flags,
                                     const std::vector<std::string>& command) const {
-    const std::vector<std::string> meeting{"--nnodes",      nodes_,      "--master-addr", other.address_,
-                                           "--master-port", other.port_, "--secret-file", other.secret_.path};
-    flags.insert(flags.begin(), meeting.begin(), meeting.end());
-    flags.emplace_back("--");
-    flags.insert(flags.end(), command.begin(), command.end());
-    return std::make_unique<Running>(rondorun(flags), Running::How{.limit = std::chrono::seconds(60)});
+    std::vector<std::string> all = words_at(other, std::move(flags));
+    all.emplace_back("--");
+    all.insert(all.end(), command.begin(), command.end());
+    return std::make_unique<Running>(all, Running::How{.limit = std::chrono::seconds(60)});
   }
+  std::vector<std::string> words(std::vector<std::string> flags) const { return words_at(*this, std::move(flags)); }
 
   const std::string& port() const { return port_; }
 
  private:
+  std::vector<std::string> words_at(const NodesJob& other, std::vector<std::string> flags) const {
+    const std::vector<std::string> meeting{"--nnodes",      nodes_,      "--master-addr", other.address_,
+                                           "--master-port", other.port_, "--secret-file", other.secret_.path};
+    flags.insert(flags.begin(), meeting.begin(), meeting.end());
+    return rondorun(flags);
+  }
+
   SecretFile secret_;
   std::string nodes_, address_, port_;
 };

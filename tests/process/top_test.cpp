@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <deque>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -16,8 +19,10 @@
 #include <vector>
 
 #include "tests/process/at_terminal.hpp"
+#include "tests/process/nodes_job.hpp"
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tools/rondo/snapshot.hpp"
 #include "tools/rondo/visit.hpp"
 
@@ -131,6 +136,65 @@ TEST_CASE("rondo top says in a sentence that there is no such job") {
          ended.err.starts_with("rondo: process 1 is of no job of this user; launchers that run: ")));
   CHECK(run({tool("rondo"), "top", "-3"}).code == 2);
   CHECK(run({tool("rondo"), "top", "nobody"}).code == 2);
+}
+
+namespace {
+
+// All ranks are in calls of that generation, and the folder that a signal asks for says the same of them.
+void check_start(Running& running, const TemporaryFolder& folder, int start, int generation) {
+  const auto times = static_cast<std::size_t>(start) + 1;
+  running.lines("rank ", 2 * times);
+  const json now = top_when(running.pid(), [&](const json& all) {
+    return std::all_of(all["ranks"].begin(), all["ranks"].end(),
+                       [&](const json& rank) { return rank["generation"] == generation; });
+  });
+  CAPTURE(now.dump(1));
+  CHECK(now["restarts"] == start);
+  const auto pids = running.lines(fmt::format("start {} pid ", start), now["ranks"].size());
+  running.signal(SIGUSR2);
+  const auto said = running.lines("rondorun: what each rank does now: rondo explain ", times);
+  const auto read = [&](const std::string& name) {
+    std::ifstream in(folder.path / std::filesystem::path(said.back()).filename() / name);
+    return json::parse(in);
+  };
+  const json left = read("job.json");
+  CHECK(left["restarts"] == start);
+  REQUIRE(left["ranks"].size() == now["ranks"].size());
+  for (std::size_t i = 0; i < now["ranks"].size(); ++i) {
+    const json &shown = now["ranks"][i], &written = left["ranks"][i];
+    CHECK(std::find(pids.begin(), pids.end(), std::to_string(shown["pid"].get<int>())) != pids.end());
+    CHECK(shown["generation"] == generation);
+    CHECK(shown["state"] != "ended");
+    CHECK(written["pid"] == shown["pid"]);
+    CHECK_FALSE(written.contains("exit_code"));
+    const json record = read(fmt::format("rank{}.json", shown["rank"].get<int>()));
+    CHECK(record["pid"] == shown["pid"]);
+    CHECK(record["communicators"][0]["generation"] == generation);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("after all ranks have started again, rondo top and SIGUSR2 show those that run now, on one node and on two") {
+  const std::size_t nodes = GENERATE(1U, 2U);
+  const TemporaryFolder folder;
+  const NodesJob several("2");
+  const std::vector<std::string> flags{"-n", "2", "--max-restarts", "1"};
+  const Running::How how{.environment = {"RONDO_FAILURE_DIR=" + folder.path.string()}, .one_stream = true};
+  std::deque<Running> launchers;
+  for (std::size_t node = 0; node < nodes; ++node) {
+    auto words = nodes == 1 ? rondorun(flags) : several.words(flags);
+    if (nodes > 1) words.insert(words.end(), {"--node-rank", std::to_string(node)});
+    words.insert(words.end(), {"--", "sh", "-c", "echo start $TORCHELASTIC_RESTART_COUNT pid $$; exec \"$@\"", "sh",
+                               tool("recorded"), "loops"});
+    launchers.emplace_back(words, how);
+  }
+  for (Running& one : launchers) check_start(one, folder, 0, 0);
+  ::kill(std::stoi(launchers.back().lines("start 0 pid ", 2).back()), SIGKILL);
+  for (Running& one : launchers) one.lines("start 1 pid ", 2);
+  for (Running& one : launchers) check_start(one, folder, 1, nodes == 1 ? 1 : 1000);
+  launchers.front().signal(SIGTERM);
+  for (Running& one : launchers) CHECK(one.wait().code == 128 + SIGTERM);
 }
 
 TEST_CASE("a launcher answers no other user, and speaks no other language") {
