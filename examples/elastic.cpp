@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training that outlives its ranks: when one is lost the others go on at once, a spare takes its place, and nobody
-// who lives starts again. Four ranks and a spare, each in a shell or on a host of its own:
+// who lives starts again. A launcher starts the spare where a rank is lost:
+//   rondorun --nproc-per-node 4 --replace 3 elastic
+// Or four ranks and a spare, each in a shell or on a host of its own:
 //   elastic file:///tmp/meeting 0 4      and so for ranks 1, 2 and 3
 //   elastic file:///tmp/meeting          the spare: it may come before the others or when it is needed
 #include <cstdint>
@@ -83,18 +85,22 @@ void train_to_the_end(rondo::Communicator& comm) {
   }
 }
 
+rondo::Communicator enter(int count, char** arguments) {
+  if (count == 1) return rondo::Communicator::from_environment();  // of the spare, too: it joins
+  if (count == 2) return rondo::Communicator::join({.url = arguments[1]});
+  return rondo::Communicator::create(
+      {.rank = std::atoi(arguments[2]), .world_size = std::atoi(arguments[3]), .url = arguments[1]});
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 2 && count != 4) {
-    std::fprintf(stderr, "usage: elastic PLACE [RANK WORLD_SIZE]\n");
+  if (count == 3 || count > 4) {
+    std::fprintf(stderr, "usage: elastic [PLACE [RANK WORLD_SIZE]]\n");
     return 2;
   }
   try {
-    auto comm =
-        count == 2 ? rondo::Communicator::join({.url = arguments[1]})
-                   : rondo::Communicator::create(
-                         {.rank = std::atoi(arguments[2]), .world_size = std::atoi(arguments[3]), .url = arguments[1]});
+    auto comm = enter(count, arguments);
     train_to_the_end(comm);
     return 0;
   } catch (const std::exception& error) {

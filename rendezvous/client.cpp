@@ -147,7 +147,10 @@ Membership Client::join(const JoinRequest& request, Deadline deadline) {
   join.set_instance(request.instance.empty() ? impl_->instance() : request.instance);
   if (request.lease.count() > 0) impl_->keep_lease(request.lease);
   join.set_enlists(request.enlists);
-  if (request.enlists) join.set_release(request.release.empty() ? RONDO_VERSION : request.release);
+  if (request.enlists) {
+    join.set_release(request.release.empty() ? RONDO_VERSION : request.release);
+    join.set_calls_itself(request.calls_itself);
+  }
   proto::Join own = join;
   const proto::Reply reply = impl_->call(std::move(message), deadline);
   const proto::Membership& given = reply.membership();

@@ -23,6 +23,8 @@ std::string gone_how(const Member& member) {
 
 }  // namespace
 
+std::string joined_key(std::string_view calls_itself) { return fmt::format("rondo/joined/{}", calls_itself); }
+
 void Growths::enlist(Caller caller, const proto::Join& join, const std::string& address, Time deadline) {
   const bool waits = std::any_of(line_.begin(), line_.end(),
                                  [&](const Recruit& recruit) { return recruit.connection == caller.connection; });
@@ -264,7 +266,18 @@ void Growths::completed(std::string_view exchange) {
   constexpr std::string_view kLast = "/made";
   if (!exchange.ends_with(kLast)) return;
   const auto growth = growths_.find(exchange.substr(0, exchange.size() - kLast.size()));
-  if (growth != growths_.end() && !growth->second.failure) growths_.erase(growth);
+  if (growth == growths_.end() || growth->second.failure) return;
+  note_joined(growth->second);
+  growths_.erase(growth);
+}
+
+void Growths::note_joined(const Growth& growth) const {
+  for (std::size_t i = growth.members; i < growth.job_ranks.size(); ++i) {
+    const int job_rank = growth.job_ranks[i];
+    const Member* member = members_.at(job_rank);
+    if (member != nullptr && !member->join.calls_itself().empty())
+      values_.keep(joined_key(member->join.calls_itself()), std::to_string(job_rank));
+  }
 }
 
 }  // namespace rondo::rendezvous

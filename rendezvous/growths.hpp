@@ -12,14 +12,19 @@
 
 #include <rondo/error.hpp>
 
+#include "rendezvous/key_values.hpp"
 #include "rendezvous/members.hpp"
 #include "rendezvous/replies.hpp"
 
 namespace rondo::rendezvous {
 
+// Kept as soon as a communicator has who calls itself so: which rank of the job it is now.
+std::string joined_key(std::string_view calls_itself);
+
 class Growths {
  public:
-  Growths(Waits& waits, Replies& replies, Members& members) : waits_(waits), replies_(replies), members_(members) {}
+  Growths(Waits& waits, Replies& replies, Members& members, KeyValues& values)
+      : waits_(waits), replies_(replies), members_(members), values_(values) {}
 
   struct Growth {
     std::vector<int> job_ranks{};  // by rank; none once it has failed
@@ -65,10 +70,12 @@ class Growths {
   void take_in(const Caller& caller, const proto::Admit& request, std::size_t joiners);
   void fail(Entry growth, const Error& error);
   std::optional<Error> loss_in(const Table::value_type& entry) const;
+  void note_joined(const Growth& growth) const;
 
   Waits& waits_;
   Replies& replies_;
   Members& members_;
+  KeyValues& values_;
   std::vector<Recruit> line_;          // in order of arrival
   std::vector<Admission> admissions_;  // that wait for more of them
   Table growths_;                      // by name@generation: those not made, and the latest that failed

@@ -32,7 +32,8 @@ struct JoinRequest {
       std::max<std::chrono::milliseconds>(std::chrono::seconds(10), 4 * given_link_patience());
   // Is no rank of the round, and waits until a communicator that grows takes it in; rank and sizes are not looked at.
   bool enlists = false;
-  std::string release{};  // of the library, where it enlists; empty: this one
+  std::string release{};       // of the library, where it enlists; empty: this one
+  std::string calls_itself{};  // there: by what whoever started it knows it, as joined_key() says; empty: nobody asks
 };
 
 // For sentences: "rank 3", "a joining process".

@@ -1,16 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/observer.hpp"
 
+#include <charconv>
 #include <chrono>
 
+#include "rendezvous/growths.hpp"
 #include "rendezvous/survivals.hpp"
 
 namespace rondo::rendezvous {
 
-bool Observer::is_missed(int rank) {
+Client& Observer::client() {
   constexpr std::chrono::seconds kLimit{1};
   if (!client_) client_ = Client::connect(endpoint_, std::chrono::steady_clock::now() + kLimit);
-  return client_->try_get(missed_key(rank)).has_value();
+  return *client_;
+}
+
+bool Observer::is_missed(int rank) { return client().try_get(missed_key(rank)).has_value(); }
+
+std::optional<int> Observer::joined_as(const std::string& calls_itself) {
+  const auto said = client().try_get(joined_key(calls_itself));
+  if (!said) return std::nullopt;
+  const auto* const text = reinterpret_cast<const char*>(said->data());
+  int rank = 0;
+  return std::from_chars(text, text + said->size(), rank).ec == std::errc() ? std::optional(rank) : std::nullopt;
 }
 
 }  // namespace rondo::rendezvous

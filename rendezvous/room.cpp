@@ -38,6 +38,7 @@ const proto::Join& checked(const proto::Join& join) {
   check_text(join.master_address(), "master address", true);
   check_text(join.instance(), "client instance", true);
   check_text(join.release(), "release", true);
+  check_text(join.calls_itself(), "name of a joining process", true);
   return join;
 }
 
@@ -52,7 +53,7 @@ Room::Room(const RoomOptions& options, Replies& replies)
                  gatherings_.give_up(error);
                }),
       survivals_(waits_, replies, members_, values_),
-      growths_(waits_, replies, members_),
+      growths_(waits_, replies, members_, values_),
       gatherings_(waits_, replies, members_, survivals_, growths_) {
   if (!options.starter.empty()) values_.keep(kStarterKey, options.starter);
 }

@@ -93,13 +93,6 @@ rendezvous::JoinRequest request_of(const Rendezvous& given, const Options& optio
   return request;
 }
 
-// Nothing: no launcher has started this process, which is a world of one.
-std::optional<Bootstrap> meet_environment(const Options& options, Store::Deadline deadline) {
-  const auto launch = runtime::read_launch(runtime::process_variables());
-  if (!launch) return std::nullopt;
-  return runtime::meet(*launch, options, deadline);
-}
-
 Bootstrap meet_by_url(const Rendezvous& given, const rendezvous::JoinRequest& request, const Options& options,
                       Store::Deadline deadline) {
   if (given.url.starts_with("tcp://")) {
@@ -163,9 +156,10 @@ Communicator meet_given(const Rendezvous& given, const Options& options) {
     return create_over(given, options, deadline);
   }
   if (given.url != "env://") return make(meet_by_url(given, options, deadline), options, deadline);
-  auto met = meet_environment(options, deadline);
-  if (!met) return make_communicator(world_of_one(), options);
-  return make(std::move(*met), options, deadline);
+  const auto launch = runtime::read_launch(runtime::process_variables());
+  if (!launch) return make_communicator(world_of_one(), options);
+  if (launch->joins_later) return join_at({}, options);
+  return make(runtime::meet(*launch, options, deadline), options, deadline);
 }
 
 std::shared_ptr<Store> store_of(const Rendezvous& given, const Options& options) {
@@ -174,8 +168,14 @@ std::shared_ptr<Store> store_of(const Rendezvous& given, const Options& options)
     throw Error(ErrorCode::invalid_argument, "open_store() was given a store: use that one");
   }
   if (given.url != "env://") return meet_by_url(given, options, deadline).store;
-  const auto met = meet_environment(options, deadline);
-  return met ? met->store : world_of_one().store;
+  const auto launch = runtime::read_launch(runtime::process_variables());
+  if (!launch) return world_of_one().store;
+  if (launch->joins_later) {
+    throw Error(ErrorCode::unsupported,
+                "open_store: the launcher started this process in the place of a lost rank (RONDO_JOINS_AS), and the "
+                "others' store is not open to it: it joins by from_environment() or join()");
+  }
+  return runtime::meet(*launch, options, deadline).store;
 }
 
 constexpr const char* kCreate = "create the communicator";

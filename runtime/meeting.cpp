@@ -246,6 +246,7 @@ JoinRequest request_of(const Launch& launch, const Options& options) {
       .master_port = launch.master_port,
       .generation = launch.generation,
       .enlists = launch.joins_later,
+      .calls_itself = launch.calls_itself,
   };
   if (!request.enlists) request.instance = fmt::format("{}.{}", process_identity(), launch.rank);
   return request;

@@ -35,6 +35,8 @@ Launch read_rondorun(const Variables& variables, std::string_view sign) {
   parse_endpoint(variables.at("RONDO_RENDEZVOUS"), "RONDO_RENDEZVOUS=", launch.server_host, launch.server_port);
   launch.generation = static_cast<std::uint32_t>(number_or(variables, "RONDO_GENERATION", 0, 1L << 31, 0));
   launch.secret_fd = static_cast<int>(number_or(variables, "RONDO_SECRET_FD", 0, 1 << 24, -1));
+  launch.calls_itself = text_or(variables, "RONDO_JOINS_AS", "");
+  launch.joins_later = !launch.calls_itself.empty();
   return launch;
 }
 
@@ -152,6 +154,7 @@ std::optional<Launch> read_launch(const Variables& variables) {
 Launch read_place(const Variables& variables) {
   Launch launch{.launcher = "the environment", .joins_later = true};
   launch.job = text_or(variables, "RONDO_JOB", text_or(variables, "TORCHELASTIC_RUN_ID", "job"));
+  launch.calls_itself = text_or(variables, "RONDO_JOINS_AS", "");
   if (const auto server = variables.find("RONDO_RENDEZVOUS"); server != variables.end()) {
     parse_endpoint(server->second, "RONDO_RENDEZVOUS=", launch.server_host, launch.server_port);
     launch.generation = static_cast<std::uint32_t>(number_or(variables, "RONDO_GENERATION", 0, 1L << 31, 0));

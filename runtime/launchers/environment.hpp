@@ -25,7 +25,8 @@ struct Launch {
   std::string job{};
   std::uint32_t generation = 0;
   int secret_fd = -1;
-  bool joins_later = false;  // is no rank of it: waits to be let in
+  bool joins_later = false;    // is no rank of it: waits to be let in
+  std::string calls_itself{};  // then: by what the launcher knows it; empty: none has started it for that
 };
 
 // Nothing: no launcher's variable is set, or RONDO_WORLD=one, so this is a world of one. Error(unsupported or

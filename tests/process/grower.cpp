@@ -5,8 +5,10 @@
 // STEPs: "lose" reduces until a rank is lost, and shrinks; "grow=N" grows to N ranks; "take=N" does, and "try=N" within
 // 300 ms, and they say what came of it; "poll" grows by those who wait now; "await" polls until somebody has come;
 // "all" takes rank 0's state and reduces over everybody; "before" reduces over the communicator that grew; "where" says
-// a launcher's variables. Where ranks die meanwhile: "stand=N" grows to N ranks, and shrinks and grows again, until all
-// of them are in a barrier; "part=N" stays out of that.
+// a launcher's variables; "until=FILE" waits for a file. Where ranks die meanwhile: "stand=N" grows to N ranks, and
+// shrinks and grows again, until all of them are in a barrier; "part=N" stays out of that. What follows the first
+// "joiner" is for the first process that a launcher starts in the place of a lost rank, what follows the second one for
+// the second, and so on.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,9 +17,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <rondo/rondo.hpp>
@@ -26,6 +30,7 @@ namespace {
 
 using rondo::Communicator;
 using Clock = std::chrono::steady_clock;
+constexpr std::string_view kJoiner = "joiner";
 
 void say(const std::string& line) {
   std::puts(line.c_str());
@@ -139,6 +144,12 @@ void before(State& state) {
   say(fmt::format("before: rank {} of {}, sum {}", state.before->rank(), state.before->world_size(), ones.front()));
 }
 
+void await_file(const std::string& name) {
+  const auto until = Clock::now() + std::chrono::seconds(20);
+  while (::access(name.c_str(), F_OK) != 0)
+    if (Clock::now() > until) throw std::runtime_error("no file came");
+}
+
 void take(State& state, const std::string& step) {
   const auto equals = step.find('=');
   const std::string verb = step.substr(0, equals);
@@ -155,7 +166,14 @@ void take(State& state, const std::string& step) {
   if (verb == "await") return await_joiners(state);
   if (verb == "all") return all(state);
   if (verb == "before") return before(state);
+  if (verb == "until") return await_file(step.substr(equals + 1));
   throw std::runtime_error("no such step: " + step);
+}
+
+// Of the steps: 0 for a rank, and the number of a replacement.
+int own_part() {
+  const char* const joins_as = std::getenv("RONDO_JOINS_AS");
+  return joins_as == nullptr ? 0 : std::atoi(std::strchr(joins_as, '.') + 1);
 }
 
 Communicator enter(const std::string& role, const std::string& place) {
@@ -179,8 +197,13 @@ int main(int count, char** argv) {
     State state;
     say(fmt::format("starting {}", ::getpid()));
     state.comm = enter(argv[1], argv[2]);
-    say(fmt::format("joined rank {} of {}", state.comm->rank(), state.comm->world_size()));
-    for (int i = 3; i < count; ++i) take(state, argv[i]);
+    say(fmt::format("joined rank {} of {} as {}", state.comm->rank(), state.comm->world_size(), ::getpid()));
+    for (int i = 3, part = 0, own = own_part(); i < count; ++i) {
+      if (argv[i] == kJoiner)
+        ++part;
+      else if (part == own)
+        take(state, argv[i]);
+    }
     say("done");
     return 0;
   } catch (const std::exception& error) {

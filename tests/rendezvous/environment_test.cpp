@@ -69,6 +69,18 @@ TEST_CASE("rondorun's variables name its server") {
   CHECK(launch->job == "j");
   CHECK(launch->secret_fd == 7);
   CHECK(launch->generation == 5);
+  CHECK_FALSE(launch->joins_later);
+}
+
+TEST_CASE("a process that rondorun starts in the place of a lost rank joins later, by the name that it was given") {
+  const auto launch = read_launch({{"RANK", "3"},
+                                   {"WORLD_SIZE", "4"},
+                                   {"RONDO_RENDEZVOUS", "a:4444"},
+                                   {"RONDO_JOB", "j"},
+                                   {"RONDO_JOINS_AS", "3.1"}});
+  REQUIRE(launch.has_value());
+  CHECK(launch->joins_later);
+  CHECK(launch->calls_itself == "3.1");
 }
 
 TEST_CASE("torchrun's variables") {

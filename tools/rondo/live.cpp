@@ -63,7 +63,7 @@ void tell_calls(Row& row, const Record& record) {
 }
 
 Row row_of(const Job& job, const RankEnd& end) {
-  Row row{.rank = end.rank, .pid = end.pid, .host = job.host, .now_us = job.happened_us};
+  Row row{.rank = end.rank, .replaces = end.replaces, .pid = end.pid, .host = job.host, .now_us = job.happened_us};
   if (end.exit_code) {
     row.state = "ended";
     row.how_it_ended = how_it_ended(end);
@@ -100,6 +100,7 @@ Document or_null(const std::optional<double>& number) { return number ? Document
 
 Document json_of(const Row& row) {
   Document json{{"rank", row.rank}, {"host", row.host}, {"pid", row.pid}, {"state", row.state}};
+  if (row.replaces) json["replaces"] = true;
   if (!row.how_it_ended.empty()) json["how_it_ended"] = row.how_it_ended;
   json["since_us"] = or_null(row.since_us);
   json["bytes_per_s"] = or_null(row.bytes_per_s);
@@ -147,10 +148,10 @@ std::vector<std::string> table_of(const Folder& snapshot) {
   std::vector<std::string> lines{fmt::format("{:>5} {:>8} {:<9} {:>9} {:>10} {:>3}  {}", "rank", "pid", "state", "for",
                                              "data", "gen", "call, or the last one")};
   for (const Row& row : rows_of(snapshot))
-    lines.push_back(fmt::format("{:>5} {:>8} {:<9} {:>9} {:>10} {:>3}  {}", row.rank, row.pid, row.state, how_long(row),
-                                row.bytes_per_s ? bytes_in_words(*row.bytes_per_s) : "",
-                                row.call ? std::to_string(row.generation) : "",
-                                row.state == "ended" ? row.how_it_ended : call_in_words(row)));
+    lines.push_back(fmt::format(
+        "{:>5} {:>8} {:<9} {:>9} {:>10} {:>3}  {}", fmt::format("{}{}", row.replaces ? "+" : "", row.rank), row.pid,
+        row.state, how_long(row), row.bytes_per_s ? bytes_in_words(*row.bytes_per_s) : "",
+        row.call ? std::to_string(row.generation) : "", row.state == "ended" ? row.how_it_ended : call_in_words(row)));
   return lines;
 }
 

@@ -12,6 +12,7 @@ namespace rondo::records {
 
 struct Row {
   int rank = 0;
+  bool replaces = false;  // a lost process of this rank
   std::int64_t pid = 0;
   std::string host{};
   // "in call", "computing" (between calls), "stopped", "ended", or "silent": it has no communicator, or does not

@@ -83,12 +83,19 @@ std::string last_call(const std::vector<World>& worlds, int job_rank) {
   return "nothing is known of its calls";
 }
 
+// Of a rank of the launcher's.
+int number_in_job(const Folder& folder, int rank, const RankEnd* end) {
+  const auto record = folder.records.find(rank);
+  const bool joined = end != nullptr && end->replaces && record != folder.records.end();
+  return joined && !record->second.communicators.empty() ? record->second.communicators.front().job_rank : rank;
+}
+
 std::string line_of(const Folder& folder, const std::vector<World>& worlds, int rank, const RankEnd* end) {
   const auto record = folder.records.find(rank);
   const bool killed = end != nullptr && end->signal.value_or(0) != 0;
   std::string out = fmt::format("- rank {}", rank);
   if (end != nullptr) out += fmt::format(" (pid {}) {}{}", end->pid, state_in_words(end->state), how_it_ended(*end));
-  out += "; " + last_call(worlds, rank);
+  out += "; " + last_call(worlds, number_in_job(folder, rank, end));
   if (record == folder.records.end())
     out += killed ? "; it was killed before it could write"
                   : "; it wrote nothing: it had no communicator, or did not answer";

@@ -149,6 +149,7 @@ Record read_record(const Json& json) {
 
 RankEnd read_end(const Json& json) {
   RankEnd end{.rank = rank_number(json, "rank"),
+              .replaces = json.contains("replaces") && truth(json, "replaces"),
               .pid = number(json, "pid", 0, kMostNumber),
               .state = text(json, "state"),
               .last_lines = texts(json, "last_lines")};

@@ -45,6 +45,7 @@ struct Record {  // of one process
 
 struct RankEnd {  // as its launcher saw it
   int rank = 0;
+  bool replaces = false;  // a lost process of this rank, so it has another number in the job
   std::int64_t pid = 0;
   std::string state;  // a letter of proc(5), when the failure happened; empty: it had ended
   std::optional<std::int64_t> exit_code{}, signal{};

@@ -43,4 +43,17 @@ Alone::Alone(const Options& options, std::optional<rendezvous::Secret> secret, i
                                          .encrypted = options_.encrypt});
 }
 
+bool Alone::waits_to_join(int rank) {
+  const auto found = replacements_.find(rank);
+  return found != replacements_.end() && !observer_->joined_as(found->second);
+}
+
+// Who joined later has another number in the job than the launcher's.
+bool Alone::is_missed(int rank) {
+  const auto found = replacements_.find(rank);
+  if (found == replacements_.end()) return observer_->is_missed(rank);
+  const auto joined = observer_->joined_as(found->second);
+  return !joined || observer_->is_missed(*joined);
+}
+
 }  // namespace rondo::launcher

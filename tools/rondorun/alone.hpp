@@ -2,8 +2,10 @@
 // The rendezvous of a job on one node: its ranks meet there, and it knows whom the others go on without. Where there
 // are several nodes, Nodes has this part.
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "comm/base/fd.hpp"
 #include "rendezvous/observer.hpp"
@@ -19,7 +21,9 @@ class Alone {
   // Makes a secret where none is given. Throws Error when the system refuses.
   Alone(const Options& options, std::optional<rendezvous::Secret> secret, int restarts);
   const Placement& placement() const { return placement_; }
-  bool is_missed(int rank) { return observer_->is_missed(rank); }  // the survivors go on without it; throws Error
+  void replaces(int rank, const std::string& joins_as) { replacements_[rank] = joins_as; }
+  bool waits_to_join(int rank);  // it is a replacement, and no communicator has it; throws Error, like
+  bool is_missed(int rank);      // the survivors go on without it, which whoever waits to join is for them
 
  private:
   const Options& options_;
@@ -28,6 +32,7 @@ class Alone {
   Placement placement_;
   std::unique_ptr<rendezvous::Server> server_;
   std::optional<rendezvous::Observer> observer_;  // of it
+  std::map<int, std::string> replacements_;       // by rank: what the latest joins as
 };
 
 }  // namespace rondo::launcher

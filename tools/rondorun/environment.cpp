@@ -42,6 +42,7 @@ Variables own_variables(const Options& options, const Placement& at) {
       {"RONDO_JOB", at.job},
       {"RONDO_GENERATION", std::to_string(at.generation)},
       {"RONDO_SECRET_FD", at.secret_fd >= 0 ? std::to_string(at.secret_fd) : ""},
+      {"RONDO_JOINS_AS", at.joins_as},
       {"RONDO_RECORD_FD", at.record_fd >= 0 ? std::to_string(at.record_fd) : ""},
       {"RONDO_SECRET_FILE", options.secret_file.empty() ? "" : std::filesystem::absolute(options.secret_file)}};
   result["RONDO_LINK_PATIENCE_MS"] = std::to_string(options.link_patience.count());

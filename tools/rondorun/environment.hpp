@@ -25,6 +25,7 @@ struct Placement {
   int generation = 0;      // that ranks join, higher at each start
   std::string error_file;  // of the rank in question; empty: none
   int record_fd = -1;      // the same
+  std::string joins_as;    // by what we know it where it joins in the place of a lost one; empty: it does not
 };
 
 std::vector<std::string> rank_environment(const Options& options, const Placement& placement, int local_rank);

@@ -92,6 +92,10 @@ constexpr std::array kFlags{
     Flag{"grace-period", 0, "SECONDS", kOwn, "until what must end is killed (5)", "", kEach},
     Flag{"continue-on-failure", 0, "", kOwn,
          "the other ranks are never told to end, however late they shrink() to those that are left", "", kCompared},
+    Flag{"replace", 0, "N", kOwn,
+         "how often a process is started in the place of a lost rank, to join the others, which shrink() and grow() "
+         "(0); on one node",
+         "", kNone},
     Flag{"join-timeout", 0, "SECONDS", kOwn, "to wait for the other nodes (300)", "", kCompared},
     Flag{"link-patience", 0, "SECONDS", kOwn,
          "for another host that is silent; control connections have four times that and 20 s at least (1.75)", "",

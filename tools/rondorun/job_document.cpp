@@ -21,6 +21,7 @@ Json rank_json(char then, const RankFacts& now) {
   Json lines = Json::array();
   for (const auto& line : now.last_lines) lines.push_back(line.substr(0, kMostLetters));
   Json json{{"rank", now.rank}, {"pid", now.pid}, {"state", letter(then)}};
+  if (now.replaces) json["replaces"] = true;
   if (now.ended) {
     const auto ago = process::EventLoop::Clock::now() - now.ended_at;
     json["exit_code"] = now.ended->code;

@@ -202,6 +202,7 @@ void Judgement::go_on() {
   turn_ = Turn{};
   respite_.begin_next();
   voice_.err().fold(false);
+  if (job_.ranks->running() > 0) job_.replace(left_behind_.back().rank);
   phase_ = job_.ranks->running() > 0 ? Phase::running : Phase::ended;
   for (const Failure& other : others) on_failure(other);
   if (phase_ == Phase::running) look_for_left_behind();
@@ -247,7 +248,23 @@ void Judgement::signal(int signal) {
 // A rank that was stopped while the others shrank does nothing any more, and would be waited for for ever.
 void Judgement::look_for_left_behind() {
   if (ends_left_behind_ || job_.end_signal != 0) return;
-  if (auto stopped = job_.ranks->all_stopped(); !stopped.empty()) ask_for_left_behind(std::move(stopped));
+  if (auto stopped = job_.ranks->all_stopped(); !stopped.empty()) return ask_for_left_behind(std::move(stopped));
+  end_unneeded();
+}
+
+// Who was started in the place of a lost rank would wait for others to let it join until its deadline.
+void Judgement::end_unneeded() {
+  const auto ranks = job_.ranks->who_runs();
+  try {
+    const auto waits = [this](int rank) { return job_.alone->waits_to_join(rank); };
+    if (!job_.alone || ranks.empty() || !std::all_of(ranks.begin(), ranks.end(), waits)) return;
+  } catch (const Error& error) {
+    return voice_.say(error.what());
+  }
+  ends_left_behind_ = true;
+  voice_.say(fmt::format("the other ranks have ended, and none has let the replacement of rank{} {} join: told to end",
+                         ranks.size() == 1 ? "" : "s", cpu_list(ranks)));
+  respite_.end_left_behind();
 }
 
 void Judgement::ask_for_left_behind(std::vector<int> ranks) {

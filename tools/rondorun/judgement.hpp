@@ -25,8 +25,9 @@ struct Job {
   std::unique_ptr<Alone> alone{};  // with one node
   std::unique_ptr<Nodes> nodes{};  // with several
   std::unique_ptr<FailureFolder> folder{};
-  std::unique_ptr<Ranks> ranks{};  // once all nodes are there
-  int end_signal = 0;              // that the launcher was told to end with
+  std::unique_ptr<Ranks> ranks{};           // once all nodes are there
+  std::function<void(int rank)> replace{};  // the others go on without it: another may take its place
+  int end_signal = 0;                       // that the launcher was told to end with
 };
 
 // Of this node's ranks. It goes forward alone, except that a restart begins again, and survivors may go on.
@@ -94,6 +95,7 @@ class Judgement {
   void signal(int signal);
   void ask_for_left_behind(std::vector<int> ranks);
   void end_left_behind();
+  void end_unneeded();
 
   process::EventLoop& loop_;
   const Options& options_;

@@ -74,6 +74,7 @@ class Launch {
   void on_decision(Decision decision);
   void nodes_start_again();
   void start_again();
+  void replace(int rank);
   void say_restart(const Placement& at);
 
   const Options& options_;
@@ -95,7 +96,7 @@ class Launch {
                           .draws = options_.prefix}};
   int interrupts_ = 0;
   bool waits_after_signal_ = false;
-  int restarts_ = 0;  // with one node
+  int restarts_ = 0, replaced_ = 0;  // with one node
   int restarts_said_ = 0;
   bool cores_are_shared_ = false;
 };
@@ -112,6 +113,7 @@ int Launch::run() {
 }
 
 void Launch::start() {
+  job_.replace = [this](int rank) { replace(rank); };
   open_files_of_programs();  // before anything raises ours
   if (options_.nodes == 1) return start_alone();
   job_.nodes = std::make_unique<Nodes>(
@@ -278,6 +280,23 @@ void Launch::start_again() {
   job_.alone.reset();  // a rendezvous of its own, where nobody is left from the last time
   ++restarts_;
   start_alone();
+}
+
+// It has the cores, the GPUs and the variables of the lost one.
+void Launch::replace(int rank) {
+  if (replaced_ == options_.replacements || job_.end_signal != 0) return;
+  Placement at = job_.alone->placement();
+  at.joins_as = fmt::format("{}.{}", rank, ++replaced_);
+  job_.alone->replaces(rank, at.joins_as);
+  try {
+    const pid_t pid = job_.ranks->replace(rank_program(options_, at, rank, records_));
+    voice_.say(
+        fmt::format("rank {} is replaced by another process (pid {}), which waits to join the others: "
+                    "replacement {} of {}",
+                    rank, pid, replaced_, options_.replacements));
+  } catch (const Error& error) {
+    voice_.say(fmt::format("rank {} cannot be replaced: {}", rank, error.what()));
+  }
 }
 
 void Launch::say_restart(const Placement& at) {

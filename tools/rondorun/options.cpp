@@ -101,6 +101,7 @@ void add_flags(Flags& add, Words& words, Options& options) {
   add.option("failure-dir", words.failure_dir);
   add.option("grace-period", words.grace_period_s);
   add.option_switch("continue-on-failure", options.continue_on_failure);
+  add.option("replace", words.replace);
   add.option_switch("watch", options.watch);
   add.option("join-timeout", words.join_timeout_s);
   add.option("link-patience", words.link_patience_s);

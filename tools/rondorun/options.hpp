@@ -41,6 +41,7 @@ struct Options {
   std::string port_range;
   std::string role = "default";
   int max_restarts = 0;              // of the whole job, after a failure
+  int replacements = 0;              // processes that may be started in the place of lost ranks
   bool watch = false;                // what each rank is in is shown meanwhile
   bool continue_on_failure = false;  // the other ranks are not told to end
   std::string local_rank_flag;       // each rank's last argument is --FLAG=LOCAL_RANK; empty: none

@@ -24,24 +24,26 @@ bool is_shown(const Options& options, int rank, int local_rank) {
 
 }  // namespace
 
-std::vector<RankProgram> rank_programs(const Options& options, const Placement& placement, Records& records) {
+std::vector<RankProgram> rank_programs(const Options& options, const Placement& at, Records& records) {
   std::vector<RankProgram> programs;
-  Placement at = placement;
-  for (int i = 0; i < at.local_size; ++i) {
-    const int rank = at.first_rank + i;
-    ErrorFile error_file;
-    Fd record = records.open(rank);
-    at.error_file = error_file.path();
-    at.record_fd = record.get();
-    programs.push_back({.rank = rank,
-                        .arguments = rank_arguments(options, i),
-                        .environment = rank_environment(options, at, i),
-                        .shown = is_shown(options, rank, i),
-                        .cpus = options.shares[static_cast<std::size_t>(i)].cpus,
-                        .error_file = std::move(error_file),
-                        .record = std::move(record)});
-  }
+  for (int i = 0; i < at.local_size; ++i) programs.push_back(rank_program(options, at, at.first_rank + i, records));
   return programs;
+}
+
+RankProgram rank_program(const Options& options, Placement at, int rank, Records& records) {
+  const int local_rank = rank - at.first_rank;
+  ErrorFile error_file;
+  Fd record = records.open(rank);
+  at.error_file = error_file.path();
+  at.record_fd = record.get();
+  return {.rank = rank,
+          .arguments = rank_arguments(options, local_rank),
+          .environment = rank_environment(options, at, local_rank),
+          .shown = is_shown(options, rank, local_rank),
+          .replaces = !at.joins_as.empty(),
+          .cpus = options.shares[static_cast<std::size_t>(local_rank)].cpus,
+          .error_file = std::move(error_file),
+          .record = std::move(record)};
 }
 
 }  // namespace rondo::launcher

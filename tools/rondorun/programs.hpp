@@ -10,6 +10,7 @@
 
 namespace rondo::launcher {
 
-std::vector<RankProgram> rank_programs(const Options& options, const Placement& placement, Records& records);
+std::vector<RankProgram> rank_programs(const Options& options, const Placement& at, Records& records);
+RankProgram rank_program(const Options& options, Placement at, int rank, Records& records);  // one of them
 
 }  // namespace rondo::launcher

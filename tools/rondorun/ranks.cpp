@@ -70,7 +70,7 @@ rlimit open_files_of_programs() {
 struct Ranks::Rank {
   int rank = 0, index = 0;
   process::Child child{};
-  bool running = false, ended_well = false;
+  bool running = false, ended_well = false, replaced = false;
   std::optional<ExitStatus> status{};
   process::EventLoop::Clock::time_point ended_at{};
   std::unique_ptr<Source> out{}, err{};
@@ -89,6 +89,16 @@ void Ranks::start() {
     ranks_.push_back(std::make_unique<Rank>());
     start(*ranks_.back(), static_cast<int>(i));
   }
+}
+
+pid_t Ranks::replace(RankProgram program) {
+  const auto lost = std::find_if(ranks_.begin(), ranks_.end(),
+                                 [&](const auto& one) { return one->rank == program.rank && !one->replaced; });
+  if (lost != ranks_.end()) (*lost)->replaced = true;
+  setup_.programs.push_back(std::move(program));
+  ranks_.push_back(std::make_unique<Rank>());
+  start(*ranks_.back(), static_cast<int>(ranks_.size()) - 1);
+  return ranks_.back()->child.pid;
 }
 
 void Ranks::start(Rank& rank, int index) {
@@ -168,6 +178,7 @@ Source::Handling Ranks::handling_for(const RankProgram& program, unsigned stream
 
 void Ranks::ended(Rank& rank, const ExitStatus& status) {
   loop_.forget(rank.child.pidfd.get());
+  rank.child.pidfd.reset();
   rank.running = false;
   --running_;
   if (rank.out) rank.out->drain();
@@ -223,16 +234,18 @@ std::vector<int> Ranks::all_stopped() const {
   return result;
 }
 
-std::string Ranks::list_running() const {
+std::vector<int> Ranks::who_runs() const {
   std::vector<int> result;
   for (const auto& one : ranks_)
     if (one->running) result.push_back(one->rank);
-  return cpu_list(std::move(result));
+  return result;
 }
+
+std::string Ranks::list_running() const { return cpu_list(who_runs()); }
 
 std::vector<std::string> Ranks::last_lines(int rank) const {
   for (const auto& one : ranks_) {
-    if (one->rank != rank || !one->err) continue;
+    if (one->rank != rank || one->replaced || !one->err) continue;
     const auto lines = one->err->last_lines();
     return lines.empty() ? one->out->last_lines() : lines;
   }
@@ -242,14 +255,17 @@ std::vector<std::string> Ranks::last_lines(int rank) const {
 std::vector<RankFacts> Ranks::facts() const {
   std::vector<RankFacts> all;
   for (const auto& one : ranks_) {
+    if (one->replaced) continue;
     const auto process = one->running ? read_process(one->child.pid) : std::nullopt;
     all.push_back({.rank = one->rank,
                    .pid = one->child.pid,
                    .state = process ? process->state : '\0',
                    .ended = one->status,
                    .ended_at = one->ended_at,
-                   .last_lines = last_lines(one->rank)});
+                   .last_lines = last_lines(one->rank),
+                   .replaces = setup_.programs[static_cast<std::size_t>(one->index)].replaces});
   }
+  std::stable_sort(all.begin(), all.end(), [](const RankFacts& a, const RankFacts& b) { return a.rank < b.rank; });
   return all;
 }
 

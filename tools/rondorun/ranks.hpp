@@ -25,6 +25,7 @@ struct RankProgram {
   std::vector<std::string> arguments;  // after those of the command
   std::vector<std::string> environment;
   bool shown = true;        // its output
+  bool replaces = false;    // a lost process of this rank
   std::vector<int> cpus{};  // that it is bound to; empty: none
   ErrorFile error_file{};
   Fd record{};  // its end of a socket of Records; none: it leaves none
@@ -38,6 +39,7 @@ struct RankFacts {
   std::optional<process::ExitStatus> ended{};  // how; none: it runs
   process::EventLoop::Clock::time_point ended_at{};
   std::vector<std::string> last_lines{};
+  bool replaces = false;  // a lost process
 };
 
 inline constexpr int kNobody = -2;  // instead of a rank: nothing has failed, and yet all ranks end
@@ -79,10 +81,12 @@ class Ranks {
 
   Ranks(process::EventLoop& loop, Setup setup, Sink& out, Sink& err);
   ~Ranks();
-  void start();                                    // throws when the system refuses
+  void start();                                    // throws when the system refuses, like
+  pid_t replace(RankProgram program);              // of a rank that has ended, and is forgotten for that
   void signal(int signal) const;                   // to each rank and its process group
   void signal_those_who_handle(int signal) const;  // of each rank and its process group: others it might end
   int running() const { return running_; }
+  std::vector<int> who_runs() const;
   bool is_running(pid_t pid) const;  // one of the ranks that are not reaped yet
   // "rank 2 (pid 4711)", if it has ended with exit code 0; "" else.
   std::string who_ended_well(int rank) const;

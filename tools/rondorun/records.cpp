@@ -27,6 +27,8 @@ Fd Records::open(int number) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {};
   Rank& rank = ranks_[number];
+  if (rank.socket) loop_.forget(rank.socket.get());  // of a process that has been replaced, and left it to another
+  rank = Rank{};
   rank.socket.reset(ends[0]);
   loop_.watch(rank.socket.get(), EPOLLIN, [this, &rank] { take(rank); });
   return Fd(ends[1]);

@@ -214,8 +214,8 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   ~Communicator();
   explicit Communicator(std::unique_ptr<detail::CommunicatorImpl> impl);
 
-  // Variables of rondorun or torchrun, or RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. With no launcher's variable at
-  // all: a world of one. With another launcher's or half of them: an error that names the variable.
+  // Variables of rondorun (in place of a lost rank, RONDO_JOINS_AS: as join()) or torchrun, or RANK, WORLD_SIZE,
+  // MASTER_ADDR, MASTER_PORT. None at all: a world of one. Others, or half of them: an error that names the variable.
   static Communicator from_environment(Options options = {});
   // Meets the other ranks as `rendezvous` says. timeout: not all came within options.join_timeout; the message names
   // those that are missing. mismatch: ranks differ in what must be equal. invalid_argument: an option or url is wrong.

@@ -103,6 +103,12 @@ int number(const std::string& text, const char* flag, int low, int high) {
 
 void set_waits(const Words& words, Options& options) {
   options.max_restarts = number(words.max_restarts, "--max-restarts", 0, 1'000'000);
+  options.replacements = number(words.replace, "--replace", 0, 1'000'000);
+  if (options.replacements > 0 && options.nodes > 1)
+    refuse(
+        fmt::format("--replace {} is for one node: on several, --max-restarts and --nnodes MIN:MAX start all ranks "
+                    "again",
+                    options.replacements));
   if (words.shutdown_timeout_s && words.grace_period_s)
     refuse("--grace-period and --shutdown-timeout are one: give one of them");
   options.grace_period = words.shutdown_timeout_s ? seconds(*words.shutdown_timeout_s, "--shutdown-timeout")

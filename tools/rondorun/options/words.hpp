@@ -21,7 +21,7 @@ namespace rondo::launcher {
 // Values as they are written.
 struct Words {
   std::set<std::string_view> given;  // flags, without dashes: by the command line, or by a variable of torchrun's
-  std::string nproc = "1", nnodes = "1", max_restarts = "0";
+  std::string nproc = "1", nnodes = "1", max_restarts = "0", replace = "0";
   std::string nodes_of;  // who says that there are several, where the command line does not
   std::string rdzv_backend, rdzv_endpoint, node_rank, ignored, prefix = "rank", redirects, tee, shown, shown_local,
                                                                bind, numa_binding;
