@@ -2,11 +2,11 @@
 // The ConvNet of the well-known tutorials of distributed training, in libtorch, data-parallel: on CIFAR-10, or on
 // Fashion-MNIST in CIFAR-10's format.   rondorun --nproc-per-node 2 cifar
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <exception>
 #include <rondo/rondo.hpp>
 
 #include "examples/cifar/training.hpp"
+#include "examples/command_line.hpp"
 #include "examples/fashion_mnist/dataset.hpp"
 
 namespace {
@@ -29,18 +29,14 @@ int main(int argc, char** argv) {
   app.add_option("--lr", settings.learning_rate, "learning rate");
   app.add_option("--limit", settings.limit, "training images to use, 0 for all");
   app.add_option("--min-accuracy", settings.minimum_accuracy, "percent of the test images that must come out right");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const auto code = examples::parse(app, "cifar", argc, argv)) return *code;
   try {
     auto communicator = rondo::Communicator::from_environment();
     const auto training = folder.empty() ? fashion(grey, "train") : cifar::load_training(folder);
     const auto test = folder.empty() ? fashion(grey, "t10k") : cifar::load_test(folder);
     return cifar::train(communicator, training, test, settings) ? 0 : 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "cifar: %s\n", error.what());
+    examples::complain("cifar", error.what());
     return 1;
   }
 }

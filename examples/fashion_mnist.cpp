@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "examples/command_line.hpp"
 #include "examples/fashion_mnist/training.hpp"
 
 namespace {
@@ -76,11 +77,7 @@ int main(int argc, char** argv) {
                  "file to write after each epoch, and to go on from if it is there");
   app.add_option("--threads", threads, "ranks as threads of this process, without a launcher");
   app.add_flag("--no-sync", no_sync, "leave every all_reduce out: the claims must then fail");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const auto code = examples::parse(app, "fashion_mnist", argc, argv)) return *code;
   if (app.count("--min-accuracy") == 0 && settings.epochs >= 2 && settings.limit == 0) settings.minimum_accuracy = 85;
   settings.synchronise = !no_sync;
   settings.precision = fashion_mnist::precision_named(precision);
@@ -89,7 +86,7 @@ int main(int argc, char** argv) {
     const rondo::Device place = device_named(device);
     return (threads > 0 ? train_threads(threads, place, settings) : train_process(place, settings)) ? 0 : 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "fashion_mnist: %s\n", error.what());
+    examples::complain("fashion_mnist", error.what());
     return 1;
   }
 }

@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/command_line.hpp"
+
 namespace {
 
 using rondo::trainer::DistributedSampler;
@@ -167,13 +169,13 @@ int main(int argc, char** argv) {
   app.add_option("--timeline", settings.timeline, "file for ui.perfetto.dev");
   app.add_flag("--half", settings.half, "multiply matrices in bf16");
   app.add_flag("--uneven", settings.uneven, "ranks other than 0 lose a quarter of their points");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = examples::parse(app, "spirals", argc, argv)) return *code;
   try {
     auto comm = rondo::Communicator::from_environment();
     train(comm, settings);
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    examples::complain("spirals", error.what());
     return 1;
   }
 }

@@ -80,7 +80,9 @@ TEST_CASE("what a command line brings is shown without what a terminal obeys") {
                                 Line{tool("rondo-rendezvous"), "--secret-file", odd},
                                 Line{tool("rondo-tune"), "--only", odd},
                                 Line{tool("all_reduce_perf"), "--" + odd},
-                                Line{tool("all_reduce_perf"), "--datatype", odd}};
+                                Line{tool("all_reduce_perf"), "--datatype", odd},
+                                Line{tool("fashion_mnist"), "--" + odd},
+                                Line{tool("fashion_mnist"), "--data", odd}};
   for (const Line& line : lines) {
     const auto ended = run(line);
     const std::string said = ended.out + ended.err;

@@ -191,7 +191,14 @@ int main(int argc, char** argv) {
   bool simulated = false;
   CLI::App app{"Launches, hops, fences, copies and the least all_reduce on GPU 0, as rows of commas"};
   app.add_flag("--sim", simulated, "on the simulated device: whether it works, not how fast");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError&) {  // whose words are a stranger's
+    std::fputs("floors: a flag is unknown, or what follows one is wrong; --help lists them\n", stderr);
+    return 2;
+  }
   const Api* const api = find_gpu(simulated);
   if (api == nullptr) return kSkipped;
   try {
