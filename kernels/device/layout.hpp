@@ -57,13 +57,20 @@ struct Arrival {
 };
 static_assert(sizeof(Arrival) == 64);
 
+// One collective of a rank. It says by its key that it is whole: its words are written in no order, so that nobody
+// waits for a fence.
+struct HistoryEntry {
+  alignas(64) DeviceSignature signature;
+  std::uint64_t key;  // of the signature, turned over
+};
+
 // At the start of a region. Private words are the owner's alone, carried from one kernel to the next.
 struct RegionHeader {
   alignas(kLine) std::uint64_t failed;                      // private: not 0: a kernel gave up; later ones do nothing
   alignas(kLine) std::uint64_t block_sequence[kMaxBlocks];  // private: of the latest collective; see sequence.cuh
   alignas(kLine) std::uint64_t block_epoch[kMaxBlocks];     // private: arrivals of the block
   alignas(kLine) std::uint32_t push_epoch[kMaxBlocks];      // private: of the block, in the push kernels
-  alignas(kLine) DeviceSignature history[kHistory];         // by block 0, sequence last and release; peers read
+  alignas(kLine) HistoryEntry history[kHistory];            // by block 0; peers read
 };
 
 struct FifoShape {

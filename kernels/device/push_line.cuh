@@ -46,10 +46,9 @@ RONDO_DEVICE_CALL void refuse_push(const Patience& patience, int peer, std::uint
   DeviceSignature mine{}, theirs{};
   SpinAny spin;
   for (;;) {
-    const std::uint64_t* const words[] = {&team.headers[team.rank]->history[sequence % kHistory].sequence,
-                                          &team.headers[peer]->history[sequence % kHistory].sequence};
     spin.begin();
-    for (const std::uint64_t* word : words) spin.watch(word, load_relaxed(word));
+    watch_history(own_header(team), sequence, spin);
+    watch_history(*team.headers[peer], sequence, spin);
     if (block_index() == 0 && find_difference(team, peer, sequence, mine, theirs)) {
       return give_up(patience, FaultKind::mismatch, peer, epoch, mine, theirs);
     }

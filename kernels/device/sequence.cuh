@@ -40,30 +40,40 @@ RONDO_DEVICE void advance_sequence(RegionHeader& header, std::uint64_t latest) {
 
 // ---- history ----
 
-// By one thread of block 0 when a collective starts. An entry is invalidated half a history before it is written
-// again, so no reader takes half an old signature for a new one: the latest kHistory / 2 can be read.
+// By one thread of block 0 when a collective starts. Relaxed: a fence would be waited for by the whole block, in every
+// collective, for the sake of those that go wrong. A reader that comes too early, or takes half an old entry for a new
+// one, finds that the key does not fit, and that nothing is known; it loads nothing else by what it reads here. The key
+// is turned over, since that of {1, 0, 0, 0} is 0, and so is fresh memory.
 RONDO_DEVICE void write_history(RegionHeader& header, const DeviceSignature& s) {
-  DeviceSignature& entry = header.history[s.sequence % kHistory];
-  store_relaxed(&entry.count, s.count);
-  store_relaxed(&entry.kind, s.kind);
-  store_relaxed(&entry.shape, s.shape);
-  store_relaxed(&header.history[(s.sequence + kHistory / 2) % kHistory].sequence, 0);
-  store_release(&entry.sequence, s.sequence);
+  HistoryEntry& entry = header.history[s.sequence % kHistory];
+  store_relaxed(&entry.signature.sequence, s.sequence);
+  store_relaxed(&entry.signature.count, s.count);
+  store_relaxed(&entry.signature.kind, s.kind);
+  store_relaxed(&entry.signature.shape, s.shape);
+  store_relaxed(&entry.key, ~key_of(s));
 }
 
 // Ranks of other nodes have none to read.
 RONDO_DEVICE bool read_history(const RegionHeader* header, std::uint64_t sequence, DeviceSignature& found) {
   if (header == nullptr || sequence == 0) return false;
-  const DeviceSignature& entry = header->history[sequence % kHistory];
-  if (load_acquire(&entry.sequence) != sequence) return false;
-  found = {sequence, load_acquire(&entry.count), load_acquire(&entry.kind), load_acquire(&entry.shape)};
-  return load_acquire(&entry.sequence) == sequence;
+  const HistoryEntry& entry = header->history[sequence % kHistory];
+  const DeviceSignature& s = entry.signature;
+  found = {load_relaxed(&s.sequence), load_relaxed(&s.count), load_relaxed(&s.kind), load_relaxed(&s.shape)};
+  return load_relaxed(&entry.key) == ~key_of(found) && found.sequence == sequence;
+}
+
+// For who waits until an entry can be read: its words come in any order. Before the look.
+RONDO_DEVICE void watch_history(const RegionHeader& header, std::uint64_t sequence, SpinAny& spin) {
+  const HistoryEntry& entry = header.history[sequence % kHistory];
+  const std::uint64_t* const words[] = {&entry.signature.sequence, &entry.signature.count, &entry.signature.kind,
+                                        &entry.signature.shape, &entry.key};
+  for (const std::uint64_t* word : words) spin.watch(word, load_relaxed(word));
 }
 
 // The latest collective, up to number `sequence`, in which this rank and the peer differ.
 RONDO_DEVICE bool find_difference(const DeviceTeam& team, int peer, std::uint64_t sequence, DeviceSignature& mine,
                                   DeviceSignature& theirs) {
-  for (std::uint64_t back = 0; back < kHistory / 2 && back < sequence; ++back) {
+  for (std::uint64_t back = 0; back < kHistory && back < sequence; ++back) {
     const bool both = read_history(team.headers[team.rank], sequence - back, mine) &&
                       read_history(team.headers[peer], sequence - back, theirs);
     if (both && !(mine == theirs)) return true;

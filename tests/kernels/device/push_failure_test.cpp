@@ -2,6 +2,7 @@
 // Push operations that do not go well: ranks that disagree, a rank that never comes, an abort, lines of earlier epochs.
 // And what must go well for long: replays, groups, any schedule.
 #include "kernels/device/kernels.hpp"
+#include "kernels/device/sequence.cuh"
 #include "tests/kernels/device/push_case.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/pairwise.hpp"
@@ -117,7 +118,8 @@ TEST_CASE("ranks whose numbers of calls differ are told the first call in which 
   DeviceWorld world = world_of(c);
   device::RegionHeader& ahead = world.header(1);
   ahead.block_sequence[0] = 1;
-  ahead.history[1] = {1, 7, 77, 777};
+  const device::DeviceSignature before{1, 7, 77, 777};
+  ahead.history[1] = {before, ~device::key_of(before)};
   FifoBuffers buffers(c.call);
   buffers.fill(1);
   auto all = push_launches(world);

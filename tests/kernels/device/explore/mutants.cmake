@@ -185,3 +185,14 @@ rondo_mutant(push_epoch_kept_early push races 200 kernels/device/push.cuh
   "alive = !block_or(!alive);"
   "if (thread_index() == 0) store<std::uint32_t>(&header.push_epoch[block_index()], epoch);
     alive = !block_or(!alive);")
+
+# ---- histories
+
+rondo_mutant(history_unchecked history schedules 200 kernels/device/sequence.cuh
+  "return load_relaxed(&entry.key) == ~key_of(found) && found.sequence == sequence;"
+  "return load_relaxed(&entry.key) != 0 && found.sequence == sequence;")
+
+rondo_mutant(history_fresh history schedules 200 kernels/device/sequence.cuh
+  "  return load_relaxed(&entry.key) == ~key_of(found) && found.sequence == sequence;"
+  "  const std::uint64_t key = load_relaxed(&entry.key);
+  return (key == 0 ? 0 : ~key) == key_of(found) && found.sequence == sequence;")

@@ -34,6 +34,18 @@ constexpr unsigned kMostLanes =
     1024;
 #endif
 
+simt::Options choose_schedule(simt::Random& random) {
+  simt::Options options;
+  options.explore = true;
+  options.seed = random.bits();
+  options.policy = static_cast<simt::Policy>(1 + random.below(simt::kPolicyCount - 1));
+  options.switch_percent = random.one_in(2) ? 25 : 5;
+  options.weak = random.one_in(3);
+  options.pct_steps = 1000ull << random.below(6);
+  options.max_steps = 5'000'000;
+  return options;
+}
+
 class Explorer {
  public:
   Explorer(KernelUnderTest kernel, std::uint64_t seed)
@@ -75,18 +87,6 @@ class Explorer {
       shape.staging_bytes = (1 + random_.below(3)) * kernels::least_staging_bytes(shape.ranks, shape.blocks);
     }
     return shape;
-  }
-
-  simt::Options choose_schedule() {
-    simt::Options options;
-    options.explore = true;
-    options.seed = random_.bits();
-    options.policy = static_cast<simt::Policy>(1 + random_.below(simt::kPolicyCount - 1));
-    options.switch_percent = random_.one_in(2) ? 25 : 5;
-    options.weak = random_.one_in(3);
-    options.pct_steps = 1000ull << random_.below(6);
-    options.max_steps = 5'000'000;
-    return options;
   }
 
   // A message of a few slots; with fewer elements than ranks some of its parts are empty.
@@ -217,7 +217,7 @@ class Explorer {
   }
   template <class L, class Ended>
   std::string launch(const void* kernel, std::vector<L>& launches, Ended&& ended) {
-    schedule_ = choose_schedule();
+    schedule_ = choose_schedule(random_);
     std::string wrong;
     const std::string report = world_.run(kernel, launches, schedule_, [&](std::size_t rank) {
       if (wrong.empty()) wrong = fault_of(static_cast<int>(rank));
@@ -249,8 +249,24 @@ class Explorer {
   std::string what_;
 };
 
+std::string explore_history(std::uint64_t seed) {
+  simt::Random random(seed);
+  const int ranks = 2 + static_cast<int>(random.below(3));
+  DeviceWorld world({.ranks = ranks, .threads = 32});
+  std::vector<device::Launch> launches;
+  for (int rank = 0; rank < ranks; ++rank) launches.push_back(world.launch(rank));
+  const simt::Options schedule = choose_schedule(random);
+  const std::string wrong = world.run(history_kernel(), launches, schedule);
+  if (wrong.empty()) return wrong;
+  return fmt::format("{}\n  seed {} history: {} ranks, {}{}", wrong, seed, ranks, name_of(schedule.policy),
+                     schedule.weak ? " weak" : "");
+}
+
 }  // namespace
 
-std::string explore(KernelUnderTest kernel, std::uint64_t seed) { return Explorer(kernel, seed).run(); }
+std::string explore(KernelUnderTest kernel, std::uint64_t seed) {
+  if (kernel == KernelUnderTest::history) return explore_history(seed);
+  return Explorer(kernel, seed).run();
+}
 
 }  // namespace rondo::test

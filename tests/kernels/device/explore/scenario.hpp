@@ -7,9 +7,11 @@
 
 namespace rondo::test {
 
-enum class KernelUnderTest : std::uint8_t { simple, ll, ll128, window, push };
-inline constexpr int kKernelCount = 5;
-inline constexpr const char* kKernelNames[kKernelCount] = {"simple", "ll", "ll128", "window", "push"};
+enum class KernelUnderTest : std::uint8_t { simple, ll, ll128, window, push, history };
+inline constexpr int kKernelCount = 6;
+inline constexpr const char* kKernelNames[kKernelCount] = {"simple", "ll", "ll128", "window", "push", "history"};
+
+const void* history_kernel();  // no kernel of a collective: history_kernel.hpp
 
 // What went wrong, with the world, the launch and the schedule; "" if nothing.
 std::string explore(KernelUnderTest kernel, std::uint64_t seed);
