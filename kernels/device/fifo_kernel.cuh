@@ -22,7 +22,9 @@ RONDO_DEVICE void open_links(FifoBlock& block, const Launch& launch) {
     link.theirs = team.theirs[peer] + team.layout.mailbox_offset(team.rank, channel, P::kProtocol);
     link.sent = load<std::uint64_t>(&mailbox_at(link.mine).sent);
     link.received = load<std::uint64_t>(&mailbox_at(link.mine).received);
-    link.freed = link.sent - shape.slots;
+    link.freed = load<std::uint64_t>(&mailbox_at(link.mine).seen_freed);
+    // Here all peers are looked at side by side, later by one thread, one after the other.
+    if (link.sent - link.freed >= shape.slots) link.freed = load_credit(&mailbox_at(link.mine).freed);
     link.posted = link.received;
   }
   if (thread_index() != 0) return;
@@ -43,6 +45,7 @@ RONDO_DEVICE void close_links(const FifoBlock& block, std::uint64_t latest) {
     const Link& link = block.link[peer];
     store<std::uint64_t>(&mailbox_at(link.mine).sent, link.sent);
     store<std::uint64_t>(&mailbox_at(link.mine).received, link.received);
+    store<std::uint64_t>(&mailbox_at(link.mine).seen_freed, link.freed);
   }
   advance_sequence(own_header(team), latest);
   if (block.failed && thread_index() == 0) store_relaxed(&own_header(team).failed, 1);

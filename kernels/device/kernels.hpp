@@ -16,4 +16,7 @@ struct Kernels {
 Kernels cuda_kernels();  // functions that nvcc compiled; only where it was found
 Kernels soft_kernels();  // addresses of soft::Kernel, for the host executor
 
+// For the host where it takes a credit (seam.cuh) that a kernel gave: with acquire, and known to ThreadSanitizer.
+std::uint64_t load_credit(const std::uint64_t& word);
+
 }  // namespace rondo::cuda

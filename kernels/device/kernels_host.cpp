@@ -4,6 +4,7 @@
 #include "kernels/device/kernels.hpp"
 #include "kernels/device/push.cuh"
 #include "kernels/device/window.cuh"
+#include "kernels/simt/lane_api.hpp"
 #include "kernels/soft/kernel.hpp"
 
 namespace rondo::cuda {
@@ -33,5 +34,11 @@ constexpr soft::Kernel kPushCopy = push<device::PushCopy>("push_copy");
 }  // namespace
 
 Kernels soft_kernels() { return {{&kSimple, &kLL, &kLL128}, &kWindow, {&kPushF32, &kPushF16, &kPushBf16, &kPushCopy}}; }
+
+std::uint64_t load_credit(const std::uint64_t& word) {
+  const std::uint64_t value = __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+  simt::after_credit(&word);
+  return value;
+}
 
 }  // namespace rondo::cuda

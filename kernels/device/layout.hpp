@@ -30,9 +30,10 @@ struct DeviceSignature {
 // Beside the slots of each (peer, channel, protocol). The same offset in both ranks' regions, by the other's rank.
 struct Mailbox {
   alignas(kLine) std::uint64_t posted;  // the peer writes, release: steps it has put into my slots (Simple alone)
-  alignas(kLine) std::uint64_t freed;   // the peer writes, release: steps of mine that it has taken out of its slots
+  alignas(kLine) std::uint64_t freed;   // the peer writes, as credit: steps of mine that it has taken out of its slots
   alignas(kLine) std::uint64_t sent;    // mine alone, from one kernel to the next: steps I have sent
   std::uint64_t received;               // mine alone: steps I have received
+  std::uint64_t seen_freed;             // mine alone: `freed` as I last saw it
 };
 
 // In front of the data of every Simple slot. LL and LL128 carry `key` in their first line. A step that refers says

@@ -14,7 +14,7 @@ inline constexpr std::uint32_t kLocalSlice = 1u << 20;
 RONDO_DEVICE bool has_room(const FifoBlock& block, Link& link, SpinAny& spin) {
   if (link.sent - link.freed < block.slots) return true;
   const std::uint64_t* word = &mailbox_at(link.mine).freed;
-  link.freed = load_acquire(word);
+  link.freed = load_credit(word);
   if (link.sent - link.freed < block.slots) return true;
   spin.watch(word, link.freed);
   return false;
@@ -150,7 +150,7 @@ RONDO_DEVICE bool await_taken(FifoBlock& block) {
     if ((block.lent >> peer & 1) == 0) continue;
     const Link& link = block.link[peer];
     const auto taken = [&](std::uint64_t freed) { return freed >= link.sent; };
-    fine = fine && wait_for(block.patience, &mailbox_at(link.mine).freed, peer, link.sent, block.lending, taken);
+    fine = fine && wait_for_credit(block.patience, &mailbox_at(link.mine).freed, peer, link.sent, block.lending, taken);
   }
   return fine;
 }
@@ -175,8 +175,9 @@ RONDO_DEVICE_CALL void progress(FifoBlock& block, int moves) {
       fine = P::move(block);
       if (!block_or(!fine)) {
         RONDO_STAMP(moved);
-        // Two threads of different warps, since each release waits for all that came before it.
-        if (thread == creditor && freed != nullptr) store_release(freed, from_step + 1);
+        // Two threads of different warps, since a release waits for all that came before it. What has been received is
+        // stored in this rank's memory, which the peer does not read: the credit comes after loads.
+        if (thread == creditor && freed != nullptr) give_credit(freed, from_step + 1);
         if (thread != 0) continue;
         if (slice.to_slot != nullptr) P::post(slice.posted, slice.to_step);
         finish_slice(block);
@@ -216,7 +217,7 @@ RONDO_DEVICE_CALL void fold_step(FifoBlock& block, const FoldSlice& slice) {
       for (int peer = first; peer < block.world_size; peer += stride) {
         if (peer == block.rank) continue;
         const Link& link = block.link[peer];
-        store_release(&mailbox_at(link.theirs).freed, link.received);
+        give_credit(&mailbox_at(link.theirs).freed, link.received);
       }
       RONDO_STAMP(credited);
       return;

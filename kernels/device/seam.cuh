@@ -44,6 +44,8 @@ struct alignas(16) u64x2 {
 // Warp:    warp_sync warp_any(bool) warp_ballot(bool) shuffle(value, lane); only warp_sync orders memory
 // Flags:   load_acquire load_relaxed store_release store_relaxed exchange_if(p, expected, desired): system scope;
 //          exchanges are of words of device memory alone
+// Credits: give_credit(p, value) load_credit(p): a relaxed store that comes after loads alone, and after a barrier for
+//          those of other threads; who has loaded it may write what they loaded. It makes no store known to anybody
 // Memory:  load<W>(p) store<W>(p, value), W: unsigned integers of 1 to 8 bytes, u64x2; plain accesses, aligned to W
 // Lines:   ll_load ll_store: two 8-byte {data, flag} words, each whole, not both together
 //          ll128_load ll128_store: by a whole warp, 16 bytes a lane; each 128-byte line becomes visible as a whole

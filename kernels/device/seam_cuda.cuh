@@ -67,6 +67,11 @@ RONDO_SEAM_STORE(store_relaxed, "relaxed")
 #undef RONDO_SEAM_LOAD
 #undef RONDO_SEAM_STORE
 
+// No fence: loads are performed before the barrier, or before what was computed of them, and a store does not go back
+// in time to change what they brought. What a fence would add is that stores from before it are seen first.
+RONDO_DEVICE void give_credit(std::uint64_t* p, std::uint64_t value) { store_relaxed(p, value); }
+RONDO_DEVICE std::uint64_t load_credit(const std::uint64_t* p) { return load_acquire(p); }
+
 RONDO_DEVICE bool exchange_if(std::uint32_t* p, std::uint32_t expected, std::uint32_t desired) {
   std::uint32_t old;
   asm volatile("atom.acq_rel.sys.global.cas.b32 %0, [%1], %2, %3;"

@@ -125,6 +125,16 @@ void store_relaxed(U* p, std::type_identity_t<U> value) {
   scheduling_point();
   store_flag(p, static_cast<U>(value));
 }
+inline void give_credit(std::uint64_t* p, std::uint64_t value) {
+  scheduling_point();
+  simt::before_credit(p);
+  store_flag(p, value);
+}
+inline std::uint64_t load_credit(const std::uint64_t* p) {
+  const std::uint64_t value = load_acquire(p);
+  simt::after_credit(p);
+  return value;
+}
 inline bool exchange_if(std::uint32_t* p, std::uint32_t expected, std::uint32_t desired) {
   scheduling_point();
   simt::exchanges(p);

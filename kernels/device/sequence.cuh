@@ -53,8 +53,8 @@ RONDO_DEVICE void write_history(RegionHeader& header, const DeviceSignature& s) 
   store_relaxed(&entry.key, ~key_of(s));
 }
 
-// Ranks of other nodes have none to read.
-RONDO_DEVICE bool read_history(const RegionHeader* header, std::uint64_t sequence, DeviceSignature& found) {
+// Ranks of other nodes have none to read. A call, since the key takes registers and is wanted when all is lost already.
+RONDO_DEVICE_CALL bool read_history(const RegionHeader* header, std::uint64_t sequence, DeviceSignature& found) {
   if (header == nullptr || sequence == 0) return false;
   const HistoryEntry& entry = header->history[sequence % kHistory];
   const DeviceSignature& s = entry.signature;

@@ -112,19 +112,33 @@ RONDO_DEVICE_CALL std::uint64_t look_up(const Patience& patience, int peer, std:
   return began | kPublished;
 }
 
-// Until ready(word) of the word at p, loaded with acquire; false: gave up.
-template <class Ready>
-RONDO_DEVICE bool wait_for(const Patience& patience, const std::uint64_t* p, int peer, std::uint64_t step,
-                           const DeviceSignature& mine, Ready&& ready) {
+template <class Load, class Ready>
+RONDO_DEVICE bool wait_by(Load&& load_word, const Patience& patience, const std::uint64_t* p, int peer,
+                          std::uint64_t step, const DeviceSignature& mine, Ready&& ready) {
   Spin spin;
   std::uint64_t began = 0;
   for (;;) {
-    const std::uint64_t word = load_acquire(p);
+    const std::uint64_t word = load_word(p);
     if (ready(word)) return true;
     if (!spin.pause(p, word, abort_word(patience))) continue;
     began = look_up(patience, peer, step, mine, began);
     if (began == kGaveUp) return false;
   }
+}
+
+// Until ready(word) of the word at p, loaded with acquire; false: gave up.
+template <class Ready>
+RONDO_DEVICE bool wait_for(const Patience& patience, const std::uint64_t* p, int peer, std::uint64_t step,
+                           const DeviceSignature& mine, Ready&& ready) {
+  const auto load_word = [](const std::uint64_t* word) { return load_acquire(word); };
+  return wait_by(load_word, patience, p, peer, step, mine, ready);
+}
+// The same of a word that give_credit writes.
+template <class Ready>
+RONDO_DEVICE bool wait_for_credit(const Patience& patience, const std::uint64_t* p, int peer, std::uint64_t step,
+                                  const DeviceSignature& mine, Ready&& ready) {
+  const auto load_word = [](const std::uint64_t* word) { return load_credit(word); };
+  return wait_by(load_word, patience, p, peer, step, mine, ready);
 }
 
 }  // namespace rondo::kernels::device::inline RONDO_SEAM

@@ -49,6 +49,12 @@ void weak_store(void* word, std::size_t bytes, std::uint64_t value);
 bool weak_forward(const void* word, std::size_t bytes, std::uint64_t* value);  // what the lane itself would read
 void weak_release();                                                           // before a release
 
+// A credit: a relaxed store that comes after loads, whose memory the reader of the word may then write. Hardware keeps
+// that order; C++ has no word for it, and ThreadSanitizer is told what a release would tell it, but only who calls
+// after_credit() hears. `word` has the 16 bytes around it to itself. Host code may call after_credit, too.
+void before_credit(const void* word);
+void after_credit(const void* word);
+
 std::uint64_t timer_ns();     // one clock for all; while exploring it counts steps
 std::uint64_t random_bits();  // seeded: for the seam's own choices
 [[noreturn]] void trap(const char* why);

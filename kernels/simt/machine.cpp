@@ -229,6 +229,11 @@ void park(const Watch* watches, unsigned count, const std::uint32_t* abort, Sour
   lane.place = place;
   running_machine().park(lane, watches, count);
 }
+void before_credit(const void* word) {
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  happens_before(static_cast<const char*>(word) + sizeof(std::uint64_t));
+}
+void after_credit(const void* word) { happens_after(static_cast<const char*>(word) + sizeof(std::uint64_t)); }
 std::uint64_t timer_ns() { return running_machine().now_ns(); }
 std::uint64_t random_bits() { return running_machine().random.bits(); }
 void exchanges(const void* word) {

@@ -10,6 +10,8 @@
 
 #include <rondo/error.hpp>
 
+#include "kernels/device/kernels.hpp"
+
 namespace rondo::comm::device {
 namespace {
 
@@ -18,7 +20,7 @@ using kernels::device::Mailbox;
 using kernels::device::Protocol;
 using kernels::device::SlotHeader;
 
-// Kernels write these words with release at system scope; ours they read with acquire.
+// Kernels write these words with release at system scope, credits apart; ours they read with acquire.
 std::uint64_t load_acquire(std::uint64_t& word) { return std::atomic_ref(word).load(std::memory_order_acquire); }
 void store_release(std::uint64_t& word, std::uint64_t value) {
   std::atomic_ref(word).store(value, std::memory_order_release);
@@ -103,7 +105,7 @@ void ProxyLink::check_leftovers() const {
 }
 
 bool ProxyLink::send_credit(std::size_t channel) {
-  const std::uint64_t freed = load_acquire(mailbox(ends_.theirs, rank_, channel).freed);
+  const std::uint64_t freed = cuda::load_credit(mailbox(ends_.theirs, rank_, channel).freed);
   if (freed == channels_[channel].credited || !send_.ready()) return false;
   send_frame({.kind = Kind::credit, .channel = static_cast<std::uint16_t>(channel), .step = freed});
   channels_[channel].credited = freed;

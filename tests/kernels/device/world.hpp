@@ -72,7 +72,7 @@ class DeviceWorld {
         for (int channel = 0; channel < shape_.blocks; ++channel) {
           for (int protocol = 0; protocol < device::kProtocolCount; ++protocol) {
             auto& box = mailbox(rank, peer, channel, static_cast<device::Protocol>(protocol));
-            box.posted = box.freed = box.sent = box.received = step;
+            box.posted = box.freed = box.sent = box.received = box.seen_freed = step;
           }
         }
       }
@@ -120,6 +120,30 @@ class DeviceWorld {
         if (told[i] || !scheduler.is_done(static_cast<int>(i))) continue;
         told[i] = true;
         ended(i);
+      }
+    }
+    return status == simt::Status::ok ? std::string() : scheduler.report();
+  }
+
+  // Several kernels of each rank, launches[i][rank]: a rank's next begins when its own has ended, as in streams.
+  // ended(i, rank) as above.
+  template <class F>
+  std::string run_overlapping(const void* kernel, std::vector<std::vector<device::Launch>>& launches,
+                              simt::Options options, F&& ended) {
+    options.incremental = true;
+    simt::Scheduler scheduler(options);
+    std::vector<std::size_t> running(ranks_.size(), 0);  // of each rank, and its grid
+    std::vector<int> grids;
+    for (device::Launch& launch : launches[0]) grids.push_back(add_grid(scheduler, kernel, launch));
+    simt::Status status = simt::Status::paused;
+    while (status == simt::Status::paused) {
+      status = scheduler.run();
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (running[rank] == launches.size() || !scheduler.is_done(grids[rank])) continue;
+        ended(running[rank], static_cast<int>(rank));
+        if (++running[rank] == launches.size()) continue;
+        grids[rank] = add_grid(scheduler, kernel, launches[running[rank]][rank]);
+        if (status == simt::Status::ok) status = simt::Status::paused;
       }
     }
     return status == simt::Status::ok ? std::string() : scheduler.report();
@@ -179,14 +203,14 @@ class DeviceWorld {
   }
 
   template <class L>
-  void add_grid(simt::Scheduler& scheduler, const void* kernel, L& launch) {
+  int add_grid(simt::Scheduler& scheduler, const void* kernel, L& launch) {
     const auto& soft = *static_cast<const soft::Kernel*>(kernel);
-    scheduler.add_grid({.name = soft.name,
-                        .rank = launch.team->rank,
-                        .blocks = static_cast<unsigned>(shape_.blocks),
-                        .threads = static_cast<unsigned>(shape_.threads),
-                        .body = soft.run,
-                        .argument = &launch});
+    return scheduler.add_grid({.name = soft.name,
+                               .rank = launch.team->rank,
+                               .blocks = static_cast<unsigned>(shape_.blocks),
+                               .threads = static_cast<unsigned>(shape_.threads),
+                               .body = soft.run,
+                               .argument = &launch});
   }
 
   WorldShape shape_;

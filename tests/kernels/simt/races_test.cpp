@@ -14,7 +14,8 @@ using simt::Status;
 namespace {
 
 struct Shared {
-  std::uint64_t data = 0, flag = 0;
+  std::uint64_t data = 0;
+  alignas(16) std::uint64_t flag = 0;
 };
 
 // Block 0 (or lane 0) writes, then says so with `post`; the other one reads after `wait`.
@@ -69,6 +70,17 @@ TEST_CASE("simt: release and acquire order, anything less is a race") {
   CHECK(reports_of(relaxed, acquire) > 0);
   CHECK(reports_of(release, peek) > 0);
   CHECK(reports_of(release, [&](Shared& s) { peek(s), (void)load_acquire(&s.flag); }) == 0);
+}
+
+// A credit says that data was read, and who has seen it may write there; it makes no store known.
+TEST_CASE("simt: a credit orders for who loads it as one, and is no release") {
+  const auto credit = [](Shared& s) { give_credit(&s.flag, 1); };
+  const auto as_credit = [](Shared& s) { wait_with(s, [](const std::uint64_t* p) { return load_credit(p); }); };
+  const auto acquire = [](Shared& s) { wait_with(s, [](const std::uint64_t* p) { return load_acquire(p); }); };
+  const auto release = [](Shared& s) { store_release(&s.flag, 1); };
+  CHECK(reports_of(credit, as_credit) == 0);
+  CHECK(reports_of(credit, acquire) > 0);
+  CHECK(reports_of(release, as_credit) == 0);
 }
 
 TEST_CASE("simt: barriers and warp_sync order, other warp operations do not") {

@@ -21,12 +21,24 @@ rondo_mutant(acquire_missing simple races 200 kernels/device/progress.cuh
   "const std::uint64_t seen = load_relaxed(word);")
 
 rondo_mutant(credit_relaxed simple races 200 kernels/device/progress.cuh
-  "store_release(freed, from_step + 1);"
-  "store_relaxed(freed, from_step + 1);")
+  "if (thread == creditor && freed != nullptr) give_credit(freed, from_step + 1);"
+  "if (thread == creditor && freed != nullptr) store_relaxed(freed, from_step + 1);")
+
+rondo_mutant(data_posted_as_credit simple races 200 kernels/device/simple.cuh
+  "{ store_release(word, step + 1); }"
+  "{ give_credit(word, step + 1); }")
 
 rondo_mutant(credit_read_relaxed simple races 200 kernels/device/progress.cuh
-  "link.freed = load_acquire(word);"
+  "link.freed = load_credit(word);"
   "link.freed = load_relaxed(word);")
+
+rondo_mutant(kept_credit_read_relaxed simple races 500 kernels/device/fifo_kernel.cuh
+  "link.freed = load_credit(&mailbox_at(link.mine).freed);"
+  "link.freed = load_relaxed(&mailbox_at(link.mine).freed);")
+
+rondo_mutant(kept_credit_is_what_was_sent simple schedules 200 kernels/device/fifo_kernel.cuh
+  "store<std::uint64_t>(&mailbox_at(link.mine).seen_freed, link.freed);"
+  "store<std::uint64_t>(&mailbox_at(link.mine).seen_freed, link.sent);")
 
 rondo_mutant(no_credit simple schedules 200 kernels/device/progress.cuh
   "  if (link.sent - link.freed < block.slots) return true;
@@ -35,9 +47,9 @@ rondo_mutant(no_credit simple schedules 200 kernels/device/progress.cuh
   const std::uint64_t* word = &mailbox_at(link.mine).freed;")
 
 rondo_mutant(credit_off_by_one simple schedules 500 kernels/device/progress.cuh
-  "  link.freed = load_acquire(word);
+  "  link.freed = load_credit(word);
   if (link.sent - link.freed < block.slots) return true;"
-  "  link.freed = load_acquire(word);
+  "  link.freed = load_credit(word);
   if (link.sent - link.freed <= block.slots) return true;")
 
 rondo_mutant(steps_wrap simple schedules 200 kernels/device/progress.cuh
@@ -64,7 +76,7 @@ rondo_mutant(early_credit simple schedules 500 kernels/device/progress.cuh
   [[      fine = P::move(block);
 ]]
   [[      fine = P::move(block);
-      if (thread == creditor && freed != nullptr) store_release(freed, from_step + 1);
+      if (thread == creditor && freed != nullptr) give_credit(freed, from_step + 1);
 ]])
 
 rondo_mutant(empty_chunk_travels simple schedules 200 kernels/device/primitives.cuh
@@ -93,7 +105,7 @@ rondo_mutant(ll_early_credit ll schedules 500 kernels/device/progress.cuh
   [[      fine = P::move(block);
 ]]
   [[      fine = P::move(block);
-      if (thread == creditor && freed != nullptr) store_release(freed, from_step + 1);
+      if (thread == creditor && freed != nullptr) give_credit(freed, from_step + 1);
 ]])
 
 rondo_mutant(ll128_lanes_leave_singly ll128 schedules 200 kernels/device/ll128.cuh
@@ -119,8 +131,8 @@ rondo_mutant(second_arrival_relaxed window races 200 kernels/device/window_meet.
   "store_relaxed(&arrival_at(team, peer, epoch, team.rank)->epoch, epoch);")
 
 rondo_mutant(wait_relaxed window races 200 kernels/device/wait.cuh
-  "const std::uint64_t word = load_acquire(p);"
-  "const std::uint64_t word = load_relaxed(p);")
+  "{ return load_acquire(word); };"
+  "{ return load_relaxed(word); };")
 
 rondo_mutant(meeting_without_first_barrier window schedules 200 kernels/device/window_meet.cuh
   "  block_sync();

@@ -58,6 +58,7 @@ class Explorer {
       for (std::uint32_t& epoch : world_.header(rank).push_epoch) epoch = static_cast<std::uint32_t>(start_);
     }
     const std::uint64_t launches = 1 + random_.below(3);
+    if (may_overlap(launches) && random_.one_in(2)) return run_overlapping(launches);
     for (launch_ = 0; launch_ < launches; ++launch_) {
       const bool messages = is_fifo() && random_.one_in(4);
       const std::string wrong = messages ? run_messages() : is_push() ? run_push() : run_collectives();
@@ -122,6 +123,30 @@ class Explorer {
     c.blocks = shape_.blocks;
     c.staging_bytes = shape_.staging_bytes;
     return sensible(c);
+  }
+
+  // Windows are those of one launch at a time, and ThreadSanitizer has to know the lanes of all.
+  bool may_overlap(std::uint64_t launches) const {
+    const auto lanes = static_cast<std::uint64_t>(shape_.ranks * shape_.blocks * shape_.threads);
+    return is_fifo() && (kMostLanes > 255 || launches * lanes <= kMostLanes);
+  }
+
+  // Each rank's next kernel begins when its own has ended, whatever the others are in.
+  std::string run_overlapping(std::uint64_t launches) {
+    std::vector<std::vector<device::Launch>> all;
+    std::vector<std::unique_ptr<FifoBuffers>> buffers;
+    for (std::uint64_t i = 0; i < launches; ++i) {
+      all.push_back(empty_launches());
+      buffers.push_back(add_operation_to(all.back(), 0, true));
+    }
+    schedule_ = choose_schedule(random_);
+    std::string wrong;
+    const std::string report = world_.run_overlapping(kernel(), all, schedule_, [&](std::size_t launch, int rank) {
+      launch_ = launch;
+      if (wrong.empty()) wrong = fault_of(rank);
+      if (wrong.empty()) wrong = check_and_spoil(*buffers[launch], rank);
+    });
+    return describe(wrong.empty() ? report : wrong);
   }
 
   std::string run_messages() {
@@ -212,8 +237,7 @@ class Explorer {
   // ended(rank): what is wrong when the rank's kernel has ended, though others still run; "" if nothing.
   template <class Ended>
   std::string launch(std::vector<device::Launch>& launches, Ended&& ended) {
-    const cuda::Kernels kernels = cuda::soft_kernels();
-    return launch(is_fifo() ? kernels.fifo[static_cast<int>(kernel_)] : kernels.window, launches, ended);
+    return launch(kernel(), launches, ended);
   }
   template <class L, class Ended>
   std::string launch(const void* kernel, std::vector<L>& launches, Ended&& ended) {
@@ -224,6 +248,11 @@ class Explorer {
       if (wrong.empty()) wrong = ended(static_cast<int>(rank));
     });
     return describe(wrong.empty() ? report : wrong);
+  }
+
+  const void* kernel() const {
+    const cuda::Kernels kernels = cuda::soft_kernels();
+    return is_fifo() ? kernels.fifo[static_cast<int>(kernel_)] : kernels.window;
   }
 
   std::string fault_of(int rank) {
