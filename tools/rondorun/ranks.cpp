@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -20,6 +19,7 @@
 #include "comm/base/process_state.hpp"
 #include "comm/base/system_error.hpp"
 #include "runtime/process/descent.hpp"
+#include "tools/rondorun/blame.hpp"
 #include "tools/rondorun/voice.hpp"
 
 namespace rondo::launcher {
@@ -31,18 +31,6 @@ std::string prefix_for(int rank, bool colored) {
   constexpr std::array kColors{36, 33, 32, 35, 34, 96, 93, 92, 95, 94};  // not red: that is for errors
   if (!colored) return fmt::format("[{}] ", rank);
   return fmt::format("\033[{}m[{}]\033[0m ", kColors[static_cast<std::size_t>(rank) % kColors.size()], rank);
-}
-
-// The numbers after "rank" in what a program says of others.
-std::vector<int> ranks_named_in(const std::string& text) {
-  constexpr std::string_view kWord = "rank ";
-  std::vector<int> result;
-  for (auto at = text.find(kWord); at != std::string::npos; at = text.find(kWord, at + 1)) {
-    int rank = 0;
-    const char* const begin = text.data() + at + kWord.size();
-    if (std::from_chars(begin, text.data() + text.size(), rank).ec == std::errc{}) result.push_back(rank);
-  }
-  return result;
 }
 
 // A process has a handler of its own for this signal. False where that cannot be known.
@@ -207,7 +195,18 @@ Failure Ranks::failure_of(const Rank& rank, const ExitStatus& status) {
                                   setup_.place, why.empty() ? "" : ": ", why),
           .exit_code = status.shell_code(),
           .rank = rank.rank,
-          .blamed = rank.err ? ranks_named_in(rank.err->last_words() + rank.out->last_words()) : std::vector<int>{}};
+          .blamed = rank.err ? blamed_by(rank) : std::vector<int>{}};
+}
+
+// By their numbers here: those who shrank or grew count anew, and a pid says who is meant.
+std::vector<int> Ranks::blamed_by(const Rank& rank) const {
+  std::vector<int> result;
+  for (const Blamed& one : blamed_in(rank.err->last_words() + rank.out->last_words())) {
+    const auto meant = std::find_if(ranks_.begin(), ranks_.end(),
+                                    [&](const auto& other) { return one.pid != 0 && other->child.pid == one.pid; });
+    result.push_back(meant == ranks_.end() ? one.rank : (*meant)->rank);
+  }
+  return result;
 }
 
 std::string Ranks::who_ended_well(int rank) const {

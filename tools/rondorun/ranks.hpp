@@ -48,7 +48,7 @@ struct Failure {
   std::string sentence;  // "rank 2 (pid 4711) was killed by signal 9 (Killed)"
   int exit_code = 1;
   int rank = -1;              // -1: of another node, or no rank's
-  std::vector<int> blamed{};  // other ranks that its last words name
+  std::vector<int> blamed{};  // other ranks of which its last words say that they are gone
   process::EventLoop::Clock::time_point at = process::EventLoop::Clock::now();
 
   // The program could not be started: it has done nothing, and would not start the next time.
@@ -106,6 +106,7 @@ class Ranks {
   Source::Handling handling_for(const RankProgram& program, unsigned stream, const Sink& sink) const;
   void ended(Rank& rank, const process::ExitStatus& status);
   Failure failure_of(const Rank& rank, const process::ExitStatus& status);
+  std::vector<int> blamed_by(const Rank& rank) const;
 
   process::EventLoop& loop_;
   Setup setup_;

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <utility>
 
@@ -17,6 +18,7 @@ namespace rondo::launcher {
 namespace {
 
 constexpr std::size_t kMostVisitors = 8;
+constexpr std::chrono::milliseconds kNoDescriptorPause{100};  // who waits at the door would wake us without end
 
 bool is_same_user(int socket) {
   ucred peer{};
@@ -28,7 +30,7 @@ bool is_same_user(int socket) {
 }  // namespace
 
 Visitors::~Visitors() {
-  if (door_) loop_.forget(door_.get());
+  if (door_watched_) loop_.forget(door_.get());
   for (const auto& visitor : visitors_) loop_.forget(visitor->socket.get());
 }
 
@@ -42,24 +44,37 @@ void Visitors::open(pid_t launcher) {
   if (!door || ::bind(door.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) return;
   if (::listen(door.get(), kMostVisitors) != 0) return;
   door_ = std::move(door);
-  open_door();
+  watch_door();
 }
 
-void Visitors::open_door() {
-  loop_.watch(door_.get(), EPOLLIN, [this] { accept(); });
+// But when there are as many as may be: who comes then waits until one leaves.
+void Visitors::watch_door() {
+  const bool wanted = door_ && visitors_.size() < kMostVisitors;
+  if (wanted == door_watched_) return;
+  door_watched_ = wanted;
+  if (wanted)
+    loop_.watch(door_.get(), EPOLLIN, [this] { accept(); });
+  else
+    loop_.forget(door_.get());
+}
+
+void Visitors::leave_door_for_a_while() {
+  loop_.forget(door_.get());
+  loop_.at(process::EventLoop::Clock::now() + kNoDescriptorPause, [this] {
+    door_watched_ = false;
+    watch_door();
+  });
 }
 
 void Visitors::accept() {
   Fd socket(::accept4(door_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!socket && (errno == EMFILE || errno == ENFILE)) {  // it would wake us without end
-    loop_.forget(door_.get());
-    return door_.reset();
-  }
+  if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+    return leave_door_for_a_while();
   if (!socket || !is_same_user(socket.get())) return;
   const auto visitor = visitors_.emplace_back(std::make_shared<Visitor>());
   visitor->socket = std::move(socket);
   loop_.watch(visitor->socket.get(), EPOLLIN, [this, visitor] { read(visitor); });
-  if (visitors_.size() == kMostVisitors) loop_.forget(door_.get());  // who comes now waits until one leaves
+  watch_door();
 }
 
 void Visitors::read(const std::shared_ptr<Visitor>& visitor) {
@@ -99,7 +114,7 @@ void Visitors::leave(const std::shared_ptr<Visitor>& visitor) {
   loop_.forget(kept->socket.get());
   kept->socket.reset();
   visitors_.remove(kept);
-  if (door_ && visitors_.size() + 1 == kMostVisitors) open_door();
+  watch_door();
 }
 
 }  // namespace rondo::launcher

@@ -31,7 +31,8 @@ class Visitors {
     std::string unsent{};
     bool waits = false;  // for an answer
   };
-  void open_door();
+  void watch_door();
+  void leave_door_for_a_while();
   void accept();
   void read(const std::shared_ptr<Visitor>& visitor);
   void send(const std::shared_ptr<Visitor>& visitor);
@@ -40,6 +41,7 @@ class Visitors {
   process::EventLoop& loop_;
   std::function<void(Answer)> look_;
   Fd door_;
+  bool door_watched_ = false;
   std::list<std::shared_ptr<Visitor>> visitors_;
 };
 
