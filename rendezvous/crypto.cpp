@@ -6,6 +6,8 @@
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 
+#include <memory>
+
 #include <rondo/error.hpp>
 
 namespace rondo::rendezvous {
@@ -41,31 +43,23 @@ const EVP_MAC_CTX* unkeyed() {
 
 }  // namespace
 
-void Hmac::Free::operator()(evp_mac_ctx_st* context) const { EVP_MAC_CTX_free(context); }
-
-Hmac::Hmac(std::span<const std::byte> key) : context_(EVP_MAC_CTX_dup(unkeyed())) {
-  require(context_ && EVP_MAC_init(context_.get(), raw(key), key.size(), nullptr) == 1, "key an HMAC");
-}
-Hmac::Hmac(const Hmac& other) : context_(EVP_MAC_CTX_dup(other.context_.get())) {
-  require(context_ != nullptr, "copy an HMAC");
-}
-Hmac::~Hmac() = default;
-
-Digest Hmac::sign(std::span<const std::byte> first, std::span<const std::byte> second) {
+Digest hmac(std::span<const std::byte> key, std::span<const std::byte> first, std::span<const std::byte> second) {
   Digest digest;
-  sign_into(digest, first, second);
+  hmac_into(digest, key, first, second);
   return digest;
 }
 
-void Hmac::sign_into(std::span<std::byte, 32> out, std::span<const std::byte> first,
-                     std::span<const std::byte> second) {
+void hmac_into(std::span<std::byte, 32> out, std::span<const std::byte> key, std::span<const std::byte> first,
+               std::span<const std::byte> second) {
+  static constexpr unsigned char kNoKey[32] = {};
+  thread_local const Context context(EVP_MAC_CTX_dup(unkeyed()));
   std::size_t bytes = 0;
-  const bool done =
-      EVP_MAC_init(context_.get(), nullptr, 0, nullptr) == 1 &&
-      EVP_MAC_update(context_.get(), raw(first), first.size()) == 1 &&
-      EVP_MAC_update(context_.get(), raw(second), second.size()) == 1 &&
-      EVP_MAC_final(context_.get(), reinterpret_cast<unsigned char*>(out.data()), &bytes, out.size()) == 1;
-  require(done && bytes == out.size(), "compute an HMAC");
+  const bool done = context && EVP_MAC_init(context.get(), raw(key), key.size(), nullptr) == 1 &&
+                    EVP_MAC_update(context.get(), raw(first), first.size()) == 1 &&
+                    EVP_MAC_update(context.get(), raw(second), second.size()) == 1 &&
+                    EVP_MAC_final(context.get(), reinterpret_cast<unsigned char*>(out.data()), &bytes, out.size()) == 1;
+  const bool wiped = context && EVP_MAC_init(context.get(), kNoKey, sizeof kNoKey, nullptr) == 1;
+  require(done && wiped && bytes == out.size(), "compute an HMAC");
 }
 
 Digest sha256(std::span<const std::byte> bytes) {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little of OpenSSL that rendezvous uses. Every class has one owner and is used by one thread at a time.
+// The little of OpenSSL that rendezvous uses. Any thread.
 #pragma once
 #include <array>
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string_view>
-
-struct evp_mac_ctx_st;
 
 namespace rondo::rendezvous {
 
@@ -17,27 +14,12 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span<const char>(text.data(), text.size()));
 }
 
-// HMAC-SHA256, keyed once. Its state lies where OpenSSL keeps it, in reach of a core dump: what outlives a call and is
-// derived from the secret is kept as KeptKey instead.
-class Hmac {
- public:
-  explicit Hmac(std::span<const std::byte> key);
-  Hmac(const Hmac& other);  // same key
-  Hmac(Hmac&&) noexcept = default;
-  Hmac& operator=(Hmac&&) noexcept = default;
-  ~Hmac();
-  Digest sign(std::span<const std::byte> first, std::span<const std::byte> second = {});
-  // What is a key itself, to where it shall lie.
-  void sign_into(std::span<std::byte, 32> out, std::span<const std::byte> first,
-                 std::span<const std::byte> second = {});
-  Digest sign(std::string_view first, std::span<const std::byte> second = {}) { return sign(as_bytes(first), second); }
-
- private:
-  struct Free {
-    void operator()(evp_mac_ctx_st* context) const;
-  };
-  std::unique_ptr<evp_mac_ctx_st, Free> context_;
-};
+// HMAC-SHA256 of one after the other. A key costs two blocks more than one that is set up already, and a connection has
+// no state of OpenSSL's, a kilobyte for each direction; nothing of the key stays where a core dump would have it.
+Digest hmac(std::span<const std::byte> key, std::span<const std::byte> first, std::span<const std::byte> second = {});
+// What is a key itself, to where it shall lie.
+void hmac_into(std::span<std::byte, 32> out, std::span<const std::byte> key, std::span<const std::byte> first,
+               std::span<const std::byte> second = {});
 
 Digest sha256(std::span<const std::byte> bytes);
 void fill_random(std::span<std::byte> out);

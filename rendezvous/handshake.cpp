@@ -34,8 +34,8 @@ std::string text_of(const Digest& digest) { return {reinterpret_cast<const char*
 
 Seals seals_of(const Digest& transcript, JobKey& key, bool client) {
   if (!key || key.encrypted()) return {};
-  Seal up(key.derive("client to server", transcript));
-  Seal down(key.derive("server to client", transcript));
+  Seal up(key.derive_key("client to server", transcript));
+  Seal down(key.derive_key("server to client", transcript));
   return client ? Seals{std::move(up), std::move(down)} : Seals{std::move(down), std::move(up)};
 }
 
@@ -73,14 +73,14 @@ JobKey::JobKey(const std::optional<Secret>& secret, bool encrypted) : encrypted_
     throw Error(ErrorCode::invalid_argument,
                 "RONDO_ENCRYPT=1 needs the job's secret, from which its keys are made, and there is none");
   }
-  if (secret) Hmac(as_bytes("rondo rendezvous 1")).sign_into(*key_.emplace(), secret->bytes());
+  if (secret) hmac_into(*key_.emplace(), as_bytes("rondo rendezvous 1"), secret->bytes());
 }
 Digest JobKey::derive(std::string_view label, const Digest& transcript) const {
-  return Hmac(**key_).sign(label, transcript);
+  return hmac(**key_, as_bytes(label), transcript);
 }
 KeptKey JobKey::derive_key(std::string_view label, const Digest& transcript) const {
   KeptKey derived;
-  Hmac(**key_).sign_into(*derived, as_bytes(label), transcript);
+  hmac_into(*derived, **key_, as_bytes(label), transcript);
   return derived;
 }
 

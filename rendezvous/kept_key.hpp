@@ -21,6 +21,10 @@ class RONDO_API KeptKey {
     *bytes_ = *other.bytes_;
     return *this;
   }
+  KeptKey& operator=(KeptKey&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
   // Of one that was moved from nothing may be asked.
   ~KeptKey();
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a connection has still to be sent. Bodies are shared between connections; heads are the connection's own.
 #pragma once
-#include <deque>
+#include <list>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -35,8 +35,8 @@ class Outbox {
   std::pair<std::string_view, std::string_view> rest() const;
   void advance(std::size_t bytes);
 
-  std::shared_ptr<TlsSession> tls_;  // may be null
-  std::deque<Part> parts_;
+  std::shared_ptr<TlsSession> tls_;   // may be null
+  std::list<Part> parts_;             // mostly empty, and then without memory
   std::size_t sent_ = 0, bytes_ = 0;  // sent_: of the first part
 };
 

@@ -84,7 +84,7 @@ bool is_kept_from_others(const struct stat& status) {
 class DerivedAuthenticator final : public Authenticator {
  public:
   explicit DerivedAuthenticator(KeptKey key) : key_(std::move(key)) {}
-  Mac sign(std::span<const std::byte> message) const override { return Hmac(*key_).sign(message); }
+  Mac sign(std::span<const std::byte> message) const override { return hmac(*key_, message); }
   void random(std::span<std::byte> out) const override { fill_random(out); }
 
  private:
@@ -177,8 +177,8 @@ void Secret::to_file(const std::filesystem::path& path) const {
 KeptKey derive_key(const Secret& secret, std::string_view purpose, std::string_view context) {
   const std::byte block{1};
   KeptKey extracted, key;
-  Hmac(as_bytes(purpose)).sign_into(*extracted, secret.bytes());
-  Hmac(*extracted).sign_into(*key, as_bytes(context), {&block, 1});
+  hmac_into(*extracted, as_bytes(purpose), secret.bytes());
+  hmac_into(*key, *extracted, as_bytes(context), {&block, 1});
   return key;
 }
 

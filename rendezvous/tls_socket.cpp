@@ -73,7 +73,7 @@ class TlsEncryption final : public Encryption {
   explicit TlsEncryption(KeptKey key) : key_(std::move(key)) {}
   std::unique_ptr<SecureStream> over(int socket, End end, std::span<const std::byte> transcript) const override {
     KeptKey key;
-    Hmac(*key_).sign_into(*key, transcript);
+    hmac_into(*key, *key_, transcript);
     return std::make_unique<TlsSocket>(socket, end, *key);
   }
 

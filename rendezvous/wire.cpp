@@ -43,6 +43,10 @@ void FrameReader::feed(std::span<const std::byte> bytes) {
 }
 
 std::optional<std::string_view> FrameReader::next() {
+  if (consumed_ == buffer_.size()) {  // most connections say little, and then nothing
+    buffer_ = std::string();
+    consumed_ = 0;
+  }
   const std::string_view rest = std::string_view(buffer_).substr(consumed_);
   if (rest.size() < kLengthBytes) return std::nullopt;
   const std::size_t bytes = get<std::uint32_t>(rest.data());
@@ -75,7 +79,7 @@ void Seal::sign(std::uint64_t request, std::span<const std::byte> part, std::spa
   char prefix[16];
   put(prefix, counter_);
   put(prefix + 8, request);
-  const Digest digest = hmac_->sign(std::string_view(prefix, sizeof prefix), part);
+  const Digest digest = hmac(**key_, as_bytes(std::string_view(prefix, sizeof prefix)), part);
   std::memcpy(out.data(), digest.data(), out.size());
 }
 
@@ -83,7 +87,7 @@ std::string Seal::head(std::uint64_t request, const Body& body) {
   std::string head(kHeadBytes, '\0');
   put(head.data(), static_cast<std::uint32_t>(kHeadBytes - kLengthBytes + body.bytes().size()));
   put(head.data() + kLengthBytes + kSealBytes, request);
-  if (hmac_) {
+  if (key_) {
     const std::span<char, kSealBytes> place(head.data() + kLengthBytes, kSealBytes);
     sign(request, body.signed_part(), std::as_writable_bytes(place));
   }
@@ -94,7 +98,7 @@ std::string Seal::head(std::uint64_t request, const Body& body) {
 Seal::Opened Seal::open(std::string_view frame) {
   if (frame.size() < kSealBytes + 8) throw Error(ErrorCode::corrupt_message, "a frame is too short to be signed");
   const Opened opened{get<std::uint64_t>(frame.data() + kSealBytes), frame.substr(kSealBytes + 8)};
-  if (hmac_) {
+  if (key_) {
     Digest digest;
     std::span<const std::byte> part = as_bytes(opened.body);
     if (opened.body.size() > kDigestBeyondBytes) part = digest = sha256(part);

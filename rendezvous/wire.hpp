@@ -9,8 +9,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rendezvous/crypto.hpp"
+#include "rendezvous/kept_key.hpp"
 
 namespace rondo::rendezvous {
 
@@ -55,7 +57,7 @@ std::string plain_frame(std::string_view message);
 class Seal {
  public:
   Seal() = default;  // proves nothing
-  explicit Seal(const Digest& key) : hmac_(Hmac(key)) {}
+  explicit Seal(KeptKey key) : key_(std::move(key)) {}
   static constexpr std::size_t kHeadBytes = 4 + 16 + 8;
 
   // What goes before the body. Frames must be sent in the order of these calls.
@@ -68,7 +70,7 @@ class Seal {
 
  private:
   void sign(std::uint64_t request, std::span<const std::byte> part, std::span<std::byte, 16> out);
-  std::optional<Hmac> hmac_;
+  std::optional<KeptKey> key_;
   std::uint64_t counter_ = 0;
 };
 
