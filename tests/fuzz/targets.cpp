@@ -31,6 +31,7 @@ std::span<const Target> targets() {
       {"ssh_hosts", "rondorun's --hosts", 1024, run_ssh_hosts, ssh_hosts_seeds},
       {"order", "what rondorun orders a rondorun on another host to do", 1024, run_order, order_seeds},
       {"failure_folder", "what rondo explain shows", 8192, run_failure_folder, failure_folder_seeds},
+      {"snapshot", "what a launcher answers rondo top", 8192, run_snapshot, snapshot_seeds},
       {"error_file", "why a rank failed, as it says itself", 2048, run_error_file, error_file_seeds},
       {"meeting_file", "where rank 0 serves", 1024, run_meeting_file, meeting_file_seeds},
       {"tls", "bytes of strangers on an encrypted connection", 1024, run_tls, tls_seeds},

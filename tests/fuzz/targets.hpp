@@ -49,6 +49,8 @@ void run_order(Bytes input);
 std::vector<std::string> order_seeds();
 void run_failure_folder(Bytes input);
 std::vector<std::string> failure_folder_seeds();
+void run_snapshot(Bytes input);
+std::vector<std::string> snapshot_seeds();
 void run_error_file(Bytes input);
 std::vector<std::string> error_file_seeds();
 void run_meeting_file(Bytes input);
