@@ -278,6 +278,14 @@ void Client::missing(std::string_view name, std::span<const int> indices) {
   impl_->call(std::move(request));
 }
 
+void Client::missing(const Growth& growth, std::span<const int> members) {
+  proto::Request request;
+  request.mutable_missing()->set_name(growth.key());
+  request.mutable_missing()->set_growth(true);
+  for (const int member : members) request.mutable_missing()->add_indices(static_cast<std::uint32_t>(member));
+  impl_->call(std::move(request));
+}
+
 Growth Client::admit(std::span<const int> members, int joiners, std::uint32_t generation, Deadline deadline) {
   proto::Request request;
   proto::Admit& message = *request.mutable_admit();

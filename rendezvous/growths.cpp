@@ -13,11 +13,14 @@ constexpr std::size_t kMostOfReason = 4096;
 constexpr std::size_t kMostOfAll = std::size_t{1} << 20;
 
 std::string described(const proto::Join& join) { return fmt::format("host {}, pid {}", join.host(), join.pid()); }
+std::string described(const Member& member) {
+  return member.never_came() ? "not heard of since this server was started" : described(member.join);
+}
 
 Error asked_anew() { return {ErrorCode::aborted, "its rank 0 has asked for others to join anew"}; }
 
 std::string gone_how(const Member& member) {
-  return fmt::format(" ({}) {}{}{}", described(member.join), member.presence == Presence::left ? "left" : "was lost",
+  return fmt::format(" ({}) {}{}{}", described(member), member.presence == Presence::left ? "left" : "was lost",
                      member.reason.empty() ? "" : ": ", member.reason);
 }
 
@@ -175,24 +178,37 @@ void Growths::fail(Entry growth, const Error& error) {
   failed_.pop_front();
 }
 
-bool Growths::miss(Caller caller, const proto::Missing& request) {
-  const Entry growth = growths_.find(request.name());
-  if (growth == growths_.end()) return false;
+void Growths::miss(Caller caller, const proto::Missing& request) {
   replies_.send(caller, proto::Reply());
-  if (request.indices().empty() || request.indices(0) >= growth->second.members) return true;
+  if (request.indices().empty() || request.indices(0) >= kMostOfAll) return;
   const int lost = static_cast<int>(request.indices(0));
-  fail(growth, Error(ErrorCode::peer_lost,
-                     fmt::format("rank {} was lost before '{}' was made, as {} says", lost, growth->first,
-                                 members_.describe(caller.connection)),
-                     lost));
-  return true;
+  const Error error(ErrorCode::peer_lost,
+                    fmt::format("rank {} was lost before '{}' was made, as {} says", lost, request.name(),
+                                members_.describe(caller.connection)),
+                    lost);
+  const Entry growth = growths_.find(request.name());
+  if (growth == growths_.end()) return fail_unknown(request.name(), error);
+  if (request.indices(0) < growth->second.members) fail(growth, error);
+}
+
+// Who knows of it may be gone, and those who have heard of it from them wait for each other. One that was made long ago
+// meets nowhere any more.
+void Growths::fail_unknown(const std::string& name, const Error& error) {
+  fail(growths_.try_emplace(name).first, error);
 }
 
 void Growths::give_up(Caller caller, const std::string& name, const proto::Failure& why) {
   const Member* member = members_.of(caller.connection);
   const Entry growth = growths_.find(name);
   replies_.send(caller, proto::Reply());
-  if (growth == growths_.end() || member == nullptr) return;
+  if (member == nullptr) return;
+  if (growth == growths_.end()) {
+    const Error error = error_of(why);
+    return fail_unknown(
+        name, Error(error.error_code(),
+                    fmt::format("{} of '{}' gave up: {:.{}}", who(*member), name, error.what(), kMostOfReason),
+                    error.culprit()));
+  }
   const auto& ranks = growth->second.job_ranks;
   const auto own = std::find(ranks.begin(), ranks.end(), member->join.rank());
   if (own == ranks.end()) return;
@@ -238,6 +254,10 @@ void Growths::gone(ConnectionId connection) {
   };
   std::erase_if(line_, is_its);
   std::erase_if(admissions_, is_its);
+  look_for_losses();
+}
+
+void Growths::look_for_losses() {
   for (Entry growth = growths_.begin(); growth != growths_.end(); ++growth) {
     if (const auto error = loss_in(*growth)) fail(growth, *error);
   }

@@ -37,12 +37,13 @@ class Growths {
   void admit(Caller caller, const proto::Admit& request, Time deadline);
   // An earlier server has said so, and maybe not to all of its ranks: then it fails as soon as its rank 0 asks anew.
   void told(Caller caller, const proto::Membership& given);
-  // Members that are lost. False: there is no such growth.
-  bool miss(Caller caller, const proto::Missing& request);
+  // Members that are lost. Another server may have known of a growth that this one does not.
+  void miss(Caller caller, const proto::Missing& request);
   void give_up(Caller caller, const std::string& name, const proto::Failure& why);
   void look(Caller caller, const std::string& name);
   void expire(WaitId wait);
   void gone(ConnectionId connection);                          // after the members know
+  void look_for_losses();                                      // the same, of who has no connection
   const Growth* of_exchange(std::string_view exchange) const;  // null: it is none of a growth's
   void completed(std::string_view exchange);
 
@@ -69,6 +70,7 @@ class Growths {
   void serve();
   void take_in(const Caller& caller, const proto::Admit& request, std::size_t joiners);
   void fail(Entry growth, const Error& error);
+  void fail_unknown(const std::string& name, const Error& error);
   std::optional<Error> loss_in(const Table::value_type& entry) const;
   void note_joined(const Growth& growth) const;
 

@@ -25,8 +25,7 @@ void require(bool holds, ErrorCode code, const std::string& sentence, int culpri
 }  // namespace
 
 std::string who(const Member& member) {
-  if (member.join.instance().empty() && member.connections == 0)
-    return fmt::format("{} (not heard of since this server was started)", asking(member.join));
+  if (member.never_came()) return fmt::format("{} (not heard of since this server was started)", asking(member.join));
   return fmt::format("{} (host {}, pid {})", asking(member.join), member.join.host(), member.join.pid());
 }
 
@@ -53,6 +52,7 @@ void Members::begin_generation(std::uint32_t generation) {
   rank_of_instance_.clear();
   lost_.clear();
   left_.clear();
+  not_back_.clear();
   complete_ = came_back_ = false;
   spoiled_.reset();
   world_size_ = fixed_world_size_;
@@ -125,13 +125,13 @@ void Members::refuse_late_comer(const proto::Join& join) const {
       join.rank());
 }
 
-void Members::join(Caller caller, const proto::Join& join, const std::string& address, Time deadline) {
+void Members::join(Caller caller, const proto::Join& join, const std::string& address, Time deadline, Time now) {
   require(!open_.contains(caller.connection) && !ranks_.contains(caller.connection), ErrorCode::invalid_argument,
           "this client has joined already");
   check(join);
-  if (join.again()) return come_again(caller, join, address);
+  if (join.again()) return come_again(caller, join, address, now);
   if (join.generation() > generation_) begin_generation(join.generation());
-  if (rejoin(caller, join, address, deadline)) return;
+  if (rejoin(caller, join, address, deadline, now)) return;
   if (spoiled_) throw Error(*spoiled_);
   refuse_duplicate(join);
   if (world_size_ <= 0) world_size_ = fixed_world_size_ > 0 ? fixed_world_size_ : join.world_size();
@@ -144,8 +144,8 @@ void Members::join(Caller caller, const proto::Join& join, const std::string& ad
 }
 
 // A member of this job at an earlier server, which has ended. The first one brings the whole job back; whom nobody has
-// heard of yet counts as alive until its peers say that it is missing.
-void Members::come_again(Caller caller, const proto::Join& join, const std::string& address) {
+// heard of yet counts as alive for a while, or until its peers say that it is missing.
+void Members::come_again(Caller caller, const proto::Join& join, const std::string& address, Time now) {
   const std::string from_there =
       fmt::format("{} from host {}, pid {} cannot come back to job '{}'", asking(join), join.host(), join.pid(), job_);
   require(join.rank() >= 0 && !join.instance().empty(), ErrorCode::invalid_argument, from_there + " without its name");
@@ -155,10 +155,10 @@ void Members::come_again(Caller caller, const proto::Join& join, const std::stri
     world_size_ = fixed_world_size_ > 0 ? fixed_world_size_ : join.world_size();
     members_.clear();
     complete_ = came_back_ = true;
-    make_room_for(world_size_ - 1);
+    make_room_for(world_size_ - 1, now);
   }
   require(join.generation() == generation_, ErrorCode::mismatch, from_there + ": another one is there");
-  make_room_for(join.rank());
+  make_room_for(join.rank(), now);
   require(at(join.rank()) != nullptr, ErrorCode::mismatch, from_there + ": it was not one of it", join.rank());
   Member& member = members_[static_cast<std::size_t>(join.rank())];
   if (!member.join.instance().empty()) {
@@ -169,22 +169,40 @@ void Members::come_again(Caller caller, const proto::Join& join, const std::stri
   member.join = join;
   member.address = address;
   member.connections = 1;
+  member.presence = Presence::alive;
+  lost_.erase(join.rank());
   ranks_[caller.connection] = join.rank();
   rank_of_instance_[join.instance()] = join.rank();
   welcome(member, caller);
 }
 
-void Members::make_room_for(std::int64_t rank) {
+void Members::make_room_for(std::int64_t rank, Time now) {
   if (!came_back_ || rank >= kMaxWorldSize) return;
   while (static_cast<std::int64_t>(members_.size()) <= rank) {
     Member& member = members_.emplace_back();
     member.join.set_rank(static_cast<std::int32_t>(members_.size() - 1));
     member.connections = 0;
+    if (!is_rank_0s_) not_back_.emplace_back(now + come_back_within_, member.join.rank());
   }
 }
 
+// Who died while no server was there would be waited for where no peer has a connection with it: they were still to
+// meet, or have met anew since. To a survivor's server a rank comes when its communicator has failed, and not before.
+bool Members::tick(Time now) {
+  bool more = false;
+  for (; !not_back_.empty() && not_back_.front().first <= now; not_back_.pop_front()) {
+    const int rank = not_back_.front().second;
+    Member& member = members_[static_cast<std::size_t>(rank)];
+    if (!member.never_came()) continue;
+    member.presence = Presence::lost;
+    if (rank < world_size_) lost_.insert(rank);
+    more = true;
+  }
+  return more;
+}
+
 // The same process again, because its first connection broke: it takes its own place.
-bool Members::rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline) {
+bool Members::rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline, Time now) {
   if (join.instance().empty()) return false;
   if (const auto member = rank_of_instance_.find(join.instance()); member != rank_of_instance_.end()) {
     share_place(caller, member->second);
@@ -196,7 +214,7 @@ bool Members::rejoin(Caller caller, const proto::Join& join, const std::string& 
   const Caller old = waits_.at(open_.at(before).wait).caller;
   remove_open(before);
   replies_.fail(old, Error(ErrorCode::aborted, "this client has joined again over another connection"));
-  this->join(caller, join, address, deadline);
+  this->join(caller, join, address, deadline, now);
   return true;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who has joined: one round per generation, which is open until every rank has come and complete ever after.
 #pragma once
+#include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -21,6 +23,8 @@ struct RoomOptions {
   std::string name{};       // of the server, unlike that of any before it
   std::string starter{};    // of the server's process, kept under kStarterKey unless it is empty
   std::size_t store_bytes = std::size_t{256} << 20;
+  // Where the server went away and came back: who has not come back to it by then counts as lost.
+  std::chrono::milliseconds come_back_within{10'000};
 };
 
 enum class Presence : std::uint8_t { alive, left, lost };
@@ -37,6 +41,8 @@ struct Member {
   Presence presence = Presence::alive;
   std::string reason{};  // why it is lost
   int node = 0, local_rank = 0, local_size = 1;
+
+  bool never_came() const { return connections == 0 && join.instance().empty(); }  // to this server
 };
 
 class Members {
@@ -49,19 +55,24 @@ class Members {
         server_(options.name),
         fixed_world_size_(options.world_size),
         is_rank_0s_(options.is_rank_0s),
+        come_back_within_(options.come_back_within),
         given_up_(std::move(given_up)) {}
 
-  void join(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
+  void join(Caller caller, const proto::Join& join, const std::string& address, Time deadline, Time now);
   void fail_round(const Error& error);  // the open one, for everybody in it
   void expire();                        // the open round fails for everybody in it: somebody's deadline has passed
   void gone(ConnectionId connection, Presence how, const std::string& reason);
   // One more than the round had, which is complete: returns its rank in the job.
   int append(const proto::Join& join, ConnectionId connection, const std::string& address);
   // Ranks of the job that its other members know of. Where the server came back, and those have not come again yet that
-  // were appended to the round, they count as alive.
+  // were appended to the round, they count as alive for a while.
   template <class Ranks>
-  void expect(const Ranks& job_ranks) {
-    for (const auto rank : job_ranks) make_room_for(static_cast<std::int64_t>(rank));
+  void expect(const Ranks& job_ranks, Time now) {
+    for (const auto rank : job_ranks) make_room_for(static_cast<std::int64_t>(rank), now);
+  }
+  bool tick(Time now);  // whether more of them count as lost
+  std::optional<Time> next_timer() const {
+    return not_back_.empty() ? std::nullopt : std::optional(not_back_.front().first);
   }
 
   bool complete() const { return complete_; }
@@ -79,10 +90,10 @@ class Members {
  private:
   void begin_generation(std::uint32_t generation);
   void check(const proto::Join& join) const;
-  bool rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline);
+  bool rejoin(Caller caller, const proto::Join& join, const std::string& address, Time deadline, Time now);
   void share_place(Caller caller, int rank);
-  void come_again(Caller caller, const proto::Join& join, const std::string& address);
-  void make_room_for(std::int64_t rank);
+  void come_again(Caller caller, const proto::Join& join, const std::string& address, Time now);
+  void make_room_for(std::int64_t rank, Time now);
   void refuse_duplicate(const proto::Join& join);
   void refuse_late_comer(const proto::Join& join) const;
   void finish();
@@ -96,6 +107,7 @@ class Members {
   std::string job_, server_;
   int fixed_world_size_, world_size_ = -1, nodes_ = 0;  // world_size_: of this round; -1: nobody has said
   bool is_rank_0s_;
+  std::chrono::milliseconds come_back_within_;
   std::function<void(const Error&)> given_up_;
   std::uint32_t generation_ = 0;
   std::optional<Error> spoiled_;  // a server of rank 0's own, to which rank 0 is still to come
@@ -108,6 +120,7 @@ class Members {
   std::map<std::string, ConnectionId> by_instance_;  // open round
   std::map<std::string, int> rank_of_instance_;      // of a complete round
   std::set<int> lost_, left_;
+  std::deque<std::pair<Time, int>> not_back_;  // ranks that may still come again, and until when; the first one first
 };
 
 std::string who(const Member& member);  // "rank 3 (host a, pid 17)"

@@ -62,19 +62,19 @@ void Room::request(Caller caller, const proto::Request& request, const std::stri
   const auto longest = static_cast<std::uint64_t>(kForEver.count());
   const Time deadline = now + std::chrono::milliseconds(std::min(request.timeout_ms(), longest));
   try {
-    dispatch(caller, request, address, deadline);
+    dispatch(caller, request, address, deadline, now);
   } catch (const Error& error) {
     replies_.fail(caller, error);
   }
 }
 
-void Room::dispatch(Caller caller, const proto::Request& request, const std::string& address, Time deadline) {
+void Room::dispatch(Caller caller, const proto::Request& request, const std::string& address, Time deadline, Time now) {
   using Operation = proto::Request::OperationCase;
   switch (request.operation_case()) {
     case Operation::kJoin:
       if (request.join().enlists() && !request.join().again())
         return growths_.enlist(caller, checked(request.join()), address, deadline);
-      return members_.join(caller, checked(request.join()), address, deadline);
+      return members_.join(caller, checked(request.join()), address, deadline, now);
     case Operation::kSet:
       key(request.set().key());
       value(request.set().value());
@@ -91,7 +91,7 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
       value(request.compare_and_set().desired());
       return values_.compare_and_set(caller, request.compare_and_set());
     case Operation::kTold:
-      return take_told(caller, request.told());
+      return take_told(caller, request.told(), now);
     case Operation::kErase:
       return values_.erase(caller, key(request.erase().key()));
     case Operation::kExchange:
@@ -100,16 +100,19 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
       return gatherings_.arrive(caller, checked(request.barrier()), false, deadline);
     case Operation::kSurvivors:
       key(request.survivors().name());
-      members_.expect(request.survivors().members());
+      members_.expect(request.survivors().members(), now);
       if (survivals_.ask(caller, request.survivors(), deadline)) gatherings_.fail_hopeless();
       return;
     case Operation::kMissing:
       key(request.missing().name());
-      if (!growths_.miss(caller, request.missing())) survivals_.miss(caller, request.missing());
+      if (request.missing().growth())
+        growths_.miss(caller, request.missing());
+      else
+        survivals_.miss(caller, request.missing());
       return gatherings_.fail_hopeless();
     case Operation::kAdmit:
       check_text(request.admit().release(), "release", true);
-      members_.expect(request.admit().members());
+      members_.expect(request.admit().members(), now);
       growths_.admit(caller, request.admit(), deadline);
       return gatherings_.fail_hopeless();
     case Operation::kGiveUp:
@@ -126,17 +129,17 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
   throw Error(ErrorCode::unsupported, "the server does not know this request; use the same release on both sides");
 }
 
-void Room::take_told(Caller caller, const proto::Told& told) {
+void Room::take_told(Caller caller, const proto::Told& told, Time now) {
   if (told.has_exchange()) return gatherings_.told(caller, checked(told.exchange()), true);
   if (told.has_barrier()) return gatherings_.told(caller, checked(told.barrier()), false);
   if (told.has_growth()) {
-    members_.expect(told.growth().job_ranks());
+    members_.expect(told.growth().job_ranks(), now);
     growths_.told(caller, told.growth());
     return gatherings_.fail_hopeless();
   }
   if (told.has_survivors()) {
     key(told.survivors().name());
-    members_.expect(told.survivors().members());
+    members_.expect(told.survivors().members(), now);
     return survivals_.told(caller, told);
   }
   key(told.key());
@@ -170,7 +173,18 @@ void Room::expire(WaitId wait) {
   }
 }
 
+std::optional<Time> Room::next_timer() const {
+  const auto deadline = waits_.next_deadline(), absence = members_.next_timer();
+  if (!deadline || !absence) return deadline ? deadline : absence;
+  return std::min(*deadline, *absence);
+}
+
 void Room::tick(Time now) {
+  if (members_.tick(now)) {
+    survivals_.look_for_losses();
+    growths_.look_for_losses();
+    gatherings_.fail_hopeless();
+  }
   while (const auto wait = waits_.expired(now)) expire(*wait);
 }
 

@@ -20,12 +20,12 @@ class Room {
   void gone(ConnectionId connection, Presence how, const std::string& reason);
   void tick(Time now);
   void end_round(const Error& error) { members_.fail_round(error); }  // for those who wait for all ranks
-  std::optional<Time> next_timer() const { return waits_.next_deadline(); }
+  std::optional<Time> next_timer() const;
   std::size_t waiting_count() const { return waits_.count(); }
 
  private:
-  void dispatch(Caller caller, const proto::Request& request, const std::string& address, Time deadline);
-  void take_told(Caller caller, const proto::Told& told);
+  void dispatch(Caller caller, const proto::Request& request, const std::string& address, Time deadline, Time now);
+  void take_told(Caller caller, const proto::Told& told, Time now);
   void expire(WaitId wait);
 
   Waits waits_;

@@ -23,6 +23,9 @@ struct Limits {
   std::chrono::milliseconds authenticate_within{5000};
   std::chrono::milliseconds evict_after{250};  // who knows the secret gives way at this age when there are many
   std::size_t store_bytes = std::size_t{256} << 20;
+  // Members of a server that was at this address before; then they count as lost. As long as a lease.
+  std::chrono::milliseconds come_back_within =
+      std::max<std::chrono::milliseconds>(std::chrono::seconds(10), 4 * given_link_patience());
 };
 
 struct ServerOptions {

@@ -219,8 +219,13 @@ void Survivals::gone(ConnectionId connection) {
         ++asking;
       }
     }
-    if (survival.decided.empty()) settle(survival);
   }
+  look_for_losses();
+}
+
+void Survivals::look_for_losses() {
+  for (auto& [name, survival] : survivals_)
+    if (survival.decided.empty()) settle(survival);
 }
 
 }  // namespace rondo::rendezvous

@@ -30,6 +30,7 @@ class Survivals {
   void told(Caller caller, const proto::Told& told);        // an earlier server has decided
   void expire(const std::string& name);
   void gone(ConnectionId connection);
+  void look_for_losses();            // after the members know
   void give_up(const Error& error);  // all of them: their members are of a run that was given up
   // Survivors go on to meet in exchanges called "<name>/…", and one of them may go meanwhile, or give up: the first
   // that has; null: none has. Nothing: that is no exchange of theirs.

@@ -35,6 +35,7 @@ class PlaceStore final : public Store, public Recruiter {
   }
   void check(const Growth& growth) override { now()->client->check(growth); }
   void give_up(const Growth& growth, const Error& why) noexcept override { now()->client->give_up(growth, why); }
+  void missing(const Growth& growth, std::span<const int> members) override { now()->client->missing(growth, members); }
   void missing(std::string_view name, std::span<const int> indices) override { now()->client->missing(name, indices); }
 
  private:

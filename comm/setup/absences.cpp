@@ -14,12 +14,8 @@ constexpr int kLooks = 5;  // in a row: who is stopped for a moment is awaited
 
 }  // namespace
 
-Absences::Absences(const Team& failed, Store& store, std::string name, Stopped stopped)
-    : failed_(failed),
-      store_(store),
-      name_(std::move(name)),
-      stopped_(stopped),
-      looks_(static_cast<std::size_t>(failed.size())) {
+Absences::Absences(const Team& failed, Say say, Stopped stopped)
+    : failed_(failed), say_(std::move(say)), stopped_(stopped), looks_(static_cast<std::size_t>(failed.size())) {
   thread_ = start_thread("rondo-absences", [this] { run(); });
 }
 
@@ -51,7 +47,7 @@ bool Absences::look() {
   for (int r = 0; r < failed_.size(); ++r) {
     int& looks = looks_[static_cast<std::size_t>(r)];
     if (r == failed_.rank() || looks == kLooks) continue;
-    if (failed_.lost(r)) {
+    if (failed_.has_ended(r)) {  // it may have met others already, and have said goodbye to these
       looks = kLooks;
     } else if (stopped_ == Stopped::absent) {
       looks = failed_.is_halted(r) ? looks + 1 : 0;
@@ -63,10 +59,10 @@ bool Absences::look() {
 
 bool Absences::tell() {
   try {
-    store_.missing(name_, absent_);
+    say_(absent_);
     return true;
   } catch (const Error& error) {  // which the survivors' own question meets, too; another store may take its place
-    log::debug("{}: {}", name_, error.what());
+    log::debug("cannot say who is missing: {}", error.what());
     return false;
   }
 }

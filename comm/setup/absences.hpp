@@ -4,8 +4,9 @@
 // rarely: another server may have come in place of the one that knew.
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <mutex>
-#include <string>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -18,8 +19,10 @@ class Absences {
  public:
   // Who is stopped is absent as well, or is waited for.
   enum class Stopped : std::uint8_t { absent, awaited };
-  // All outlive this. `name`: of the meeting.
-  Absences(const Team& failed, Store& store, std::string name, Stopped stopped = Stopped::absent);
+  // Says to a store who they are.
+  using Say = std::function<void(std::span<const int>)>;
+  // All outlive this.
+  Absences(const Team& failed, Say say, Stopped stopped = Stopped::absent);
   ~Absences();
   Absences(const Absences&) = delete;
   Absences& operator=(const Absences&) = delete;
@@ -30,8 +33,7 @@ class Absences {
   bool tell();  // false: it was not heard
 
   const Team& failed_;
-  Store& store_;
-  const std::string name_;
+  const Say say_;
   const Stopped stopped_;
   std::vector<int> looks_;   // by rank: that saw it absent
   std::vector<int> absent_;  // for good

@@ -158,7 +158,11 @@ Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline, std
   next.generation += 1;
   if (const int before = failed.shrinks(); before > 0) next.name += fmt::format("~{}", before);
   survivors.name = fmt::format("{}@{}", next.name, next.generation);
-  if (failed.team().monitor()) absences.emplace(failed.team(), *next.store, survivors.name);
+  if (failed.team().monitor()) {
+    absences.emplace(failed.team(), [store = next.store, name = survivors.name](std::span<const int> missing) {
+      store->missing(name, missing);
+    });
+  }
   {
     const LookingOut looking_out(failed);
     survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);

@@ -91,7 +91,12 @@ class Growing {
     GrowthWord own{.growth = growth};
     // A member that is lost while the server is away is not heard of otherwise.
     std::optional<Absences> absences;
-    absences.emplace(parent_.team(), *bootstrap.store, growth.key(), Absences::Stopped::awaited);
+    absences.emplace(
+        parent_.team(),
+        [recruiter = bootstrap.recruiter, &growth](std::span<const int> missing) {
+          recruiter->missing(growth, missing);
+        },
+        Absences::Stopped::awaited);
     own.error = error_of([&] {
       made = meet(std::move(bootstrap), growth, parent_.options(), [this] { parent_.team().failure().check(); });
     });

@@ -30,6 +30,9 @@ class Recruiter {
                        Store::Deadline deadline) = 0;
   // Throws why a growth has failed for all, if it has: one of its ranks is gone, or gave up.
   virtual void check(const Growth& growth) = 0;
+  // Fails it for all: these members of the communicator that grows are lost. Called from another thread while they
+  // meet.
+  virtual void missing(const Growth& growth, std::span<const int> members) = 0;
   // Fails it for all, unless it is made; one that has failed already keeps its error.
   virtual void give_up(const Growth& growth, const Error& why) noexcept = 0;
 };

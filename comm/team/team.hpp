@@ -100,6 +100,7 @@ class Team {
   bool departed(int peer) const;        // it destroyed its communicator; what it had sent is still here
   bool lost(int peer) const;            // its process is gone
   void check_presence(int peer) const;  // throws when it is lost
+  bool has_ended(int peer) const;       // the same, and also after its goodbye, as far as this host knows
   bool is_halted(int peer) const;       // its process is by a signal, as far as this host knows; not by a debugger
   // Asks the kernel whether the peer's process ends without a goodbye, which fails the communicator. It says so long
   // before descriptors do where the process has much memory. Not the monitor's thread.

@@ -25,6 +25,13 @@ void Team::on_exit(int peer) {
   if (!departed(peer)) declare_lost(peer, describe_end(peer, "its process ended"));
 }
 
+bool Team::has_ended(int peer) const {
+  const auto& process = processes_[static_cast<std::size_t>(peer)];
+  if (lost(peer) || !process) return lost(peer);
+  pollfd ended{process->get(), POLLIN, 0};
+  return ::poll(&ended, 1, 0) > 0;
+}
+
 // Where its descriptor tells by now, the monitor does, and the number may be another process'. Its goodbye came before
 // its end, but need not have been read.
 void Team::look_whether_it_lives(int peer) {

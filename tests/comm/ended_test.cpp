@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -65,6 +66,38 @@ void check_ends(const Layout& layout, const std::string& how, void (*end)()) {
     if (rank != kVictim) CHECK(ended[static_cast<std::size_t>(rank)].failure == "");
   }
 }
+
+// Whoever asks it who has survived is told, once all others are missed.
+class AskingStore final : public Store {
+ public:
+  explicit AskingStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  void set(std::string_view key, std::span<const std::byte> value) override { store_->set(key, value); }
+  Bytes get(std::string_view key, Deadline deadline) override { return store_->get(key, deadline); }
+  std::optional<Bytes> try_get(std::string_view key) override { return store_->try_get(key); }
+  std::int64_t add(std::string_view key, std::int64_t amount) override { return store_->add(key, amount); }
+  bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
+                       std::span<const std::byte> desired) override {
+    return store_->compare_and_set(key, std::move(expected), desired);
+  }
+  bool erase(std::string_view key) override { return store_->erase(key); }
+  std::vector<int> survivors(std::string_view, int index, std::span<const int> members, Deadline) override {
+    std::unique_lock lock(mutex_);
+    const bool all = said_.wait_for(lock, kLimit / 2, [&] { return missed_.size() + 1 == members.size(); });
+    expect(all, fmt::format("{} of {} ranks are missed", missed_.size(), members.size()));
+    return {index};
+  }
+  void missing(std::string_view, std::span<const int> indices) override {
+    const std::lock_guard lock(mutex_);
+    missed_.insert(indices.begin(), indices.end());
+    said_.notify_all();
+  }
+
+ private:
+  std::shared_ptr<Store> store_;
+  std::mutex mutex_;
+  std::condition_variable said_;
+  std::set<int> missed_;
+};
 
 void idle(const std::stop_token& stop) {
   std::mutex mutex;
@@ -212,4 +245,32 @@ TEST_CASE("a rank whose process is stopped is called stopped, by every other ran
     expect(contains(sentence_of(error), "is stopped"), "it does not say that: " + sentence_of(error));
   });
   check_ended_well(ended);
+}
+
+// As it may when it has met the others of the next communicator already, which this rank has still to make.
+TEST_CASE("survivors miss a rank that dies after it has said goodbye to them, too") {
+  const char* transport = GENERATE("shm", "tcp");
+  const Setting over("RONDO_TRANSPORT", transport);
+  const auto ended = fork_ranks(3, kLimit, [&](int rank, const auto& inherited) {
+    const auto store = std::make_shared<AskingStore>(inherited);
+    Communicator comm = join_forked(rank, 3, store);
+    if (rank == 1) {
+      comm = Communicator();
+      tell(inherited, "left", "");
+      name_of(inherited, "failed");
+      ::raise(SIGKILL);
+    }
+    if (rank == 2) {
+      name_of(inherited, "left");
+      ::raise(SIGKILL);
+    }
+    const auto error = thrown_by([&] {
+      for (;;) comm.barrier();
+    });
+    expect(code_of(error) == ErrorCode::peer_lost, sentence_of(error));
+    tell(inherited, "failed", "");
+    expect(comm.shrink().world_size() == 1, "others have survived");
+  });
+  CAPTURE(transport);
+  CHECK(ended[0].failure == "");
 }

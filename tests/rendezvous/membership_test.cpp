@@ -19,15 +19,19 @@ using namespace rondo::rendezvous::test;
 namespace {
 
 constexpr std::uint64_t kLives = 20'000;
+// Those who are to meet, or find out that they cannot: who does not come back to a server counts as lost after 10 s.
+constexpr milliseconds kMeetWithin{15'000};
 
 // One job, before it runs.
 class Lives {
  public:
   explicit Lives(std::uint64_t seed)
       : secret_(seed % 8 == 0 ? std::optional(kSecret()) : std::nullopt),
-        network_(seed, {.room = {.job = "sim", .name = "server"},
-                        .secret = secret_,
-                        .authenticate_within = milliseconds(20'000)}) {
+        network_(
+            seed,
+            {.room = {.job = "sim", .name = "server", .come_back_within = milliseconds(seed % 3 == 0 ? 300 : 10'000)},
+             .secret = secret_,
+             .authenticate_within = milliseconds(20'000)}) {
     const std::uint64_t longest_delays_us[] = {1'000, 20'000, 100'000};
     longest_delay_us_ = longest_delays_us[draw(0, 2)];
     network_.set_longest_delay(std::chrono::microseconds(longest_delay_us_));
@@ -46,13 +50,14 @@ class Lives {
     for (const auto& member : members_) {
       const Life& life = member->life();
       if (!member->dead() && !life.ended) return fmt::format("{} never ends", who(*member));
+      if (life.longest > kMeetWithin + held_up_)
+        return fmt::format("{} was {} ms at {}", who(*member), life.longest.count(), life.longest_what);
       for (const auto& [communicators, known] : {std::pair(&life.made, &made), std::pair(&life.decided, &decided)}) {
         for (const auto& [key, ranks] : *communicators) {
           if (server_was_lost_) continue;  // which had told some alone whom it counted
           if (known->emplace(key, ranks).first->second != ranks)
             return fmt::format("{} knows other ranks of {}", who(*member), key);
-          if (std::ranges::find(ranks, life.job_rank) == ranks.end())
-            return fmt::format("{} is in {} and none of its ranks", who(*member), key);
+          if (!is_one_of(life, ranks)) return fmt::format("{} is in {} and none of its ranks", who(*member), key);
         }
       }
     }
@@ -91,6 +96,9 @@ class Lives {
   static std::string who(const SimMember& member) {
     return fmt::format("{} {}", member.enlists() ? "joiner" : "rank", member.life().job_rank);
   }
+  static bool is_one_of(const Life& life, const std::vector<int>& ranks) {
+    return std::ranges::any_of(ranks, [&](int rank) { return life.job_ranks.contains(rank); });
+  }
   template <class Holds>
   bool any(Holds holds) const {
     return std::ranges::any_of(members_, [&](const auto& member) { return holds(member->life()); });
@@ -117,6 +125,18 @@ class Lives {
         fmt::format("{:6} ms: {}\n", std::chrono::floor<milliseconds>(network_.now().time_since_epoch()).count(), what);
   }
 
+  // Another one comes at once, or later; then who dies meanwhile tells nobody.
+  void lose_server() {
+    const milliseconds away(draw(0, 1) == 0 ? 0 : draw(1, 3000));
+    server_was_lost_ = true;
+    held_up_ += away;
+    note(fmt::format("the server is lost for {} ms", away.count()));
+    network_.replace_server(away);
+    const std::uint64_t deaths = away.count() == 0 ? 0 : draw(0, 2);
+    for (std::uint64_t i = 0; i < deaths; ++i)
+      on(milliseconds(draw(0, static_cast<std::uint64_t>(away.count()))), "death without a server",
+         [this](SimMember& one) { one.die(draw(0, 1) == 0); });
+  }
   void trouble() {
     const milliseconds when(draw(0, span_ms()));
     switch (draw(0, 6)) {
@@ -134,18 +154,20 @@ class Lives {
       case 5:
         return on(when, "a partition", [this](SimMember& one) {
           ++breaks_;
-          one.hold_up(milliseconds(draw(1, 3000)));
+          const milliseconds duration(draw(1, 3000));
+          held_up_ += duration;
+          one.hold_up(duration);
         });
       case 6:
         return network_.after(when, [this] {
           if (draw(0, 2) != 0) {
             stands_still_ = true;
             note("the server stands still");
-            return network_.freeze(network_.now() + milliseconds(draw(1, 5000)));
+            const milliseconds duration(draw(1, 5000));
+            held_up_ += duration;
+            return network_.freeze(network_.now() + duration);
           }
-          server_was_lost_ = true;
-          note("the server is lost");
-          network_.replace_server();
+          lose_server();
         });
     }
   }
@@ -155,7 +177,7 @@ class Lives {
                     const std::map<std::string, std::vector<int>>&) const {
     const Life& life = member.life();
     return !member.troubled() && !server_was_lost_ && !stands_still_ && life.made.contains(key) &&
-           std::ranges::find(ranks, life.job_rank) == ranks.end();
+           !is_one_of(life, ranks);
   }
   std::string fault_of(const SimMember& member) const {
     const Life& life = member.life();
@@ -181,6 +203,7 @@ class Lives {
   std::vector<std::unique_ptr<SimMember>> members_;
   std::string events_;
   int breaks_ = 0;
+  milliseconds held_up_{0};  // by all troubles together
   bool server_was_lost_ = false, stands_still_ = false;
 };
 

@@ -20,7 +20,7 @@ using namespace rondo::rendezvous::test;
 
 namespace {
 
-constexpr Limits kQuick{
+const Limits kQuick{
     .unauthenticated_connections = 8, .authenticate_within = milliseconds(300), .evict_after = milliseconds(50)};
 
 // A connection that says whatever it likes.

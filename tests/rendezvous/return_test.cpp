@@ -24,9 +24,12 @@ struct Clients {
   Client& client(int rank) { return *clients[static_cast<std::size_t>(rank)]; }
   void stop() { job.server.reset(); }
   void start() { start(job.secret); }
-  void start(const Secret& secret) {
-    job.server = std::make_unique<Server>(ServerOptions{.port = port, .secret = secret, .job = "test"});
+  void start(const Secret& secret, Limits limits = {}) {
+    job.server =
+        std::make_unique<Server>(ServerOptions{.port = port, .secret = secret, .job = "test", .limits = limits});
   }
+  // It does not wait for long for those who do not come back.
+  void start_impatient() { start(job.secret, {.come_back_within = milliseconds(200)}); }
   // All of them are back.
   void meet(const std::string& name) {
     const int count = static_cast<int>(clients.size());
@@ -165,9 +168,68 @@ TEST_CASE("a joiner hears that a member was lost while the server was away") {
   members.clients[1].reset();  // the next server never hears of it
   members.start();
   const int lost[] = {1};
-  members.client(0).missing(growth.key(), lost);
+  members.client(0).missing(growth, lost);
   const auto error = error_of([&] { joiner->exchange(growth.key() + "/cards", 2, 3, {}, in(seconds(20))); });
   CHECK(contains(error, "peer lost: rank 1 was lost before 'grown.2@1' was made, as rank 0 (host "));
+}
+
+TEST_CASE("nobody waits for a joiner that died while the server was away") {
+  Clients members(1);
+  auto joiner = members.job.client();
+  std::jthread joins([&] { joiner->join({.enlists = true}, in(seconds(20))); });
+  const int self[] = {0};
+  const Growth growth = members.client(0).admit(self, 1, 1, in(seconds(20)));
+  joins.join();
+  members.stop();
+  joiner.reset();
+  members.start_impatient();
+  const auto error = error_of([&] { members.client(0).exchange(growth.key() + "/cards", 0, 2, {}, in(seconds(20))); });
+  CHECK(contains(error,
+                 "peer lost: joining rank 1 (not heard of since this server was started) was lost before "
+                 "'grown.1@1' was made"));
+}
+
+// Those who have heard of it from rank 0 over their communicator, and not from a server.
+TEST_CASE("a growth that the next server has not heard of fails when a member says that another one is lost") {
+  Clients members(3);
+  auto joiner = members.job.client();
+  std::jthread joins([&] { joiner->join({.enlists = true}, in(seconds(20))); });
+  const int all[] = {0, 1, 2};
+  const Growth growth = members.client(0).admit(all, 1, 1, in(seconds(20)));
+  joins.join();
+  members.stop();
+  members.clients[0].reset();
+  joiner.reset();
+  members.start();
+  std::string error;
+  std::jthread waits([&] {
+    error = error_of([&] { members.client(1).exchange(growth.key() + "/cards", 1, 4, {}, in(seconds(20))); });
+  });
+  SECTION("because it sees that") {
+    const int lost[] = {0};
+    members.client(2).missing(growth, lost);
+    waits.join();
+    CHECK(contains(error, "peer lost: rank 0 was lost before 'grown.3@1' was made, as rank 2 (host "));
+  }
+  SECTION("because it gives up") {
+    members.client(2).give_up(growth, Error(ErrorCode::peer_lost, "rank 0 is lost"));
+    waits.join();
+    CHECK(contains(error, "peer lost: rank 2 (host "));
+    CHECK(contains(error, ") of 'grown.3@1' gave up: rank 0 is lost"));
+  }
+}
+
+TEST_CASE("who does not come back to a server counts as lost after a while, also among survivors") {
+  Clients members(3);
+  members.stop();
+  members.clients[1].reset();
+  members.start_impatient();
+  const std::string error = error_of([&] { members.client(0).exchange("of all", 0, 3, {}, in(seconds(20))); });
+  CHECK(contains(error,
+                 "peer lost: rank 1 (not heard of since this server was started) was lost before everybody had come "
+                 "to 'of all'"));
+  const std::vector<int> all{0, 1};
+  CHECK(members.client(0).survivors("pair@1", 0, all, in(seconds(20))) == std::vector{0});
 }
 
 TEST_CASE("a client tells another server what the one of its last client knew") {

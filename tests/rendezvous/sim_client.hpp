@@ -32,6 +32,7 @@ class SimClient {
     const Time deadline = network_.now() + timeout;
     const auto place = pending_.emplace(id, Pending{std::move(request), deadline, 0, std::move(done)}).first;
     if (connected_) send(id, place->second);
+    if (broken_) return finish(id, Error(ErrorCode::peer_lost, "the server is gone"));
     network_.after(timeout + kGrace,
                    [this, id] { finish(id, Error(ErrorCode::timeout, "the server does not answer")); });
   }
@@ -108,6 +109,7 @@ class SimClient {
     connection_ = 0;
     ++life_;
     if (!membership_ && was_there_) {
+      broken_ = true;
       while (!pending_.empty()) finish(pending_.begin()->first, Error(ErrorCode::peer_lost, "the server is gone"));
       return;
     }
@@ -138,7 +140,7 @@ class SimClient {
     if (answer.request == introducing_) return take(answer.reply);
     const auto asked = pending_.find(answer.request);
     if (asked == pending_.end()) return;
-    if (membership_) written_.note(asked->second.request, answer.reply);
+    written_.note(asked->second.request, answer.reply);
     if (answer.reply.has_failure()) return finish(answer.request, error_of(answer.reply.failure()));
     finish(answer.request, std::move(answer.reply));
   }
@@ -214,7 +216,7 @@ class SimClient {
   std::string server_;
   Written written_;
   milliseconds pause_ = kFirstTry;
-  bool connected_ = false, was_there_ = false, ended_ = false, silent_ = false, beats_ = false;
+  bool connected_ = false, was_there_ = false, broken_ = false, ended_ = false, silent_ = false, beats_ = false;
 };
 
 }  // namespace rondo::rendezvous::test

@@ -59,7 +59,14 @@ class SimLinks {
     const auto group = groups_.find(group_name);
     return group != groups_.end() && group->second.lost.has_value();
   }
-  bool is_gone(int job_rank) const { return gone_.contains(job_rank); }
+  // It goes on in another one.
+  void leave(const std::string& group_name, int job_rank) { groups_[group_name].left.insert(job_rank); }
+  // Its connections in the group tell of its end, or the host that both are on.
+  bool is_gone(const std::string& group_name, int job_rank, bool neighbour) const {
+    const auto group = groups_.find(group_name);
+    const bool left = group != groups_.end() && group->second.left.contains(job_rank);
+    return gone_.contains(job_rank) && (neighbour || !left);
+  }
 
  private:
   struct Round {
@@ -69,6 +76,7 @@ class SimLinks {
   struct Group {
     std::vector<int> members{};
     std::optional<int> lost{};
+    std::set<int> left{};
     std::map<int, Round> rounds{};
   };
   static Error lost(const std::string& group_name, int job_rank) {

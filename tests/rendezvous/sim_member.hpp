@@ -28,6 +28,9 @@ struct Comm {
 struct Life {
   std::map<std::string, std::vector<int>> made{}, decided{};  // job ranks of communicators, by key
   std::string log{}, last_words{};                            // why it ended; empty: it went all the way
+  milliseconds longest{0};                                    // that it was growing or shrinking, with whom it met
+  std::string longest_what{};
+  std::set<int> job_ranks{};  // one for each time that it was let in; the latest is job_rank
   int job_rank = -1, shrinks = 0, growths = 0, failed_growths = 0;
   bool ended = false;
 };
@@ -42,31 +45,33 @@ class SimMember {
   };
 
   SimMember(Network& network, SimLinks& links, const std::optional<Secret>& secret, Plan plan)
-      : network_(network), links_(links), plan_(plan), client_(network, secret) {}
+      : network_(network), links_(links), secret_(secret), plan_(plan) {
+    clients_.push_back(std::make_unique<SimClient>(network_, secret_));
+  }
 
   void start() {
     if (life_.ended || dead_) return;
-    client_.start();
+    client().start();
     task_ = live();
     task_.start();
   }
   void die(bool lose_what_is_under_way) {
     if (!begins_trouble()) return;
     dead_ = true;
-    client_.die(lose_what_is_under_way);
+    client().die(lose_what_is_under_way);
     depart();
   }
   void fall_silent() {
     if (!begins_trouble()) return;
     dead_ = true;
-    client_.fall_silent();
+    client().fall_silent();
     depart();
   }
   void lose_connection(bool lose_what_is_under_way) {
-    if (begins_trouble()) client_.lose_connection(lose_what_is_under_way);
+    if (begins_trouble()) client().lose_connection(lose_what_is_under_way);
   }
   void hold_up(milliseconds duration) {
-    if (begins_trouble()) client_.hold_up(duration);
+    if (begins_trouble()) client().hold_up(duration);
   }
 
   const Life& life() const { return life_; }
@@ -77,6 +82,7 @@ class SimMember {
  private:
   using Values = SimLinks::Values;
 
+  SimClient& client() { return *clients_.back(); }
   bool begins_trouble() {
     if (dead_ || life_.ended) return false;
     return troubled_ = true;
@@ -111,7 +117,7 @@ class SimMember {
                              ? kPatienceOfMembers
                              : std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - network_.now()));
     return {*this, [this, request = std::move(request), timeout](SimClient::Done done) {
-              client_.call(request, timeout, std::move(done));
+              client().call(request, timeout, std::move(done));
             }};
   }
   Waiting<Values> together(const Comm& comm, std::string value = {}) {
@@ -135,7 +141,7 @@ class SimMember {
     }
     life_.ended = true;
     life_.last_words = last_words;
-    client_.leave();
+    client().leave();
     if (!last_words.empty()) depart();
     co_return true;
   }
@@ -155,7 +161,9 @@ class SimMember {
       if (!failed) continue;
       note("{}: {}", comm.key(), failed->what());
       links_.fail(comm.key(), life_.job_rank);
-      comm = co_await shrink(comm);
+      Comm next = co_await shrink(comm);
+      links_.leave(comm.key(), life_.job_rank);
+      comm = std::move(next);
     }
     co_return true;
   }
@@ -174,6 +182,7 @@ class SimMember {
       life_.failed_growths += failed ? 1 : 0;
       if (failed) note("grow: {}", failed->what());
       if (failed && links_.failed(comm.key())) throw Error(*failed);
+      if (next.key() != comm.key()) links_.leave(comm.key(), life_.job_rank);
       comm = std::move(next);
     }
     ++comm.step;
@@ -190,24 +199,47 @@ class SimMember {
     join.set_rank(plan_.rank);
     join.set_world_size(plan_.world_size);
     const proto::Reply reply = co_await call(request);
-    client_.is_member(join, reply.membership());
+    client().is_member(join, reply.membership());
     Comm comm{.rank = static_cast<int>(reply.membership().rank())};
     for (int rank = 0; rank < plan_.world_size; ++rank) comm.job_ranks.push_back(rank);
     life_.job_rank = comm.rank;
+    life_.job_ranks.insert(life_.job_rank);
     comm.step = co_await meet(comm, Time::max());
     co_return comm;
   }
+  // As often as those fail who let it join (runtime/communicator.cpp, join_at).
   Task<Comm> enlist() {
+    for (;;) {
+      std::optional<Error> failed;
+      Comm comm;
+      try {
+        comm = co_await enlist_once();
+      } catch (const Error& error) {
+        failed = error;
+      }
+      if (!failed) co_return comm;
+      if (failed->error_code() != ErrorCode::peer_lost && failed->error_code() != ErrorCode::aborted)
+        throw Error(*failed);
+      note("{}; it waits to join again", failed->what());
+      links_.fail(comm_that_failed_, life_.job_rank);  // it has left
+      client().leave();
+      clients_.push_back(std::make_unique<SimClient>(network_, secret_));
+      client().start();
+    }
+  }
+  Task<Comm> enlist_once() {
     proto::Request request;
     proto::Join& join = *request.mutable_join();
     join = introduction();
     join.set_enlists(true);
     const proto::Reply reply = co_await call(request);
-    client_.is_member(join, reply.membership());
+    client().is_member(join, reply.membership());
     Comm comm = growth_of(reply.membership());
+    comm_that_failed_ = comm.key();
     comm.rank = static_cast<int>(reply.membership().rank());
     life_.job_rank = comm.job_ranks[static_cast<std::size_t>(comm.rank)];
-    comm.step = 1 + co_await meet_growth(comm, Time::max());
+    life_.job_ranks.insert(life_.job_rank);
+    comm.step = 1 + co_await meet_growth_in_time(comm, Time::max());
     co_await together(comm);
     co_return comm;
   }
@@ -217,8 +249,8 @@ class SimMember {
     join.set_node("node" + std::to_string(std::max(plan_.rank, 0) % 2));
     join.set_host("host");
     join.set_lease_ms(static_cast<std::uint32_t>(kLease.count()));
-    join.set_instance("process" + std::to_string(plan_.number));
-    client_.keep_lease();
+    join.set_instance(fmt::format("process{}.{}", plan_.number, clients_.size()));
+    client().keep_lease();
     return join;
   }
   static Comm growth_of(const proto::Membership& given) {
@@ -260,12 +292,25 @@ class SimMember {
     proto::Request request;
     request.mutable_give_up()->set_growth(comm.key());
     fill(*request.mutable_give_up()->mutable_why(), *failed);
-    client_.call(request, kPatienceOfMembers, {});
+    client().call(request, kPatienceOfMembers, {});
     throw Error(*failed);
+  }
+  Task<int> meet_growth_in_time(Comm comm, Time deadline) {
+    const Time begun = network_.now();
+    std::optional<Error> failed;
+    int step = 0;
+    try {
+      step = co_await meet_growth(comm, deadline);
+    } catch (const Error& error) {
+      failed = error;
+    }
+    note_duration("growing to " + comm.key(), begun);
+    if (failed) throw Error(*failed);
+    co_return step;
   }
 
   Task<Comm> grow(Comm comm) {
-    const Time deadline = network_.now() + kPatienceOfMembers / 4;
+    const Time deadline = network_.now() + kPatienceOfMembers;
     std::optional<Error> failed;
     std::string word;
     Comm next;
@@ -289,7 +334,7 @@ class SimMember {
       proto::Request request;
       request.mutable_give_up()->set_growth(next.key());
       fill(*request.mutable_give_up()->mutable_why(), *failed);
-      client_.call(request, kPatienceOfMembers, {});
+      client().call(request, kPatienceOfMembers, {});
     }
     if (failed) throw Error(*failed);
     if (said[0] == "failed") throw Error(ErrorCode::timeout, "nobody was let in");
@@ -298,11 +343,13 @@ class SimMember {
     next = Comm{.job_ranks = {}, .rank = comm.rank, .step = comm.step};
     in >> next.name >> next.generation;
     for (int rank = 0; in >> rank;) next.job_ranks.push_back(rank);
+    tell_missing(comm, next.key(), true, 0);
     try {
-      next.step = co_await meet_growth(next, deadline);
+      next.step = co_await meet_growth_in_time(next, deadline);
     } catch (const Error& error) {
       failed = error;
     }
+    told_.insert(next.key());
     const Values ends = co_await together(comm, failed ? "failed" : "");
     const bool all_have_it = std::ranges::all_of(ends, &std::string::empty);
     if (!all_have_it) {
@@ -320,6 +367,7 @@ class SimMember {
   // All that wait, or so many of them.
   Task<Comm> admit(Comm comm, Time deadline) {
     const auto joiners = static_cast<std::uint32_t>(comm.step % 2);
+    deadline = std::min(deadline, network_.now() + kPatienceOfMembers / 4);
     for (;;) {
       if (links_.failed(comm.key())) throw Error(ErrorCode::peer_lost, "its communicator has failed");
       proto::Request request;
@@ -342,7 +390,7 @@ class SimMember {
   }
 
   Task<Comm> shrink(Comm comm) {
-    const Time deadline = network_.now() + kPatienceOfMembers;
+    const Time begun = network_.now(), deadline = begun + kPatienceOfMembers;
     std::size_t before = 0;
     int again = 0;
     for (int tries = 0;; ++tries) {
@@ -350,7 +398,7 @@ class SimMember {
                 .generation = comm.generation + 1,
                 .job_ranks = {},
                 .step = comm.step};
-      tell_missing(comm, next.key(), 0);
+      tell_missing(comm, next.key(), false, 0);
       proto::Request request;
       proto::Survive& survive = *request.mutable_survivors();
       survive.set_name(next.key());
@@ -368,6 +416,7 @@ class SimMember {
         failed = error;
       }
       told_.insert(next.key());
+      note_duration("shrinking to " + next.key(), begun);
       if (!failed) co_return next;
       note("{}: {}", next.key(), failed->what());
       links_.fail(next.key(), life_.job_rank);  // it has left those that had it already
@@ -376,18 +425,25 @@ class SimMember {
       before = next.job_ranks.size();
     }
   }
-  // Whom the links have lost, until it is known who survived (comm/setup/absences.cpp).
-  void tell_missing(const Comm& comm, const std::string& key, std::size_t told) {
+  // Whom the links have lost, until it is known who survived, or whether all have grown (comm/setup/absences.cpp).
+  void tell_missing(const Comm& comm, const std::string& key, bool grows, std::size_t told) {
     if (dead_ || life_.ended || told_.contains(key)) return;
     proto::Request request;
     request.mutable_missing()->set_name(key);
+    request.mutable_missing()->set_growth(grows);
     for (std::size_t i = 0; i < comm.job_ranks.size(); ++i)
-      if (links_.is_gone(comm.job_ranks[i])) request.mutable_missing()->add_indices(static_cast<std::uint32_t>(i));
+      if (links_.is_gone(comm.key(), comm.job_ranks[i], is_neighbour(comm.job_ranks[i])))
+        request.mutable_missing()->add_indices(static_cast<std::uint32_t>(i));
     const auto found = static_cast<std::size_t>(request.missing().indices_size());
-    if (found > told) client_.call(request, kPatienceOfMembers, {});
-    network_.after(milliseconds(100), [this, comm, key, found] { tell_missing(comm, key, found); });
+    if (found > told) client().call(request, kPatienceOfMembers, {});
+    network_.after(milliseconds(100), [this, comm, key, grows, found] { tell_missing(comm, key, grows, found); });
   }
 
+  bool is_neighbour(int job_rank) const { return job_rank % 2 == life_.job_rank % 2; }
+  void note_duration(const std::string& what, Time begun) {
+    const auto took = std::chrono::floor<milliseconds>(network_.now() - begun);
+    if (took > life_.longest) life_.longest = took, life_.longest_what = what;
+  }
   template <class... Parts>
   void note(fmt::format_string<Parts...> format, Parts&&... parts) {
     life_.log +=
@@ -397,8 +453,10 @@ class SimMember {
 
   Network& network_;
   SimLinks& links_;
+  const std::optional<Secret>& secret_;
   const Plan plan_;
-  SimClient client_;
+  std::vector<std::unique_ptr<SimClient>> clients_;  // a joiner has a new one for each try; the last is in use
+  std::string comm_that_failed_;
   Life life_{};
   std::map<std::string, int> rounds_{};
   std::set<std::string> told_{};

@@ -42,8 +42,8 @@ class Network final : private Output {
   void hold(ConnectionId id, Time until);
   // The server does nothing until then, and finds its timers over before it reads what has come.
   void freeze(Time until) { frozen_until_ = std::max(frozen_until_, until); }
-  // All its connections end, and a new one that knows nothing serves at its place.
-  void replace_server();
+  // All its connections end, and a new one that knows nothing serves at its place, from then on.
+  void replace_server(milliseconds away = milliseconds(0));
 
   Time now() const { return now_; }
   Core& core() { return *core_; }
@@ -74,7 +74,7 @@ class Network final : private Output {
   std::mt19937_64 random_;
   std::uint64_t longest_delay_us_ = 50'000;
   CoreOptions options_;
-  Time now_{}, frozen_until_{};
+  Time now_{}, frozen_until_{}, away_until_{};
   std::multimap<Time, std::function<void()>> events_;
   std::deque<std::function<void()>> backlog_;  // of the server's, while it stands still
   std::map<ConnectionId, Line> lines_;
@@ -98,7 +98,9 @@ inline ConnectionId Network::connect(Handler handler) {
   lines_[id].handler = std::move(handler);
   Time& up = lines_[id].up;
   at_server(arrival(up), [this, id] {
-    if (lines_[id].server_open) core_->connected(id, "10.0.0.1", now_);
+    if (!lines_[id].server_open) return;
+    if (now_ < away_until_) return close(id);  // nobody listens
+    core_->connected(id, "10.0.0.1", now_);
   });
   return id;
 }
@@ -143,7 +145,8 @@ inline void Network::hold(ConnectionId id, Time until) {
   line.down = std::max(line.down, until);
 }
 
-inline void Network::replace_server() {
+inline void Network::replace_server(milliseconds away) {
+  away_until_ = now_ + away;
   for (auto& [id, line] : lines_) {
     if (std::exchange(line.server_open, false)) close(id);
   }
