@@ -75,6 +75,8 @@ struct Api {
   cudaError_t (*DeviceName)(char* name, int bytes, int device);
   // The allocation that `pointer` lies in, and whether other processes can open it (pool and VMM memory cannot be).
   cudaError_t (*MemGetAllocation)(void** base, std::size_t* bytes, bool* exportable, const void* pointer);
+  // Which capture `stream` takes part in: another number for each. cudaErrorIllegalState: in none.
+  cudaError_t (*StreamCaptureId)(cudaStream_t stream, unsigned long long* id);
   // Keeps a user object alive as long as the graph that `stream` is being captured into.
   cudaError_t (*StreamRetainInCapture)(cudaStream_t stream, cudaUserObject_t object);
 };

@@ -71,10 +71,8 @@ cudaError_t allocation_of(void** base, std::size_t* bytes, bool* exportable, con
   return cudaSuccess;
 }
 
-cudaError_t retain_in_capture(cudaStream_t stream, cudaUserObject_t object) {
+cudaError_t find_capture(cudaStream_t stream, unsigned long long& id, cudaGraph_t& graph) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  cudaGraph_t graph = nullptr;
 #if CUDART_VERSION >= 13000
   const cudaError_t code = cudaStreamGetCaptureInfo(stream, &status, &id, &graph, nullptr, nullptr, nullptr);
 #else
@@ -82,8 +80,19 @@ cudaError_t retain_in_capture(cudaStream_t stream, cudaUserObject_t object) {
 #endif
   if (code != cudaSuccess) return code;
   if (status == cudaStreamCaptureStatusNone) return cudaErrorIllegalState;
-  if (status == cudaStreamCaptureStatusInvalidated) return cudaErrorStreamCaptureInvalidated;
-  return cudaGraphRetainUserObject(graph, object, 1, 0);
+  return status == cudaStreamCaptureStatusInvalidated ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+
+cudaError_t capture_id(cudaStream_t stream, unsigned long long* id) {
+  cudaGraph_t graph = nullptr;
+  return find_capture(stream, *id, graph);
+}
+
+cudaError_t retain_in_capture(cudaStream_t stream, cudaUserObject_t object) {
+  unsigned long long id = 0;
+  cudaGraph_t graph = nullptr;
+  const cudaError_t code = find_capture(stream, id, graph);
+  return code == cudaSuccess ? cudaGraphRetainUserObject(graph, object, 1, 0) : code;
 }
 
 const Api& table() {
@@ -144,6 +153,7 @@ const Api& table() {
       .DeviceUuid = &device_uuid,
       .DeviceName = &device_name,
       .MemGetAllocation = &allocation_of,
+      .StreamCaptureId = &capture_id,
       .StreamRetainInCapture = &retain_in_capture,
   };
   return api;

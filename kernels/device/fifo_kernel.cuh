@@ -169,8 +169,13 @@ RONDO_KERNEL fifo_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_SHARED(FifoBlock, block);
   RONDO_STAMP(begin);
   const std::uint64_t latest = latest_sequence(*launch.team);
+  const bool alone = enter_alone(launch, P::kProtocol, false);
   open_links<P>(block, launch);
   block_sync();
+  if (launch.guarded != 0) {
+    if (!alone) block.failed = true;
+    block_sync();
+  }
   RONDO_STAMP(opened);
   run_messages<P>(block, launch);
   const auto operations = static_cast<std::uint64_t>(launch.operations);
@@ -179,6 +184,7 @@ RONDO_KERNEL fifo_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   }
   block_sync();
   close_links(block, latest + operations);
+  leave_alone(launch);
   RONDO_STAMP_END(*launch.team);
 }
 

@@ -131,7 +131,7 @@ struct RegionLayout {
 
 // ---- host-visible memory: pinned, one page per rank ----
 
-enum class FaultKind : std::uint32_t { none, aborted, timeout, mismatch };
+enum class FaultKind : std::uint32_t { none, aborted, timeout, mismatch, overlap };
 
 struct Fault {
   std::uint32_t is_set;  // last, release; by the block that won Locks::fault
@@ -161,8 +161,9 @@ struct HostPage {
 // device can load and store words of host memory and an exchange ends the kernel.
 
 struct Locks {
-  std::uint32_t fault;    // 1: a thread writes, or has written, the page's
-  std::uint32_t waiting;  // 1: a thread writes for whom it waits
+  std::uint32_t fault;                // 1: a thread writes, or has written, the page's
+  std::uint32_t waiting;              // 1: a thread writes for whom it waits
+  std::uint32_t running[kMaxBlocks];  // 1: the block of a guarded launch runs
 };
 
 // ---- one rank's view; in its device memory, constant while kernels run but for `windows` ----
@@ -222,6 +223,7 @@ struct Launch {
   const DeviceTeam* team;
   std::uint64_t timeout_ns;  // from the kernel's start
   std::int32_t operations, messages;
+  std::uint64_t guarded = 0;  // 1: a graph holds launches of this communicator, so that two may run at the same time
   Operation operation[kMaxOperations];
   Message message[kMaxMessages];
   std::uint64_t counts[2 * kMaxRanks];

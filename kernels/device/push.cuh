@@ -270,7 +270,8 @@ RONDO_SMALL_KERNEL push_kernel(RONDO_KERNEL_ARGUMENT PushLaunch launch) {
   RegionHeader& header = *launch.header;
   std::uint32_t epoch = load<std::uint32_t>(&header.push_epoch[block_index()]);
   std::uint64_t sequence = load<std::uint64_t>(&header.block_sequence[block_index()]);
-  bool alive = load_relaxed(&header.failed) == 0;  // another block may just be failing: the barrier makes them one
+  bool alive = enter_alone(launch, Protocol::ll, false);
+  alive = alive && load_relaxed(&header.failed) == 0;  // another block may just be failing: the barrier makes them one
   bool met = false;
   RONDO_NO_UNROLL
   for (int i = 0; i < launch.operations; ++i) {
@@ -287,6 +288,7 @@ RONDO_SMALL_KERNEL push_kernel(RONDO_KERNEL_ARGUMENT PushLaunch launch) {
   if (thread_index() == 0) store<std::uint32_t>(&header.push_epoch[block_index()], epoch);
   advance_sequence(header, sequence);
   if (!alive && thread_index() == 0) store_relaxed(&header.failed, 1);
+  leave_alone(launch);
   RONDO_STAMP_END(*launch.team);
 }
 

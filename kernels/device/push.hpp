@@ -34,6 +34,7 @@ struct PushLaunch {
   std::uint64_t timeout_ns;  // from the first time a thread looks at the clock
   RegionHeader* header;      // own
   std::int32_t rank, ranks, operations;
+  std::uint64_t guarded = 0;    // as Launch's
   std::byte* inbox[kMaxRanks];  // of every rank, as mapped here
   PushOperation operation[kMaxOperations];
 };

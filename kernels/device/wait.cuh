@@ -38,6 +38,23 @@ RONDO_DEVICE void give_up(const Patience& patience, FaultKind kind, int peer, st
   store_release(&page.abort, 1);
 }
 
+// A communicator's launches count on by the same words, so they run one after the other. The host cannot see to it
+// where graphs hold some: then the last thread of each block looks, while others load what the kernel begins with.
+// False: the communicator has failed.
+template <class AnyLaunch>
+RONDO_DEVICE bool enter_alone(const AnyLaunch& launch, Protocol protocol, bool window) {
+  if (launch.guarded == 0 || thread_index() + 1 != block_threads()) return true;
+  if (exchange_if(&launch.team->locks->running[block_index()], 0, 1)) return true;
+  give_up({launch.team, 0, 0, {}, protocol, window}, FaultKind::overlap, -1, 0, {}, {});
+  return false;
+}
+template <class AnyLaunch>
+RONDO_DEVICE void leave_alone(const AnyLaunch& launch) {
+  if (launch.guarded != 0 && thread_index() + 1 == block_threads()) {
+    store_release(&launch.team->locks->running[block_index()], 0);
+  }
+}
+
 // The peer sent what `mine` does not expect; `theirs` is what came with it, sequence 0: not known. What the two
 // disagree on is what both did under the smaller of the two sequence numbers.
 RONDO_DEVICE_CALL void give_up_mismatch(const Patience& patience, int peer, std::uint64_t step, DeviceSignature mine,

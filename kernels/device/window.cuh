@@ -292,11 +292,11 @@ RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_STAMP(begin);
   const DeviceTeam& team = *launch.team;
   RegionHeader& header = own_header(team);
-  bool alive = true;
+  bool alive = enter_alone(launch, Protocol::simple, true);
   if (thread_index() == 0) {
     block.patience = {&team, timer_ns(), launch.timeout_ns, {}, Protocol::simple, true};
     block.epoch = load<std::uint64_t>(&header.block_epoch[block_index()]);
-    alive = load_relaxed(&header.failed) == 0;
+    alive = alive && load_relaxed(&header.failed) == 0;
   }
   alive = !block_or(!alive);  // one look for all: another block may fail meanwhile
   RONDO_STAMP(opened);
@@ -311,6 +311,7 @@ RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   block_sync();
   advance_sequence(header, latest);
   if (!alive && thread_index() == 0) store_relaxed(&header.failed, 1);
+  leave_alone(launch);
   RONDO_STAMP_END(team);
 }
 

@@ -17,6 +17,8 @@ cudaError_t begin(cudaStream_t handle, cudaStreamCaptureMode mode) {
     if (stream->capture != nullptr) return cudaErrorIllegalState;
     auto capture = std::make_shared<Capture>();
     capture->mode = mode;
+    static unsigned long long latest = 0;  // guarded by Process::mutex
+    capture->id = ++latest;
     capture->thread = std::this_thread::get_id();
     capture->origin = stream.get();
     capture->join(*stream, {});
@@ -71,6 +73,19 @@ cudaError_t status(cudaStream_t handle, cudaStreamCaptureStatus* out) {
   });
 }
 
+cudaError_t id(cudaStream_t handle, unsigned long long* out) {
+  return device_call([&](Process& here) {
+    if (out == nullptr) return cudaErrorInvalidValue;
+    const std::lock_guard lock(here.mutex);
+    const auto stream = here.stream(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (stream->capture == nullptr) return cudaErrorIllegalState;
+    if (stream->capture->invalidated) return cudaErrorStreamCaptureInvalidated;
+    *out = stream->capture->id;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t retain(cudaStream_t handle, cudaUserObject_t object_handle) {
   return device_call([&](Process& here) {
     const std::lock_guard lock(here.mutex);
@@ -90,6 +105,7 @@ void add_capture_calls(cuda::Api& api) {
   api.StreamBeginCapture = &begin;
   api.StreamEndCapture = &end;
   api.StreamIsCapturing = &status;
+  api.StreamCaptureId = &id;
   api.StreamRetainInCapture = &retain;
 }
 

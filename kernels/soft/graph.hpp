@@ -57,6 +57,7 @@ struct Capture {
     std::vector<int> heads;  // what its next node comes after
   };
   cudaStreamCaptureMode mode;
+  unsigned long long id;
   std::thread::id thread;
   Stream* origin;
   Graph graph;

@@ -30,6 +30,7 @@ DeviceEngine::DeviceEngine(Parts parts)
       rank_(parts_.team->rank()),
       berth_(parts_.regions->reservation().berth()),
       last_(make_event(api_, parts_.device.index)),
+      captured_(make_event(api_, parts_.device.index)),
       watcher_([this] {
         const bool busy = inspect();
         return tell_works(false) || busy;
@@ -187,7 +188,7 @@ void DeviceEngine::run(std::span<const Call> calls, std::chrono::milliseconds ti
   if (is_capturing(stream)) {
     parts_.team->close_device_history();
     hold_in_graph(stream);
-    enqueue(calls, stream, timeout);
+    enqueue_in_capture(calls, stream, timeout);
   } else {
     enqueue_in_turn(calls, stream, timeout);
   }
@@ -209,12 +210,28 @@ void DeviceEngine::enqueue_in_turn(std::span<const Call> calls, cudaStream_t str
   enqueue(calls, stream, timeout);
   check(api_.EventRecord(last_.get(), stream), "recording an event");
   turn.launched(last_.get());
+  const std::lock_guard lock(enqueued_);
   last_stream_ = stream;
   ++launches_;
 }
 
+// Of one capture; replays of several graphs, and calls beside them, are the caller's to order.
+void DeviceEngine::enqueue_in_capture(std::span<const Call> calls, cudaStream_t stream,
+                                      std::chrono::milliseconds timeout) {
+  unsigned long long capture = 0;
+  check(api_.StreamCaptureId(stream, &capture), "capturing");
+  if (capture == capture_ && captured_stream_ != stream) {
+    check(api_.StreamWaitEvent(stream, captured_.get(), 0), "waiting for another captured stream");
+  }
+  enqueue(calls, stream, timeout);
+  check(api_.EventRecord(captured_.get(), stream), "capturing");
+  capture_ = capture;
+  captured_stream_ = stream;
+}
+
 void DeviceEngine::enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout) {
   Batch batch(*parts_.regions, *parts_.windows, timeout);
+  if (*graphs_ != 0) batch.guard();
   std::vector<Call> messages;
   for (const Call& call : calls) {
     if (is_message(call)) messages.push_back(call);
@@ -337,6 +354,7 @@ void DeviceEngine::abort() { std::atomic_ref(parts_.regions->page().abort).store
 
 Event DeviceEngine::record_last_use() {
   if (launches_ == 0) return {};
+  const std::lock_guard lock(enqueued_);
   const DeviceScope scope(api_, parts_.device.index);
   Event event = make_event(api_, parts_.device.index);
   check(api_.EventRecord(event.get(), last_stream_), "recording an event");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A communicator's device side: launches kernels on the caller's streams, and turns what they leave in the host page
-// into the communicator's one failure, and that failure into their end. Called by the communicator's thread; abort()
-// by any; inspect() also by the watcher's.
+// into the communicator's one failure, and that failure into their end. Called by one thread at a time; abort(),
+// synchronize() and record_last_use() by any; inspect() also by the watcher's.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -101,6 +101,7 @@ class DeviceEngine {
   void launch(Batch& batch, cudaStream_t stream);
   void hold_in_graph(cudaStream_t stream);
   void enqueue_in_turn(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
+  void enqueue_in_capture(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
   [[noreturn]] void refuse_capture() const;
   bool is_capturing(cudaStream_t stream) const;
   cudaStream_t stream_of(rondo::Stream stream);
@@ -122,7 +123,11 @@ class DeviceEngine {
   Stream own_stream_;     // stands for the default stream where that one is shared
   Event default_passed_;  // the default stream has come so far
   Event last_;            // after the latest launch: they run one after the other, so it stands for all
+  std::mutex enqueued_;   // guards the next: who gives a window back may be another thread
   cudaStream_t last_stream_ = nullptr;
+  Event captured_;  // the same of the latest capture with calls of ours, which has that number
+  cudaStream_t captured_stream_ = nullptr;
+  unsigned long long capture_ = 0;
   std::atomic<std::uint64_t> launches_{0};
   std::atomic<std::int64_t> timeout_ms_{0};
   std::uint64_t calls_ = 0;    // collectives enqueued, for the flight record

@@ -105,6 +105,13 @@ std::uint64_t still_waiting(const HostPage& page) {
 Error error_of(const Fault& fault, Team& team, const Terms& terms, std::chrono::milliseconds timeout) {
   const Signature mine = unpack(fault.mine);
   if (fault.kind == FaultKind::mismatch) return mismatch(fault, mine, team);
+  if (fault.kind == FaultKind::overlap) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("rank {}: two launches of this communicator ran at the same time, a graph's and another on a "
+                        "stream that does not wait for it: let one wait for the other",
+                        team.rank()),
+            team.rank()};
+  }
   const std::string waited =
       fmt::format("rank {} has waited {:.1f} s in {} for {}: channel {}, step {}, {}", team.rank(),
                   static_cast<double>(timeout.count()) / 1e3, called(mine), who(fault.peer, team), fault.channel,

@@ -28,6 +28,8 @@ class Batch {
   int blocks() const { return blocks_; }
   int threads() const { return threads_; }
   void* argument() { return is_push() ? static_cast<void*>(&push_) : &launch_; }
+  // A graph holds calls of the communicator, so that two launches may run at the same time.
+  void guard() { launch_.guarded = push_.guarded = 1; }
 
  private:
   bool is_push() const { return kernel_ == KernelKind::push; }

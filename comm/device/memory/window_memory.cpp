@@ -5,7 +5,7 @@
 
 namespace rondo::comm::device {
 
-// By the communicator's thread, before the communicator goes; later there is nothing left to give back.
+// Before the communicator goes; later there is nothing left to give back.
 WindowMemory::~WindowMemory() {
   if (!status_ || allocation_.data == nullptr) return;
   DeviceEngine* engine = nullptr;

@@ -67,6 +67,7 @@ void Windows::collect() { arrive({.wish = Arrival::Wish::collect}, nullptr); }
 
 void Windows::release(const Allocation& allocation, Event last_use) {
   if (allocation.window == kNoWindow) return;
+  const std::lock_guard lock(mutex_);
   Entry& entry = *entries_[static_cast<std::size_t>(allocation.window)];
   entry.released = true;
   entry.last_use = std::move(last_use);
@@ -76,6 +77,7 @@ void Windows::release(const Allocation& allocation, Event last_use) {
 
 WindowPlace Windows::find(const void* data, std::size_t bytes) const {
   const auto* const first = static_cast<const std::byte*>(data);
+  const std::lock_guard lock(mutex_);
   auto after = by_address_.upper_bound(first);
   if (after == by_address_.begin()) return {};
   const int window = std::prev(after)->second;
@@ -87,12 +89,14 @@ WindowPlace Windows::find(const void* data, std::size_t bytes) const {
 
 std::size_t Windows::bytes() const {
   std::size_t sum = 0;
+  const std::lock_guard lock(mutex_);
   for (const auto& entry : entries_) sum += entry ? entry->capacity : 0;
   return sum;
 }
 
 Windows::Set Windows::retired() const {
   Set set = 0;
+  const std::lock_guard lock(mutex_);
   for (std::size_t w = 0; w < entries_.size(); ++w) {
     if (!entries_[w] || !entries_[w]->released) continue;
     const Event& last_use = entries_[w]->last_use;
@@ -145,6 +149,11 @@ int Windows::find_reusable(Set collected, std::size_t bytes) const {
   return best;
 }
 
+std::unique_ptr<Windows::Entry> Windows::take(std::size_t window) {
+  const std::lock_guard lock(mutex_);
+  return std::move(entries_[window]);
+}
+
 // Every rank lets go of what it maps before any rank frees it.
 void Windows::discard(Set collected) {
   if (collected == 0) return;
@@ -153,7 +162,7 @@ void Windows::discard(Set collected) {
     if ((collected >> w & 1) == 0) continue;
     regions_.set_window(static_cast<int>(w), {});
     freed.push_back(std::move(entries_[w]->memory));
-    entries_[w].reset();
+    const std::unique_ptr<Entry> gone = take(w);  // its mappings are closed without the lock
   }
   regions_.world().exchange({});
 }
@@ -163,6 +172,7 @@ Windows::Allocation Windows::renew(int window, std::size_t bytes) {
   const std::string obstacle = obstacle_of([&] { regions_.zero(entry.data, entry.capacity); });
   const auto obstacles = exchange_obstacles(regions_.world(), obstacle);
   throw_obstacle(obstacles, ErrorCode::cuda, kAllocate);
+  const std::lock_guard lock(mutex_);
   entry.bytes = bytes;
   entry.released = false;
   entry.last_use = {};
@@ -186,7 +196,10 @@ Windows::Allocation Windows::add(const Arrival& wish, std::byte* data) {
   std::vector<std::string> obstacles;
   for (const Bytes& bytes : exports) obstacles.push_back(ByteReader(bytes).text());
   throw_obstacle(obstacles, ErrorCode::cuda, allocates ? kAllocate : kRegister);
-  *slot = std::move(entry);
+  {
+    const std::lock_guard lock(mutex_);
+    *slot = std::move(entry);
+  }
   const int window = static_cast<int>(slot - entries_.begin());
   connect(window, exports);
   return {window, (*slot)->data, (*slot)->bytes};
@@ -247,6 +260,7 @@ void Windows::connect(int window, const std::vector<Bytes>& exports) {
   }
   entry.shared = row[static_cast<std::size_t>(cards.rank())] != nullptr;
   regions_.set_window(window, row);
+  const std::lock_guard lock(mutex_);
   if (entry.shared) by_address_.emplace(entry.data, window);
 }
 

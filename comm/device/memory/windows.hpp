@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "comm/device/memory/regions.hpp"
@@ -37,9 +38,9 @@ class Windows {
   // has none in this window, says so once, and stages. The memory must live until it is given up by collect().
   Allocation register_memory(std::byte* data, std::size_t bytes);
 
-  // Local, any order: no call from now on uses the allocation; `last_use` is recorded after the last that did (empty:
-  // none did). Its memory and number are given back at the next collective point at which every rank has said so and
-  // every rank's last use has passed, or at destruction.
+  // Local, any order, any thread: no call from now on uses the allocation; `last_use` is recorded after the last that
+  // did (empty: none did). Its memory and number are given back at the next collective point at which every rank has
+  // said so and every rank's last use has passed, or at destruction.
   void release(const Allocation& allocation, Event last_use);
   // Collective: a collective point. allocate() and register_memory() are ones too.
   void collect();
@@ -57,13 +58,15 @@ class Windows {
   Set retired() const;
   int find_reusable(Set collected, std::size_t bytes) const;
   void discard(Set collected);
+  std::unique_ptr<Entry> take(std::size_t window);
   Allocation renew(int window, std::size_t bytes);
   Allocation add(const Arrival& wish, std::byte* data);
   Export prepare(Entry& entry, bool allocates);
   void connect(int window, const std::vector<Bytes>& exports);
 
   Regions& regions_;
-  std::vector<std::unique_ptr<Entry>> entries_;  // by window; null: free
+  mutable std::mutex mutex_;                     // guards the next two: release() may come from any thread
+  std::vector<std::unique_ptr<Entry>> entries_;  // by window; null: free. Collective points alone put them there
   std::map<const std::byte*, int> by_address_;   // start of this rank's memory: the window
   bool said_not_exportable_ = false;
 };

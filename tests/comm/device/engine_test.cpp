@@ -338,3 +338,39 @@ TEST_CASE("device communicators: a thousand calls take no more memory") {
       },
       on_sim());
 }
+
+TEST_CASE("device communicators: several threads of a rank call one, on streams of their own, and give windows back") {
+  constexpr int kThreads = 3, kCalls = 20;
+  on_ranks(
+      2,
+      [](Communicator& comm) {
+        std::vector<decltype(comm.allocate<std::int32_t>(100))> windows;
+        for (int i = 0; i < kCalls; ++i) windows.push_back(comm.allocate<std::int32_t>(100));
+        std::vector<std::exception_ptr> errors(kThreads + 1);
+        std::vector<std::thread> threads;
+        const auto run = [&](int thread, auto body) {
+          threads.emplace_back([&errors, thread, body] { errors[static_cast<std::size_t>(thread)] = thrown_by(body); });
+        };
+        for (int t = 0; t < kThreads; ++t) {
+          run(t, [&comm] {
+            const DeviceStream stream(comm.device());
+            DeviceArray<std::int32_t> data(comm.device(), std::vector<std::int32_t>(100, 1));
+            for (int i = 0; i < kCalls; ++i) {  // equal values, whichever thread's calls meet
+              comm.async().all_reduce(data.span(), ReduceOp::max, stream.get()).wait();
+              comm.all_reduce(data.span(), ReduceOp::max, stream.get());
+              comm.check();
+            }
+            comm.synchronize(stream.get());
+            expect(data.to_host() == std::vector<std::int32_t>(100, 1), "wrong maximum");
+          });
+        }
+        run(kThreads, [&windows] {
+          while (!windows.empty()) windows.pop_back();
+        });
+        for (auto& thread : threads) thread.join();
+        rethrow(errors);
+        comm.barrier();
+        comm.synchronize();
+      },
+      on_sim());
+}

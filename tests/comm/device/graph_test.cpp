@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls captured into CUDA graphs: replayed, right each time; and what a live graph means for the communicator's end.
 #include "tests/comm/device/graph.hpp"
+#include "comm/device/memory/cuda_handles.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/setting.hpp"
 
 using namespace rondo;
 using namespace rondo::test;
@@ -104,4 +106,61 @@ TEST_CASE("device communicators: one that a live graph holds goes, and leaves it
         stream.synchronize();
       },
       on_sim());
+}
+
+TEST_CASE("device communicators: calls on two branches of a capture run one after the other") {
+  on_ranks(
+      2,
+      [](Communicator& comm) {
+        constexpr std::size_t kCount = 3000;
+        const DeviceStream main(comm.device()), branch(comm.device());
+        std::vector<DeviceArray<std::int32_t>> data;
+        for (int i = 0; i < 6; ++i) data.emplace_back(comm.device(), kCount);
+        must(api().SetDevice(comm.device().index));
+        const auto forked = comm::device::make_event(api(), comm.device().index);
+        const auto joined = comm::device::make_event(api(), comm.device().index);
+        const auto follow = [](const DeviceStream& from, const comm::device::Event& event, const DeviceStream& to) {
+          must(api().EventRecord(event.get(), static_cast<cudaStream_t>(from.get())));
+          must(api().StreamWaitEvent(static_cast<cudaStream_t>(to.get()), event.get(), 0));
+        };
+        Graph graph(static_cast<cudaStream_t>(main.get()), [&] {
+          follow(main, forked, branch);
+          for (std::size_t i = 0; i < data.size(); ++i)
+            comm.all_reduce(data[i].span(), ReduceOp::sum, i % 2 == 0 ? main.get() : branch.get());
+          follow(branch, joined, main);
+        });
+        for (int round = 0; round < 10; ++round) {
+          for (auto& each : data) each.copy_from(ramp(comm.rank(), kCount));
+          graph.launch();
+          comm.synchronize(main.get());
+          for (const auto& each : data) expect_sum_of_ramps(each.to_host(), 2);
+        }
+      },
+      on_sim());
+}
+
+TEST_CASE("device communicators: a replay and a call that runs beside it are told apart, by name") {
+  const int threads = GENERATE(1, 2);  // of the simplest kernel, or the one over windows
+  const Setting protocol("RONDO_PROTOCOL", threads == 1 ? "simple" : "window");
+  std::atomic<bool> failed{false};
+  const auto errors = run_ranks(2, on_sim(), [&](Communicator& comm) {
+    const DeviceStream replayed(comm.device()), other(comm.device());
+    must(api().SetDevice(comm.device().index));
+    Graph graph(static_cast<cudaStream_t>(replayed.get()), [&] { comm.barrier(replayed.get()); });
+    if (comm.rank() == 0) {
+      graph.launch();  // and waits for rank 1
+      comm.barrier(other.get());
+    } else {
+      await(failed);
+    }
+    const auto error = thrown_by([&] { comm.synchronize(other.get()); });
+    failed = true;
+    if (error) std::rethrow_exception(error);
+    comm.check();
+  });
+  for (const auto& error : errors) {
+    CHECK(code_of(error) == ErrorCode::invalid_argument);
+    CHECK(sentence_of(error).find("rank 0: two launches of this communicator ran at the same time") !=
+          std::string::npos);
+  }
 }
