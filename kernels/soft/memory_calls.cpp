@@ -59,10 +59,7 @@ cudaError_t release(void* pointer) {
       importers = allocation->shared->living_importers();
       strict = here.settings.strict;
     }
-    {
-      const std::lock_guard none_begins(owner->launching);
-      synchronize(here, *owner);
-    }
+    synchronize_before_free(here, *owner);
     if (importers != 0) {
       here.report(freed_while_mapped(pointer, importers));
       if (strict) std::abort();

@@ -15,6 +15,19 @@ void synchronize(Process& here, const Device& device) {
   for (const Ticket& tail : tails) tail.wait();
 }
 
+void synchronize_before_free(Process& here, const Device& device) {
+  std::vector<Device*> concerned;  // in their order, so that two who free cannot wait for each other
+  {
+    const std::lock_guard lock(here.mutex);
+    for (const auto& other : here.has.devices) {
+      if (other.get() == &device || other->peers.contains(device.index)) concerned.push_back(other.get());
+    }
+  }
+  std::vector<std::unique_lock<std::mutex>> none_begins;
+  for (Device* each : concerned) none_begins.emplace_back(each->launching);
+  for (const Device* each : concerned) synchronize(here, *each);
+}
+
 namespace {
 
 cudaError_t create(cudaStream_t* out, unsigned flags) {

@@ -36,8 +36,8 @@ DeviceEngine::DeviceEngine(Parts parts)
         return tell_works(false) || busy;
       }) {
   status_->engine = this;
+  if (parts_.shares_process) traffic_.emplace(api_);
   if (!parts_.shares_default_stream) return;
-  traffic_.emplace(api_, parts_.device.index);
   own_stream_ = make_stream(api_, parts_.device.index);
   default_passed_ = make_event(api_, parts_.device.index);
 }

@@ -51,6 +51,7 @@ class DeviceEngine {
     FlightRecorder* recorder = nullptr;
     ChoiceLog* choices = nullptr;
     Terms terms;
+    bool shares_process = false;         // with another rank, whichever device that uses
     bool shares_default_stream = false;  // with another rank of this process: they would wait for each other there
     std::unique_ptr<Regions> regions;
     std::unique_ptr<Windows> windows;
@@ -139,7 +140,7 @@ class DeviceEngine {
   std::array<KnownBuffer, 64> known_buffers_{};
 
   std::mutex inspecting_;           // guards what follows
-  std::optional<Traffic> traffic_;  // where ranks of this process share the device
+  std::optional<Traffic> traffic_;  // where there are other ranks in this process
   int launching_ = 0;               // calls of run() under way
   std::uint64_t done_launches_ = 0;
   bool fault_seen_ = false;

@@ -55,7 +55,7 @@ void close_on(const cuda::Api& api, int device, std::string_view what, Close clo
 template <class Close>
 void close_in_peace(const cuda::Api& api, int device, std::string_view what, Close close) noexcept {
   try {
-    free_in_peace(api, device, [&api, device, what, close] { close_on(api, device, what, close); });
+    free_in_peace(api, [&api, device, what, close] { close_on(api, device, what, close); });
   } catch (const std::bad_alloc&) {
     log::warn("{} device {}: {}: no memory to remember it; it stays allocated", api.name, device, what);
   }
@@ -73,7 +73,7 @@ void close_registration(const cuda::Api& api, int device, std::byte* raw) noexce
   close_on(api, device, "unregistering host memory", [&] { return api.HostUnregister(raw); });
 }
 void close_import(const cuda::Api& api, int device, std::byte* raw) noexcept {
-  close_on(api, device, "closing a peer's memory", [&] { return api.IpcCloseMemHandle(raw); });
+  close_in_peace(api, device, "closing a peer's memory", [&api, raw] { return api.IpcCloseMemHandle(raw); });
 }
 void close_stream(const cuda::Api& api, int device, cudaStream_t raw) noexcept {
   close_on(api, device, "destroying a stream", [&] { return api.StreamDestroy(raw); });
@@ -87,7 +87,7 @@ DeviceMemory allocate_device(const cuda::Api& api, int device, std::size_t bytes
   const DeviceScope scope(api, device);
   void* memory = nullptr;
   cudaError_t code = api.Malloc(&memory, bytes);
-  if (code == cudaErrorMemoryAllocation && await_frees(api, device, kAwaitFrees)) {
+  if (code == cudaErrorMemoryAllocation && await_frees(api, kAwaitFrees)) {
     api.GetLastError();
     code = api.Malloc(&memory, bytes);
   }

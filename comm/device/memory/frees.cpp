@@ -10,7 +10,7 @@
 namespace rondo::comm::device {
 namespace {
 
-struct DeviceUse {  // a device as this process sees it
+struct DeviceUse {  // of all devices that this process sees
   std::mutex mutex;
   std::condition_variable freed;
   int running = 0;  // ranks
@@ -18,11 +18,11 @@ struct DeviceUse {  // a device as this process sees it
 };
 
 // Not destroyed at exit, when the runtime may be gone; what waits then is the process's to lose.
-DeviceUse& use_of(const cuda::Api& api, int device) {
+DeviceUse& use_of(const cuda::Api& api) {
   static std::mutex mutex;
-  static auto* const uses = new std::map<std::pair<const cuda::Api*, int>, DeviceUse>;
+  static auto* const uses = new std::map<const cuda::Api*, DeviceUse>;
   const std::lock_guard lock(mutex);
-  return (*uses)[{&api, device}];
+  return (*uses)[&api];
 }
 
 void free_waiting(DeviceUse& use) {
@@ -35,14 +35,14 @@ void free_waiting(DeviceUse& use) {
 
 Traffic::~Traffic() {
   if (!running_) return;
-  DeviceUse& use = use_of(api_, device_);
+  DeviceUse& use = use_of(api_);
   const std::lock_guard lock(use.mutex);
   --use.running;
 }
 
 void Traffic::begin() {
   if (running_) return;
-  DeviceUse& use = use_of(api_, device_);
+  DeviceUse& use = use_of(api_);
   const std::lock_guard lock(use.mutex);
   ++use.running;
   running_ = true;
@@ -51,23 +51,29 @@ void Traffic::begin() {
 void Traffic::end() {
   if (!running_) return;
   running_ = false;
-  DeviceUse& use = use_of(api_, device_);
+  DeviceUse& use = use_of(api_);
   const std::lock_guard lock(use.mutex);
   --use.running;
   free_waiting(use);
 }
 
-void free_in_peace(const cuda::Api& api, int device, std::function<void()> free) {
-  DeviceUse& use = use_of(api, device);
+void free_in_peace(const cuda::Api& api, std::function<void()> free) {
+  DeviceUse& use = use_of(api);
   const std::lock_guard lock(use.mutex);
   use.waiting.push_back(std::move(free));
   free_waiting(use);
 }
 
-bool await_frees(const cuda::Api& api, int device, std::chrono::milliseconds patience) {
-  DeviceUse& use = use_of(api, device);
+bool await_frees(const cuda::Api& api, std::chrono::milliseconds patience) {
+  DeviceUse& use = use_of(api);
   std::unique_lock lock(use.mutex);
   if (use.waiting.empty()) return false;
+  return use.freed.wait_for(lock, patience, [&] { return use.waiting.empty(); });
+}
+
+bool await_no_frees(const cuda::Api& api, std::chrono::milliseconds patience) {
+  DeviceUse& use = use_of(api);
+  std::unique_lock lock(use.mutex);
   return use.freed.wait_for(lock, patience, [&] { return use.waiting.empty(); });
 }
 

@@ -10,6 +10,7 @@
 
 #include "comm/base/bytes.hpp"
 #include "comm/base/log.hpp"
+#include "comm/device/memory/frees.hpp"
 #include "comm/device/memory/host_region.hpp"
 #include "comm/device/setup/obstacles.hpp"
 
@@ -75,7 +76,11 @@ Regions::Regions(const cuda::Api& api, int device, const HostWorld& world, const
 
 Regions::~Regions() {
   parts_->peers.clear();
-  world_.announce_unmapped();
+  if (let_go_of_others()) {
+    world_.announce_unmapped();
+  } else {
+    log::warn("rank {} still maps memory of its peers: kernels of other ranks of its process run", cards_.rank());
+  }
   const auto until = std::chrono::steady_clock::now() + kFarewell;
   for (int peer = 0; peer < cards_.size(); ++peer) {
     if (route(peer) != Route::ipc || world_.await_unmapped(peer, until)) continue;
@@ -85,6 +90,10 @@ Regions::~Regions() {
     for (const SharedMemory& memory : parts_->kept) memory->release();
     return;
   }
+}
+
+bool Regions::let_go_of_others() const {
+  return std::find(routes_.begin(), routes_.end(), Route::ipc) == routes_.end() || await_no_frees(api_, kFarewell);
 }
 
 const DeviceTeam* Regions::team() const { return reinterpret_cast<const DeviceTeam*>(parts_->team.get()); }

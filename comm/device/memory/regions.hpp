@@ -87,6 +87,9 @@ class Regions {
   // that are enqueued after it returned see it.
   void zero(std::byte* memory, std::size_t bytes);
   void set_window(int window, std::span<std::byte* const> by_rank);
+  // What was mapped of other processes and let go is unmapped, within a moment. False: kernels of other ranks of this
+  // process run.
+  bool let_go_of_others() const;
   // Frees memory that other processes may still map once they have said that they do not: at destruction.
   void keep(SharedMemory memory);
 

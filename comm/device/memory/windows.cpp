@@ -164,7 +164,15 @@ void Windows::discard(Set collected) {
     freed.push_back(std::move(entries_[w]->memory));
     const std::unique_ptr<Entry> gone = take(w);  // its mappings are closed without the lock
   }
-  regions_.world().exchange({});
+  bool gone = true;  // everywhere
+  const bool here = regions_.let_go_of_others();
+  for (const Bytes& bytes : regions_.world().exchange(ByteWriter().number(here).take())) {
+    gone = ByteReader(bytes).number<bool>() && gone;
+  }
+  if (gone) return;
+  for (SharedMemory& memory : freed) {
+    if (memory) regions_.keep(std::move(memory));
+  }
 }
 
 Windows::Allocation Windows::renew(int window, std::size_t bytes) {

@@ -80,6 +80,13 @@ bool shares_default_stream(const DeviceCards& cards) {
                      [&](int peer) { return peer != cards.rank() && cards.same_process(peer, cards.rank()); });
 }
 
+bool shares_process(const DeviceCards& cards) {
+  for (int peer = 0; peer < cards.size(); ++peer) {
+    if (peer != cards.rank() && cards.same_process(peer, cards.rank())) return true;
+  }
+  return false;
+}
+
 void log_regions(const Regions& regions) {
   const DeviceCards& cards = regions.cards();
   const auto& layout = regions.layout();
@@ -141,6 +148,7 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
   parts.team = &impl.team();
   parts.recorder = &recorder;
   parts.choices = &choices;
+  parts.shares_process = shares_process(cards);
   parts.shares_default_stream = shares_default_stream(cards);
   parts.regions = std::make_unique<Regions>(*found.api, found.index, world, cards, reserve_blocks(world, cards));
   parts.terms = agree(*parts.regions, impl.options(), impl.config());

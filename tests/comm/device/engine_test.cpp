@@ -259,7 +259,8 @@ TEST_CASE("device communicators: split and shrink stay on their devices") {
 TEST_CASE("device communicators: memory is freed while a peer's kernel waits for the rank that frees it") {
   constexpr std::size_t kBytes = 8 << 20;
   Options options = on_sim(20s);
-  options.device = device_under_test(0);  // of both
+  options.device = device_under_test(GENERATE(0, -1));  // of both, or one each where there are two
+  int device = 0;
   const auto round = [&] {
     std::atomic<bool> waits{false};
     on_ranks(
@@ -271,6 +272,7 @@ TEST_CASE("device communicators: memory is freed while a peer's kernel waits for
             waits = true;
           } else {
             await(waits);
+            device = comm.device().index;
             const DeviceMemory freed(comm.device(), kBytes);
           }
           if (comm.rank() == 1) comm.barrier();
@@ -278,7 +280,7 @@ TEST_CASE("device communicators: memory is freed while a peer's kernel waits for
         },
         options);
     std::size_t free = 0, all = 0;
-    REQUIRE(api_under_test().SetDevice(0) == cudaSuccess);
+    REQUIRE(api_under_test().SetDevice(device) == cudaSuccess);
     REQUIRE(api_under_test().MemGetInfo(&free, &all) == cudaSuccess);
     return free;
   };
