@@ -19,6 +19,7 @@ struct Api {
   cudaError_t (*GetDevice)(int*);
   cudaError_t (*DeviceGetAttribute)(int*, cudaDeviceAttr, int);
   cudaError_t (*DeviceCanAccessPeer)(int*, int, int);
+  cudaError_t (*DeviceGetP2PAttribute)(int*, cudaDeviceP2PAttr, int, int);
   cudaError_t (*DeviceEnablePeerAccess)(int, unsigned);
   cudaError_t (*DeviceSynchronize)();
   cudaError_t (*DriverGetVersion)(int*);

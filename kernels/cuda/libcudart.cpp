@@ -104,6 +104,7 @@ const Api& table() {
       .GetDevice = &cudaGetDevice,
       .DeviceGetAttribute = &cudaDeviceGetAttribute,
       .DeviceCanAccessPeer = &cudaDeviceCanAccessPeer,
+      .DeviceGetP2PAttribute = &cudaDeviceGetP2PAttribute,
       .DeviceEnablePeerAccess = &cudaDeviceEnablePeerAccess,
       .DeviceSynchronize = &cudaDeviceSynchronize,
       .DriverGetVersion = &cudaDriverGetVersion,

@@ -79,8 +79,10 @@ enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrHostNativeAtomicSupported = 86,
   cudaDevAttrCooperativeLaunch = 95,
-  cudaDevAttrMaxBlocksPerMultiprocessor = 106
+  cudaDevAttrMaxBlocksPerMultiprocessor = 106,
+  cudaDevAttrMpsEnabled = 133  // as of CUDA 12.3
 };
+enum cudaDeviceP2PAttr { cudaDevP2PAttrNativeAtomicSupported = 3 };
 
 enum cudaMemoryType {
   cudaMemoryTypeUnregistered = 0,

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/soft/call.hpp"
+#include "kernels/soft/devices.hpp"
 #include "kernels/soft/submit.hpp"
 
 namespace rondo::soft {
@@ -41,6 +42,13 @@ std::function<void()> work_of(const Copy& copy, bool reads_now) {
   return [copy, staged] { std::memcpy(copy.to, staged->data(), copy.bytes); };
 }
 
+// Between devices whose bus loses what one writes to the other.
+bool is_lost(Process& here, const Copy& copy) {
+  const Memory::Found from = here.has.memory.find(copy.from), to = here.has.memory.find(copy.to);
+  if (!from || !to || copy.source != Side::device || copy.destination != Side::device) return false;
+  return is_among(here.settings.broken_peers, from.allocation->device->number, to.allocation->device->number);
+}
+
 enum class Wait { as_needed, unless_within_device };
 
 cudaError_t copy_in(Process& here, const std::shared_ptr<Stream>& stream, Copy copy, cudaMemcpyKind kind, Wait wait) {
@@ -52,7 +60,8 @@ cudaError_t copy_in(Process& here, const std::shared_ptr<Stream>& stream, Copy c
     if (!is_valid(here, copy, kind)) return cudaErrorInvalidValue;
     const bool captures = stream->capture != nullptr;
     const bool reads_now = copy.source == Side::pageable && !captures;
-    const cudaError_t code = submit(here, *stream, work_of(copy, reads_now));
+    const cudaError_t code =
+        submit(here, *stream, is_lost(here, copy) ? std::function<void()>([] {}) : work_of(copy, reads_now));
     if (code != cudaSuccess || captures) return code;
     const bool to_host = copy.destination != Side::device;
     const bool from_pinned = copy.source == Side::pinned;

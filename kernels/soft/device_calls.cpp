@@ -13,12 +13,14 @@
 
 namespace rondo::soft {
 
-bool can_access(const Settings& settings, int number, int peer) {
-  if (number == peer) return true;
-  const auto denied = [&](const std::pair<int, int>& pair) {
+bool is_among(const std::vector<std::pair<int, int>>& pairs, int number, int peer) {
+  return std::any_of(pairs.begin(), pairs.end(), [&](const std::pair<int, int>& pair) {
     return pair == std::pair(number, peer) || pair == std::pair(peer, number);
-  };
-  return settings.peer_access && std::none_of(settings.denied_peers.begin(), settings.denied_peers.end(), denied);
+  });
+}
+
+bool can_access(const Settings& settings, int number, int peer) {
+  return number == peer || (settings.peer_access && !is_among(settings.denied_peers, number, peer));
 }
 
 int multiprocessors(const Settings& settings) {
@@ -81,6 +83,7 @@ constexpr Attribute kAttributes[] = {
     {cudaDevAttrComputeMode, [](const Settings&, const Device&) { return 0; }},  // shared by processes
     {cudaDevAttrHostNativeAtomicSupported, [](const Settings&, const Device&) { return 0; }},
     {cudaDevAttrCooperativeLaunch, [](const Settings&, const Device&) { return 0; }},
+    {cudaDevAttrMpsEnabled, [](const Settings& s, const Device&) { return s.mps; }},
     {cudaDevAttrPciDomainId, [](const Settings&, const Device&) { return 0; }},
     {cudaDevAttrPciBusId, [](const Settings&, const Device& device) { return device.number + 1; }},
     {cudaDevAttrPciDeviceId, [](const Settings&, const Device&) { return 0; }},
@@ -94,6 +97,7 @@ cudaError_t attribute(int* out, cudaDeviceAttr wanted, int index) {
     const auto* const row = std::find_if(std::begin(kAttributes), std::end(kAttributes),
                                          [&](const Attribute& a) { return a.attribute == wanted; });
     if (out == nullptr || row == std::end(kAttributes)) return cudaErrorInvalidValue;
+    if (wanted == cudaDevAttrMpsEnabled && here.settings.mps < 0) return cudaErrorInvalidValue;  // an older runtime
     *out = row->value(here.settings, *device);
     return cudaSuccess;
   });
@@ -107,6 +111,19 @@ cudaError_t can_access_peer(int* out, int index, int peer_index) {
     if (device == nullptr || peer == nullptr) return cudaErrorInvalidDevice;
     if (out == nullptr) return cudaErrorInvalidValue;
     *out = device != peer && can_access(here.settings, device->number, peer->number) ? 1 : 0;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t peer_attribute(int* out, cudaDeviceP2PAttr wanted, int index, int peer_index) {
+  return call([&](Process& here) {
+    const std::lock_guard lock(here.mutex);
+    const Device* const device = here.device(index);
+    const Device* const peer = here.device(peer_index);
+    if (device == nullptr || peer == nullptr || device == peer) return cudaErrorInvalidDevice;
+    if (out == nullptr || wanted != cudaDevP2PAttrNativeAtomicSupported) return cudaErrorInvalidValue;
+    *out = can_access(here.settings, device->number, peer->number) &&
+           !is_among(here.settings.plain_peers, device->number, peer->number);
     return cudaSuccess;
   });
 }
@@ -202,6 +219,7 @@ void add_device_calls(cuda::Api& api) {
   api.DeviceGetAttribute = &attribute;
   api.DeviceCanAccessPeer = &can_access_peer;
   api.DeviceEnablePeerAccess = &enable_peer_access;
+  api.DeviceGetP2PAttribute = &peer_attribute;
   api.DeviceSynchronize = &synchronize_device;
   api.DriverGetVersion = &version;
   api.RuntimeGetVersion = &version;

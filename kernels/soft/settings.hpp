@@ -17,10 +17,13 @@ struct Settings {
       {};                                              // this process's, in this order; the first bad one ends the list
   bool peer_access = true;                             // between any two devices,
   std::vector<std::pair<int, int>> denied_peers = {};  // but not between these, by number in the machine, either way
-  int multiprocessors = 16;                            // of a device; no more than its resident blocks
-  int resident_blocks = 64;                            // that run on a device at the same time, per process
-  std::size_t memory_bytes = 0;                        // of a device, per process; 0: what the machine has
-  std::chrono::seconds kernel_timeout{900};            // a kernel in which nothing moves for so long has failed
+  std::vector<std::pair<int, int>> broken_peers = {};  // offered, but what one copies to the other is lost
+  std::vector<std::pair<int, int>> plain_peers = {};   // by a bus that has no atomics and cuts lines of 128 bytes
+  int mps = 1;  // 1: processes run side by side on a device, as is so here; 0: in turns; -1: nobody can tell
+  int multiprocessors = 16;                        // of a device; no more than its resident blocks
+  int resident_blocks = 64;                        // that run on a device at the same time, per process
+  std::size_t memory_bytes = 0;                    // of a device, per process; 0: what the machine has
+  std::chrono::seconds kernel_timeout{900};        // a kernel in which nothing moves for so long has failed
   bool strict = false;                             // abort() on misuse that CUDA lets pass: memory freed while mapped
   std::string machine = {};                        // makes UUIDs differ where several machines are simulated on one
   void (*report)(const char* sentence) = nullptr;  // a failed kernel, misuse; from any thread. null: to stderr

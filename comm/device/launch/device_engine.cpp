@@ -153,6 +153,8 @@ void DeviceEngine::check_buffer(const Call& call, const void* data, std::size_t 
   } else {
     room = SIZE_MAX;
   }
+  // What another than cudaMalloc made may be mapped piece by piece, and go on behind the piece.
+  if (!exportable) room = SIZE_MAX;
   if (bytes > room)
     refuse(fmt::format("of {} bytes goes past the end of its memory, where {} bytes are left", bytes, room));
   known = {data, room};

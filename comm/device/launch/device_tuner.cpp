@@ -23,7 +23,8 @@ using kernels::Pattern;
 using enum KernelKind;
 
 constexpr int kMost = kernels::device::kMaxThreads;
-constexpr bool kWithoutWindows = true;
+enum class When : std::uint8_t { always, without_windows, time_sliced };  // the latter: before all others
+using enum When;
 
 struct TunerRow {
   Pattern pattern;
@@ -34,7 +35,7 @@ struct TunerRow {
   std::string_view algorithm;
   int threads;
   std::size_t bytes_per_channel;  // another channel for each
-  bool without_windows = false;   // unless it is asked for, taken only where there are none
+  When when = always;             // it is taken, unless it is asked for
 };
 
 // Pushes first, then windows: fewest dependent rounds and least traffic on a GPU that ranks share. Rows of push,
@@ -51,7 +52,9 @@ constexpr TunerRow kTable[] = {
     // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each. But LL sends
     // to one peer after the other, which takes longer from 4 ranks on.
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 2, ll, "one_shot", 128, kAnyBytes},
-    {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, kWithoutWindows},
+    {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, without_windows},
+    {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, time_sliced},
+    {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, window, "one_shot", kMost, 16 * kKiB, time_sliced},
     {Pattern::all_reduce, kCanonical, 128 * kKiB, 8, window, "one_shot", kMost, 16 * kKiB},
     {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, window, "two_shot", kMost, 64 * kKiB},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
@@ -86,7 +89,7 @@ consteval bool always_finds_one() {
     bool found = false;
     for (const TunerRow& row : kTable) {
       if (row.pattern != pattern.pattern || row.kernel != simple || row.canonical != kCanonical) continue;
-      found |= row.max_bytes == kAnyBytes && row.max_world_size == kAnyWorld && !row.without_windows;
+      found |= row.max_bytes == kAnyBytes && row.max_world_size == kAnyWorld && row.when == always;
     }
     if (!found) return false;
   }
@@ -140,7 +143,7 @@ class RowSearch {
       return choice_;
     }
     for (const TunerRow& row : kTable) {
-      if (row.without_windows && terms_.windows) continue;
+      if (!is_time_for(row)) continue;
       if (!fits(row) || !take(row, row.kernel, row.algorithm)) continue;
       choice_.why = "a row of the table for devices";
       return choice_;
@@ -150,6 +153,18 @@ class RowSearch {
   }
 
  private:
+  bool is_time_for(const TunerRow& row) const {
+    switch (row.when) {
+      case always:
+        return true;
+      case without_windows:
+        return !terms_.windows;
+      case time_sliced:
+        return terms_.time_sliced && (row.kernel != window || shape_.bytes <= terms_.round_bytes);
+    }
+    return false;
+  }
+
   bool fits(const TunerRow& row) const {
     return shape_.bytes <= row.max_bytes && terms_.world_size <= row.max_world_size;
   }
@@ -202,6 +217,10 @@ class RowSearch {
       choice_.channels = push_channels(bytes);
       choice_.threads = std::min(push_threads(bytes), terms_.threads);
     }
+    // One meeting, where peers read what is staged and write nothing; two, where they read the input itself.
+    choice_.stages = terms_.time_sliced && kernel == window && shape_.bytes <= terms_.round_bytes &&
+                     kernels::kWindowAlgorithms[id].writes == kernels::Writes::own;
+    if (choice_.stages) choice_.channels = terms_.blocks;
     return true;
   }
 

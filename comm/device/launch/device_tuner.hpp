@@ -26,6 +26,10 @@ struct Terms {
   int blocks = 1;                       // at most, of window kernels
   int threads = 64;                     // of a block, at most
   std::size_t push_bytes = 0;           // of one rank for another, at most, in push kernels; 0: there are none
+  // Ranks are processes that take turns on a device: every dependent round of a call costs a turn or two, whatever its
+  // bytes.
+  bool time_sliced = false;
+  std::size_t round_bytes = 0;  // that pass the staging area in one round of all blocks, of each rank
   std::size_t slots_bytes = 0;  // that the slots between two ranks hold: a longer message waits for its receiver
 };
 
@@ -36,6 +40,7 @@ struct Choice {
   int channels = 1, threads = 32;
   std::string_view why{};
   bool refers = false;  // of a message: the receiver may read it where it lies, if that is in a window
+  bool stages = false;  // input that lies in a window, too, so that nobody waits until others have read it
 };
 
 Choice choose(const CallShape& shape, const Terms& terms);

@@ -89,7 +89,7 @@ void Batch::add_collective(const Call& call, const Choice& choice, const Signatu
                       .send_offset = 0,
                       .recv_offset = 0};
   operation.signature.sequence = 0;  // the kernel counts
-  if (choice.kernel == KernelKind::window) find_windows(call, operation);
+  if (choice.kernel == KernelKind::window) find_windows(call, choice.stages, operation);
   if (!is_push()) {
     launch_.operation[launch_.operations++] = operation;
     return;
@@ -104,15 +104,17 @@ const void* Batch::kernel(const cuda::Kernels& kernels) const {
   return kernel_ == KernelKind::window ? kernels.window : kernels.fifo[static_cast<std::size_t>(kernel_)];
 }
 
-void Batch::find_windows(const Call& call, Operation& operation) const {
+void Batch::find_windows(const Call& call, bool stages, Operation& operation) const {
   const CollectiveRow& row = rondo::row_of(call.collective);
   const int world_size = regions_.layout().world_size;
   const std::size_t element = size_of(call.dtype);
   const WindowPlace from =
       windows_.find(call.send, elements_of(call, row.send, call.send_counts, world_size) * element);
   const WindowPlace to = windows_.find(call.recv, elements_of(call, row.recv, call.recv_counts, world_size) * element);
-  operation.send_window = from.window;
-  operation.send_offset = from.offset;
+  if (!stages) {
+    operation.send_window = from.window;
+    operation.send_offset = from.offset;
+  }
   operation.recv_window = to.window;
   operation.recv_offset = to.offset;
 }

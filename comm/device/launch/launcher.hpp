@@ -35,7 +35,7 @@ class Batch {
   bool is_push() const { return kernel_ == KernelKind::push; }
   void widen(const Choice& choice);
   std::int32_t put_counts(std::span<const std::size_t> counts);
-  void find_windows(const Call& call, kernels::device::Operation& operation) const;
+  void find_windows(const Call& call, bool stages, kernels::device::Operation& operation) const;
 
   const Regions& regions_;
   const Windows& windows_;

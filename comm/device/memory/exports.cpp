@@ -34,6 +34,7 @@ Export make_export(const cuda::Api& api, int device, std::byte* memory, std::siz
   bool opens = false;
   check(api, api.MemGetAllocation(&base, &whole, &opens, memory), device, "finding the allocation of a buffer");
   made.offset = static_cast<std::uint64_t>(memory - static_cast<std::byte*>(base));
+  made.plain = opens ? 1 : 0;
   made.opens = opens && api.IpcGetMemHandle(&made.handle, base) == cudaSuccess;
   if (opens && made.opens == 0) api.GetLastError();
   return made;

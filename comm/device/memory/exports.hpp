@@ -20,6 +20,7 @@ struct Export {
   std::byte* pointer = nullptr;  // null: nothing to share
   std::uint64_t bytes = 0;
   const SharedMemory* owner = nullptr;  // null: the caller's own memory
+  std::uint64_t plain = 0;              // not 0: cudaMalloc's, which whoever has access to its device can use
   std::uint64_t opens = 0;              // not 0: other processes can open the handle
   std::uint64_t offset = 0;             // from the start of the allocation
   cudaIpcMemHandle_t handle{};

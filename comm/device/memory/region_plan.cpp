@@ -65,7 +65,7 @@ int push_blocks_for(RegionLayout layout, const Settings& settings, BlockShare sh
 
 }  // namespace
 
-RegionPlan plan_regions(int world_size, const Settings& settings, BlockShare share, bool one_island) {
+RegionPlan plan_regions(int world_size, const Settings& settings, BlockShare share, bool one_island, bool whole_lines) {
   if (world_size > kernels::device::kMaxRanks) {
     throw Error(ErrorCode::unsupported, fmt::format("a communicator on devices has at most {} ranks, not {}: split it",
                                                     kernels::device::kMaxRanks, world_size));
@@ -78,6 +78,7 @@ RegionPlan plan_regions(int world_size, const Settings& settings, BlockShare sha
   std::copy(std::begin(settings.fifo), std::end(settings.fifo), std::begin(layout.fifo));
   if (one_island) layout.push_blocks = push_blocks_for(layout, settings, share);
   if (!one_island) std::fill(std::begin(layout.fifo) + 1, std::end(layout.fifo), FifoShape{});
+  if (!whole_lines) layout.fifo[static_cast<int>(kernels::device::Protocol::ll128)] = {};
   plan.staging_bytes = std::min(settings.staging_bytes, settings.device_bytes / 4) / kSlotUnit * kSlotUnit;
   const std::size_t bound = settings.device_bytes - plan.staging_bytes - kSlotUnit;
   while (layout.bytes() > bound) {

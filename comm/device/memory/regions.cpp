@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 
 #include "comm/base/bytes.hpp"
 #include "comm/base/log.hpp"
@@ -62,7 +61,8 @@ Regions::Regions(const cuda::Api& api, int device, const HostWorld& world, const
   parts_->reservation = std::move(reservation);
   parts_->peers.resize(routes_.size());
   find_routes();
-  plan_ = plan_regions(cards.size(), cards.settings(), parts_->reservation.share(), one_island());
+  plan_ = plan_regions(cards.size(), cards.settings(), parts_->reservation.share(), one_island(),
+                       cards_.keep_lines_whole(neighbours()));
   const std::string obstacle = obstacle_of([&] {
     parts_->stream = make_stream(api_, device_);
     parts_->pinned = allocate_pinned(api_, device_, kPinnedBytes);
@@ -128,23 +128,23 @@ std::size_t Regions::staging_offset() const {
 }
 
 // Nothing is tried where a pair of devices is known to have no access: an import would succeed, and its use fail.
-std::string Regions::find_denial() const {
-  const std::vector<int> ranks = neighbours();
-  for (const int a : ranks) {
-    for (const int b : ranks) {
-      if (cards_.access(a, b) != DeviceCards::Access::no) continue;
-      return fmt::format("the devices of ranks {} and {} have no access to each other", a, b);
-    }
-  }
-  return {};
+bool Regions::may_reach(int a, int b) const {
+  return a == b || (cards_.access(a, b) != DeviceCards::Access::no && cards_.access(b, a) != DeviceCards::Access::no);
 }
 
-// Where one rank of a node cannot map another's device memory, all of them use host memory.
+bool Regions::may_reach_any() const {
+  const std::vector<int> ranks = neighbours();
+  return ranks.size() == 1 || std::any_of(ranks.begin(), ranks.end(), [&](int a) {
+           return std::any_of(ranks.begin(), ranks.end(), [&](int b) { return a != b && may_reach(a, b); });
+         });
+}
+
+// Where two ranks of a node cannot use each other's device memory, the links between them lie in host memory; where no
+// two can, all that they share does.
 void Regions::share_device_memory() {
-  const std::string denial = find_denial();
   Export mine;
-  std::string obstacle = obstacle_of([&] {
-    if (!denial.empty()) return;
+  const std::string obstacle = obstacle_of([&] {
+    if (!may_reach_any()) return;
     std::size_t bytes = staging_offset() + plan_.staging_bytes;
     if (cards_.own().kind == rondo::Device::Kind::cuda) bytes = (bytes + kCudaBlock - 1) / kCudaBlock * kCudaBlock;
     parts_->memory = std::make_shared<DeviceMemory>(allocate_device(api_, device_, bytes));
@@ -156,43 +156,122 @@ void Regions::share_device_memory() {
   std::vector<std::string> obstacles;
   for (const Bytes& bytes : exports) obstacles.push_back(ByteReader(bytes).text());
   throw_obstacle(obstacles, ErrorCode::cuda, kHaveMemory);
-  obstacle = denial;
-  if (denial.empty()) {
-    obstacle = obstacle_of([&] {
-      for (const int r : neighbours()) {
-        ByteReader in(exports[static_cast<std::size_t>(r)]);
-        in.text();
-        if (r == cards_.rank()) continue;
-        parts_->peers[static_cast<std::size_t>(r)] = Peer(api_, device_, cards_, r, in.number<Export>());
+  map_peers(exports);
+  exchange_denials();
+  test_peers();
+  exchange_denials();
+  if (parts_->memory) zero(parts_->memory->get() + layout().arrivals_offset(), arrivals_bytes());
+  decide();
+  const bool any = std::any_of(denied_.begin(), denied_.end(), [](Peers peers) { return peers != 0; });
+  if (any) share_host_memory();
+}
+
+void Regions::deny(int peer, const std::string& why) {
+  denied_[static_cast<std::size_t>(cards_.rank())] |= Peers{1} << peer;
+  parts_->peers[static_cast<std::size_t>(peer)] = {};
+  log::info("{}: ranks {} and {} do not use each other's device memory: {}", world_.name, cards_.rank(), peer, why);
+}
+
+void Regions::map_peers(const std::vector<Bytes>& exports) {
+  denied_.assign(static_cast<std::size_t>(cards_.size()), 0);
+  for (const int r : neighbours()) {
+    if (r == cards_.rank()) continue;
+    if (!may_reach(cards_.rank(), r)) {
+      deny(r, "their devices have no access to each other, or RONDO_DEVICE_P2P is off");
+      continue;
+    }
+    const std::string obstacle = obstacle_of([&] {
+      ByteReader in(exports[static_cast<std::size_t>(r)]);
+      in.text();
+      parts_->peers[static_cast<std::size_t>(r)] = Peer(api_, device_, cards_, r, in.number<Export>());
+    });
+    if (!obstacle.empty()) deny(r, obstacle);
+  }
+  for (const int r : neighbours()) {
+    const std::string obstacle = obstacle_of([&] {
+      if (is_tested(r)) write_token(r);
+    });
+    if (!obstacle.empty()) deny(r, obstacle);
+  }
+}
+
+// All ranks know of all pairs, and each of both its ends.
+void Regions::exchange_denials() {
+  const auto all = world_.exchange(ByteWriter().number(denied_[static_cast<std::size_t>(cards_.rank())]).take());
+  for (std::size_t r = 0; r < all.size(); ++r) denied_[r] = ByteReader(all[r]).number<Peers>();
+}
+
+bool Regions::is_denied(int a, int b) const {
+  return (denied_[static_cast<std::size_t>(a)] >> b & 1) != 0 || (denied_[static_cast<std::size_t>(b)] >> a & 1) != 0;
+}
+
+// ---- does what a device offers work? There are machines whose switches lose what one device writes to another. A
+// token goes to each peer, into the arrival line that is this rank's, and is read back from there. ----
+
+bool Regions::is_tested(int peer) const {
+  return !cards_.same_device(peer, cards_.rank()) && !is_denied(peer, cards_.rank());
+}
+
+std::uint64_t Regions::token_of(int rank) const {
+  return cards_.communicator() ^ (static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15u;
+}
+
+std::size_t Regions::arrivals_bytes() const {
+  return layout().arrival_offset(0, 2 * layout().blocks, 0) - layout().arrivals_offset();
+}
+
+void Regions::write_token(int peer) {
+  std::byte* const own = parts_->memory->get() + layout().arrival_offset(1, 0, cards_.rank());
+  const std::uint64_t token = token_of(cards_.rank());
+  copy_in(&token, own, sizeof token);
+  copy_between(own, region_of(peer) + layout().arrival_offset(0, 0, cards_.rank()));
+}
+
+void Regions::test_peers() {
+  for (const int r : neighbours()) {
+    if (!is_tested(r)) continue;
+    std::byte* const own = parts_->memory->get();
+    const std::string obstacle = obstacle_of([&] {
+      std::byte* const back = own + layout().arrival_offset(1, 0, r);
+      copy_between(region_of(r) + layout().arrival_offset(0, 0, cards_.rank()), back);
+      if (copy_out(back) != token_of(cards_.rank()) ||
+          copy_out(own + layout().arrival_offset(0, 0, r)) != token_of(r)) {
+        throw Error(ErrorCode::cuda, "what one wrote to the other did not arrive, though access was offered", r);
       }
     });
+    if (!obstacle.empty()) deny(r, obstacle);
   }
-  obstacles = exchange_obstacles(world_, obstacle);
-  std::set<int> nodes;
-  for (int r = 0; r < cards_.size(); ++r) {
-    const std::string& theirs = obstacles[static_cast<std::size_t>(r)];
-    if (theirs.empty() || !nodes.insert(cards_.of(r).node).second) continue;
-    if (cards_.of(r).node == cards_.own().node) in_host_memory_ = true;
-    if (r == cards_.rank()) log::info("{}: {}: the links of this node lie in host memory", world_.name, theirs);
+}
+
+void Regions::decide() {
+  const std::vector<int> ranks = neighbours();
+  bool any = false, all = true;
+  for (const int a : ranks) {
+    for (const int b : ranks) {
+      if (a == b) continue;
+      any = any || is_denied(a, b);
+      all = all && is_denied(a, b);
+    }
   }
-  if (!nodes.empty()) share_host_memory();
+  in_host_memory_ = any && all;
+  in_pairs_ = any && !all;
+  if (in_host_memory_ && cards_.rank() == ranks.front())
+    log::info("{}: the links of this node lie in host memory", world_.name);
+  for (const int r : ranks) {
+    if (r == cards_.rank() || !is_denied(r, cards_.rank())) continue;
+    routes_[static_cast<std::size_t>(r)] = Route::host;
+    parts_->peers[static_cast<std::size_t>(r)] = {};
+  }
 }
 
 // Ranks of other nodes come along, for all must exchange equally often.
 void Regions::share_host_memory() {
-  if (in_host_memory_) {
-    for (Peer& peer : parts_->peers) peer = {};
-  }
   const std::string obstacle = obstacle_of([&] {
-    if (!in_host_memory_) {
+    if (!in_host_memory_ && !in_pairs_) {
       world_.exchange({});
       return;
     }
-    const std::vector<int> ranks = neighbours();
-    parts_->host = HostRegion(api_, device_, world_, ranks, staging_offset() + plan_.staging_bytes);
-    for (const int r : ranks) {
-      if (r != cards_.rank()) routes_[static_cast<std::size_t>(r)] = Route::host;
-    }
+    parts_->host = HostRegion(api_, device_, world_, neighbours(), staging_offset() + plan_.staging_bytes);
   });
   const auto obstacles = exchange_obstacles(world_, obstacle);
   if (in_host_memory_) parts_->memory.reset();  // nobody maps it any more
@@ -219,15 +298,17 @@ Regions::LinkEnds Regions::link_ends(int peer) const {
           base_of(area + link_area_bytes(), layout().mailbox_offset(cards_.rank(), 0, Protocol::simple))};
 }
 
+std::byte* Regions::host_region_of(int rank) const {
+  const std::vector<int> ranks = neighbours();
+  return parts_->host.device(static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
+}
+
 std::byte* Regions::region_of(int rank) const {
   switch (route(rank)) {
     case Route::own:
-      if (!in_host_memory_) return parts_->memory->get();
-      [[fallthrough]];
-    case Route::host: {
-      const std::vector<int> ranks = neighbours();
-      return parts_->host.device(static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
-    }
+      return in_host_memory_ ? host_region_of(rank) : parts_->memory->get();
+    case Route::host:
+      return host_region_of(rank);
     case Route::thread:
     case Route::ipc:
       return parts_->peers[static_cast<std::size_t>(rank)].pointer();
@@ -246,7 +327,10 @@ void Regions::fill_team() {
       parts_->links ? device_pointer(api_, device_, parts_->links.get()) - parts_->links.get() : 0;
   for (int r = 0; r < cards_.size(); ++r) {
     const auto index = static_cast<std::size_t>(r);
-    if (std::byte* region = region_of(r); region != nullptr) {
+    if (in_pairs_ && route(r) == Route::host) {  // a link, and nothing around it
+      team->mine[index] = host_region_of(cards_.rank());
+      team->theirs[index] = host_region_of(r);
+    } else if (std::byte* region = region_of(r); region != nullptr) {
       team->mine[index] = region_of(cards_.rank());
       team->theirs[index] = region;
       team->headers[index] = reinterpret_cast<RegionHeader*>(region);
@@ -287,6 +371,25 @@ void Regions::copy_in(const void* from, std::byte* to, std::size_t bytes) {
   check(api_, api_.MemcpyAsync(to, between, bytes, cudaMemcpyHostToDevice, parts_->stream.get()), device_,
         "copying a table to it");
   check(api_, api_.StreamSynchronize(parts_->stream.get()), device_, "copying a table to it");
+}
+
+// A word, from where one device has it to where another does.
+void Regions::copy_between(const std::byte* from, std::byte* to) {
+  const DeviceScope scope(api_, device_);
+  check(api_, api_.MemcpyAsync(to, from, sizeof(std::uint64_t), cudaMemcpyDefault, parts_->stream.get()), device_,
+        "copying a word between devices");
+  check(api_, api_.StreamSynchronize(parts_->stream.get()), device_, "copying a word between devices");
+}
+
+std::uint64_t Regions::copy_out(const std::byte* from) {
+  const DeviceScope scope(api_, device_);
+  std::byte* const between = parts_->pinned.get() + sizeof(HostPage);
+  check(api_, api_.MemcpyAsync(between, from, sizeof(std::uint64_t), cudaMemcpyDeviceToHost, parts_->stream.get()),
+        device_, "reading a word");
+  check(api_, api_.StreamSynchronize(parts_->stream.get()), device_, "reading a word");
+  std::uint64_t word = 0;
+  std::memcpy(&word, between, sizeof word);
+  return word;
 }
 
 void Regions::zero(std::byte* memory, std::size_t bytes) {

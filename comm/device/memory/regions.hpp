@@ -18,13 +18,15 @@
 namespace rondo::comm::device {
 
 // Where everything lies, from what rank 0 asks for: slots shrink first, then channels, until region and staging area
-// fit into settings.device_bytes. `one_island`: false leaves Simple alone, whose slots a proxy can move.
+// fit into settings.device_bytes. `one_island`: false leaves Simple alone, whose slots a proxy can move. `whole_lines`:
+// false leaves LL128 out, whose lines must arrive whole.
 // Error(invalid_argument) when the least layout does not fit.
 struct RegionPlan {
   kernels::device::RegionLayout layout;
   std::size_t staging_bytes = 0;
 };
-RegionPlan plan_regions(int world_size, const Settings& settings, BlockShare share, bool one_island);
+RegionPlan plan_regions(int world_size, const Settings& settings, BlockShare share, bool one_island,
+                        bool whole_lines = true);
 // A FIFO that the layout leaves out has no slots.
 inline bool has_protocol(const kernels::device::RegionLayout& layout, kernels::device::Protocol protocol) {
   return layout.fifo[static_cast<int>(protocol)].slots != 0;
@@ -37,15 +39,6 @@ enum class Route : unsigned char {
   ipc,     // another process of this node: an imported allocation
   host,    // this node, but devices without access to each other: host memory that both map
   proxy    // another node
-};
-
-// A rank's allocation as others can open it, and as opened here.
-struct Exported {
-  bool present = false;  // false: nobody else can open it
-  std::string process;   // whose pointer this is
-  std::uintptr_t pointer = 0;
-  std::uint64_t offset = 0, bytes = 0;  // from the allocation's base
-  cudaIpcMemHandle_t handle{};
 };
 
 class Regions {
@@ -66,12 +59,15 @@ class Regions {
   const kernels::device::DeviceTeam* team() const;  // for Launch::team
   kernels::device::HostPage& page() const;          // as the host sees it
   Route route(int peer) const { return routes_[static_cast<std::size_t>(peer)]; }
-  // All ranks reach each other's memory, so there are windows; otherwise a proxy serves the others (proxy.hpp).
+  // All ranks are on one node; otherwise a proxy serves the others (proxy.hpp).
   bool one_island() const;
   // A launch of nothing yet, for push kernels: where everything lies. Only on one island.
   const kernels::device::PushLaunch& push_launch() const { return push_launch_; }
-  // Devices of this node have no access to each other: regions and staging are host memory, allocate() is not shared.
+  // No two devices of this node have access to each other: regions and staging are host memory, allocate() is not
+  // shared.
   bool in_host_memory() const { return in_host_memory_; }
+  // Some pairs of ranks of this node have no access: their links lie in host memory, and there is no staging area.
+  bool in_pairs() const { return in_pairs_; }
   std::size_t device_bytes() const;  // of device memory, all of this communicator's but windows
   std::size_t pinned_bytes() const;
 
@@ -106,12 +102,27 @@ class Regions {
   void share_host_memory();
   void fill_team();
   void find_inboxes();
-  std::vector<int> neighbours() const;   // ranks of this node, this one included
-  std::string find_denial() const;       // of access between two of them; empty: none is known
+  std::vector<int> neighbours() const;  // ranks of this node, this one included
+  using Peers = std::uint64_t;          // a bit per rank
+  bool may_reach(int a, int b) const;
+  bool may_reach_any() const;
+  void map_peers(const std::vector<Bytes>& exports);
+  void deny(int peer, const std::string& why);
+  bool is_denied(int a, int b) const;
+  void exchange_denials();
+  bool is_tested(int peer) const;
+  std::uint64_t token_of(int rank) const;
+  std::size_t arrivals_bytes() const;
+  void write_token(int peer);
+  void test_peers();
+  void decide();
+  std::byte* host_region_of(int rank) const;
   std::byte* region_of(int rank) const;  // as kernels reach it; null: on another node
   std::size_t staging_offset() const;
   std::size_t link_area_bytes() const;
   void copy_in(const void* from, std::byte* to, std::size_t bytes);
+  void copy_between(const std::byte* from, std::byte* to);
+  std::uint64_t copy_out(const std::byte* from);
 
   const cuda::Api& api_;
   int device_;
@@ -119,8 +130,9 @@ class Regions {
   DeviceCards cards_;
   RegionPlan plan_;
   std::vector<Route> routes_;
-  bool in_host_memory_ = false;
   kernels::device::PushLaunch push_launch_{};
+  std::vector<Peers> denied_;  // by rank: whose memory it does not use
+  bool in_host_memory_ = false, in_pairs_ = false;
   std::unique_ptr<Parts> parts_;
 };
 

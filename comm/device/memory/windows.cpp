@@ -225,15 +225,21 @@ Export Windows::prepare(Entry& entry, bool allocates) {
     entry.data = entry.memory->get();
     regions_.zero(entry.data, entry.capacity);
   }
-  if (!regions_.one_island() || regions_.in_host_memory() || entry.data == nullptr || entry.bytes == 0) return {};
+  const bool reaches_all = regions_.one_island() && !regions_.in_host_memory() && !regions_.in_pairs();
+  if (!reaches_all || entry.data == nullptr || entry.bytes == 0) return {};
   Export own = make_export(api, device, entry.data, entry.bytes, allocates ? &entry.memory : nullptr);
   const auto& cards = regions_.cards();
-  bool needs_opening = false;
-  for (int r = 0; r < cards.size(); ++r) needs_opening |= !cards.same_process(r, cards.rank());
-  if (!needs_opening || own.opens != 0) return own;
+  // Access to a peer's device is access to what cudaMalloc gives. A pool, or virtual memory management, has its own.
+  bool fits = true;
+  for (int r = 0; r < cards.size(); ++r) {
+    if (!cards.same_process(r, cards.rank())) fits = fits && own.opens != 0;
+    if (!cards.same_device(r, cards.rank())) fits = fits && own.plain != 0;
+  }
+  if (fits) return own;
   if (!std::exchange(said_not_exportable_, true)) {
     log::info(
-        "rank {}: registered memory that other processes cannot open is staged: cudaMalloc makes such as they can",
+        "rank {}: registered memory that other processes or devices cannot open is staged: cudaMalloc makes such as "
+        "they can",
         cards.rank());
   }
   return {};

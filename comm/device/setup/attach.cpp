@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <atomic>
+
 #include "comm/base/bytes.hpp"
 #include "comm/base/log.hpp"
 #include "comm/call/communicator_impl.hpp"
@@ -56,21 +58,55 @@ std::size_t slots_bytes(const kernels::device::RegionLayout& layout) {
          static_cast<std::size_t>(layout.channels);
 }
 
+bool is_time_sliced(const DeviceCards& cards) {
+  for (int r = 0; r < cards.size(); ++r) {
+    if (cards.time_sliced(r)) return true;
+  }
+  return false;
+}
+
+// As the kernel over windows cuts it: half the staging area, a part of that for each block, of it one for each rank.
+std::size_t round_bytes(const Regions& regions) {
+  const auto blocks = static_cast<std::size_t>(regions.layout().blocks),
+             ranks = static_cast<std::size_t>(regions.layout().world_size);
+  constexpr std::size_t kLine = kernels::device::kLine;
+  const std::size_t half = regions.staging_bytes() / blocks / (2 * kLine) * kLine;
+  return half / ranks / kLine * kLine * ranks * blocks;
+}
+
+// A communicator that comes from another has the same to say, and need not.
+void warn_of_turns(const DeviceCards& cards) {
+  if (!cards.time_sliced() || cards.on_device_of(cards.rank()).front() != cards.rank()) return;
+  static std::atomic_flag said;
+  if (said.test_and_set()) return;
+  log::warn(
+      "ranks {} are processes on one GPU ({}) {}, so they take turns on it, and each round of a call takes as long as "
+      "a turn, some milliseconds: use rondorun --mps, or ranks that are threads",
+      fmt::join(cards.on_device_of(cards.rank()), ", "), text_of(cards.own().uuid),
+      cards.own().mps == 0 ? "without MPS" : "without MPS as far as anybody can tell");
+}
+
 Terms agree(const Regions& regions, const Options& options, const Config& config) {
   const kernels::device::RegionLayout& layout = regions.layout();
   Terms terms{.world_size = layout.world_size,
-              .windows = regions.one_island() && regions.api().kernels.window != nullptr,
+              .windows = regions.one_island() && !regions.in_pairs() && regions.api().kernels.window != nullptr,
               .determinism = options.determinism,
               .algorithm = config.algorithm,
               .protocol = config.protocol,
               .channels = layout.channels,
               .blocks = layout.blocks,
               .threads = regions.cards().settings().threads,
-              .push_bytes = regions.one_island() ? kernels::device::push_capacity(layout.push_blocks) : 0,
+              .push_bytes =
+                  regions.one_island() && !regions.in_pairs() ? kernels::device::push_capacity(layout.push_blocks) : 0,
+              .time_sliced = is_time_sliced(regions.cards()),
+              .round_bytes = round_bytes(regions),
               .slots_bytes = slots_bytes(layout)};
   for (int p = 0; p < kernels::device::kProtocolCount; ++p) {
     terms.protocols[p] = has_protocol(layout, static_cast<kernels::device::Protocol>(p));
   }
+  // In host memory nothing keeps lines of 128 bytes whole, whatever lies between the devices.
+  if (regions.in_pairs() || regions.in_host_memory())
+    terms.protocols[static_cast<int>(kernels::device::Protocol::ll128)] = false;
   return terms;
 }
 
@@ -159,6 +195,7 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
     log_sharing(*parts.regions);
   }
   log_turns(*parts.regions);
+  warn_of_turns(cards);
   return parts;
 }
 

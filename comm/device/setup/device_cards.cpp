@@ -44,13 +44,17 @@ std::uint64_t random_token() {
 
 // Field by field, as the bytes between fields have no value.
 void write(ByteWriter& out, const Settings& settings) {
-  out.number(settings.channels).number(settings.blocks).number(settings.push_blocks).number(settings.threads);
+  out.number(settings.channels)
+      .number(settings.blocks)
+      .number(settings.push_blocks)
+      .number(settings.threads)
+      .number(settings.p2p);
   for (const kernels::device::FifoShape& shape : settings.fifo) out.number(shape);
   out.number(settings.device_bytes).number(settings.staging_bytes);
 }
 Settings read_settings(ByteReader& in) {
   Settings settings;
-  for (int* field : {&settings.channels, &settings.blocks, &settings.push_blocks, &settings.threads})
+  for (int* field : {&settings.channels, &settings.blocks, &settings.push_blocks, &settings.threads, &settings.p2p})
     *field = in.number<int>();
   for (kernels::device::FifoShape& shape : settings.fifo) shape = in.number<kernels::device::FifoShape>();
   for (std::uint64_t* field : {&settings.device_bytes, &settings.staging_bytes}) *field = in.number<std::uint64_t>();
@@ -69,6 +73,14 @@ std::vector<HeldBlocks> read_held(ByteReader& in) {
     held.push_back({communicator, in.number<std::uint32_t>()});
   }
   return held;
+}
+
+// A runtime that does not know the question says so.
+int asks_mps(const cuda::Api& api, int device) {
+  int mps = 0;
+  if (api.DeviceGetAttribute(&mps, cudaDevAttrMpsEnabled, device) == cudaSuccess) return mps != 0 ? 1 : 0;
+  api.GetLastError();
+  return -1;
 }
 
 DeviceCard make_card(const cuda::Api& api, rondo::Device::Kind kind, int device, const HostWorld& world,
@@ -93,7 +105,14 @@ DeviceCard make_card(const cuda::Api& api, rondo::Device::Kind kind, int device,
     }
     card.visible.push_back(uuid);
     if (accessible) card.accessible.push_back(uuid);
+    int linked = other == device;
+    if (!linked && accessible) {
+      check(api, api.DeviceGetP2PAttribute(&linked, cudaDevP2PAttrNativeAtomicSupported, device, other), device,
+            fmt::format("asking how it reaches device {}", other));
+    }
+    if (linked) card.linked.push_back(uuid);
   }
+  card.mps = asks_mps(api, device);
   card.resident_blocks = resident_blocks(api, device, settings.threads);
   card.held = held_blocks(card.uuid);
   card.token = random_token();
@@ -117,6 +136,8 @@ Bytes DeviceCard::encode() const {
   out.number(kind).number(uuid).text(name).number(index).number(node).text(process);
   out.numbers(std::span<const Uuid>(visible));
   out.numbers(std::span<const Uuid>(accessible));
+  out.numbers(std::span<const Uuid>(linked));
+  out.number(mps);
   out.number(resident_blocks);
   write(out, held);
   out.number(token);
@@ -135,6 +156,8 @@ DeviceCard DeviceCard::decode(const Bytes& bytes) {
   card.process = in.text();
   card.visible = in.numbers<Uuid>();
   card.accessible = in.numbers<Uuid>();
+  card.linked = in.numbers<Uuid>();
+  card.mps = in.number<int>();
   card.resident_blocks = in.number<std::uint32_t>();
   card.held = read_held(in);
   card.token = in.number<std::uint64_t>();
@@ -175,14 +198,25 @@ std::vector<int> DeviceCards::on_device_of(int rank) const {
   return ranks;
 }
 
-bool DeviceCards::time_sliced() const {
-  return std::ranges::any_of(on_device_of(rank_), [this](int r) { return of(r).process != own().process; });
+bool DeviceCards::time_sliced(int rank) const {
+  if (of(rank).mps == 1) return false;
+  return std::ranges::any_of(on_device_of(rank), [&](int r) { return of(r).process != of(rank).process; });
+}
+
+bool DeviceCards::keep_lines_whole(const std::vector<int>& ranks) const {
+  return std::ranges::all_of(ranks, [&](int a) {
+    return std::ranges::all_of(ranks, [&](int b) {
+      const std::vector<Uuid>& linked = of(a).linked;
+      return same_device(a, b) || std::ranges::find(linked, of(b).uuid) != linked.end();
+    });
+  });
 }
 
 DeviceCards::Access DeviceCards::access(int rank, int peer) const {
   const auto has = [&](const std::vector<Uuid>& uuids) {
     return std::find(uuids.begin(), uuids.end(), of(peer).uuid) != uuids.end();
   };
+  if (settings().p2p == 0 && !same_device(rank, peer)) return Access::no;
   if (has(of(rank).accessible)) return Access::yes;
   return has(of(rank).visible) ? Access::no : Access::unknown;
 }

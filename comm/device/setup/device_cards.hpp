@@ -38,6 +38,8 @@ struct DeviceCard {
   std::string process;                // equal for ranks that are threads of one process
   std::vector<Uuid> visible;          // devices of this process
   std::vector<Uuid> accessible;       // those of them that this device can read and write in place, itself included
+  std::vector<Uuid> linked;           // of these, by links that keep lines of 128 bytes whole, as NVLink does
+  int mps = -1;                       // 1: processes share its time; 0: they are time-sliced; -1: nobody can tell
   std::uint32_t resident_blocks = 0;  // that the device can run at the same time
   std::vector<HeldBlocks> held;       // on this device, by communicators this process knows of
   std::uint64_t token = 0;            // random; rank 0's names the communicator in budgets
@@ -65,10 +67,13 @@ class DeviceCards {
   bool same_process(int a, int b) const { return of(a).process == of(b).process; }  // whatever their nodes are called
   bool same_device(int a, int b) const { return of(a).uuid == of(b).uuid; }
   std::vector<int> on_device_of(int rank) const;  // ascending
-  // Several processes use this rank's device: they are time-sliced unless something like MPS runs.
-  bool time_sliced() const;
-  enum class Access { yes, no, unknown };  // unknown: the peer's device is not visible here; an import will tell
-  Access access(int rank, int peer) const;
+  // Several processes use a rank's device, and nothing says that MPS runs: they are time-sliced.
+  bool time_sliced(int rank) const;
+  bool time_sliced() const { return time_sliced(rank_); }
+  // Every line of 128 bytes that a device of one of these ranks writes to another's arrives whole.
+  bool keep_lines_whole(const std::vector<int>& ranks) const;
+  enum class Access { yes, no, unknown };   // unknown: the peer's device is not visible here; an import will tell
+  Access access(int rank, int peer) const;  // `no` between devices where Settings::p2p is off
 
  private:
   int rank_;

@@ -115,6 +115,10 @@ TEST_CASE("devices are matched by UUID in whatever order a process sees them") {
   CHECK(seen.on_device_of(0) == std::vector<int>{0, 2});
   CHECK_FALSE(seen.time_sliced());
   CHECK(DeviceCards(2, cards).time_sliced());
+  cards[2].mps = 1;
+  CHECK_FALSE(DeviceCards(2, cards).time_sliced());
+  cards[2].mps = 0;
+  CHECK(DeviceCards(2, cards).time_sliced());
   cards[2].process = cards[0].process;
   CHECK_FALSE(DeviceCards(2, cards).time_sliced());
 }

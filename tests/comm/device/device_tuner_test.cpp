@@ -83,3 +83,25 @@ TEST_CASE("a push that is asked for by name is had for what its inboxes take") {
   CHECK(named(8192) == "push");
   CHECK(named(8196) == "window");
 }
+
+TEST_CASE("processes that take turns on a GPU take the fewest dependent rounds") {
+  device::Terms terms{.world_size = 2, .blocks = 16, .time_sliced = true, .round_bytes = 2 << 20};
+  const auto chosen = [&](rondo::kernels::Pattern pattern, std::size_t bytes) {
+    return device::choose({.pattern = pattern, .bytes = bytes}, terms);
+  };
+  using rondo::kernels::Pattern;
+  CHECK(device::name_of(chosen(Pattern::all_reduce, 8).kernel) == "ll");
+  for (const std::size_t bytes : {std::size_t{4096}, std::size_t{2} << 20}) {
+    const device::Choice one = chosen(Pattern::all_reduce, bytes);
+    CHECK(one.algorithm == "one_shot");
+    CHECK(one.stages);
+    CHECK(one.channels == 16);
+    CHECK(chosen(Pattern::reduce_scatter, bytes).stages);
+    CHECK_FALSE(chosen(Pattern::all_gather, bytes).stages);  // its meeting is there in any case
+  }
+  const device::Choice longer = chosen(Pattern::all_reduce, (2 << 20) + 4);
+  CHECK(longer.algorithm == "two_shot");
+  CHECK_FALSE(longer.stages);
+  terms.time_sliced = false;
+  CHECK_FALSE(chosen(Pattern::all_reduce, 4096).stages);
+}

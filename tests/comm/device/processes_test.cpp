@@ -23,6 +23,7 @@ constexpr auto kLimit = 20s;
 soft::Settings strict_machine() {
   soft::Settings settings;
   settings.strict = true;  // memory freed while a peer maps it ends the process
+  settings.mps = 0;
   return settings;
 }
 
@@ -79,6 +80,21 @@ TEST_CASE("processes map each other's regions and windows") {
 
 TEST_CASE("processes without access to each other's devices meet in host memory") {
   on_processes(
+      3,
+      [](int) {
+        soft::Settings settings = strict_machine();
+        settings.peer_access = false;
+        return settings;
+      },
+      [](Communicator& comm) {
+        SimRank rank(comm, comm.rank());
+        expect(rank.regions().in_host_memory(), "in host memory");
+        test::expect_regions_meet(rank, comm.rank());
+      });
+}
+
+TEST_CASE("processes on one device reach each other's regions, and others through host memory, where devices do not") {
+  on_processes(
       4,
       [](int) {
         soft::Settings settings = strict_machine();
@@ -87,7 +103,11 @@ TEST_CASE("processes without access to each other's devices meet in host memory"
       },
       [](Communicator& comm) {
         SimRank rank(comm, comm.rank() % 2);
-        expect(rank.regions().in_host_memory(), "in host memory");
+        expect(rank.regions().in_pairs(), "in pairs");
+        for (int peer = 0; peer < 4; ++peer) {
+          if (peer == comm.rank()) continue;
+          expect(rank.regions().route(peer) == (peer % 2 == comm.rank() % 2 ? Route::ipc : Route::host), "its route");
+        }
         test::expect_regions_meet(rank, comm.rank() % 2);
       });
 }

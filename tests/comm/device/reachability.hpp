@@ -23,31 +23,35 @@ inline void expect_word(const void* at, std::uint64_t wanted, int device, const 
   expect(word == wanted, fmt::format("{}: {:#x}, not {:#x}", what, word, wanted));
 }
 
-// Links and staging areas of all ranks of this node.
+// Links of all ranks of this node, and staging areas where all reach them.
 inline void expect_regions_meet(SimRank& rank, int device) {
+  using comm::device::Route;
+  const auto is_near = [&](int peer) { return rank.regions().route(peer) != Route::proxy; };
+  const bool stages = !rank.regions().in_pairs();
   using kernels::device::Mailbox;
   using kernels::device::Protocol;
   const auto team = rank.team();
   const int self = team->rank;
   const auto& layout = team->layout;
   for (int peer = 0; peer < team->world_size; ++peer) {
-    if (peer == self || team->headers[peer] == nullptr) continue;
+    if (peer == self || !is_near(peer)) continue;
     expect_word(team->mine[peer] + layout.mailbox_offset(peer, 0, Protocol::simple), 0, device, "a fresh mailbox");
   }
   rank.barrier();
   for (int peer = 0; peer < team->world_size; ++peer) {
-    if (peer == self || team->headers[peer] == nullptr) continue;
+    if (peer == self || !is_near(peer)) continue;
     const std::uint64_t words[] = {stamp(self, peer, 0), stamp(self, peer, 1)};
     const int last = layout.channels - 1;
     copy(team->theirs[peer] + layout.mailbox_offset(self, last, Protocol::simple), &words[0], 8, device);
-    copy(team->windows[0][peer] + 8 * self, &words[1], 8, device);
+    if (stages) copy(team->windows[0][peer] + 8 * self, &words[1], 8, device);
   }
   rank.barrier();
   for (int peer = 0; peer < team->world_size; ++peer) {
-    if (peer == self || team->headers[peer] == nullptr) continue;
+    if (peer == self || !is_near(peer)) continue;
     const int last = layout.channels - 1;
     expect_word(team->mine[peer] + layout.mailbox_offset(peer, last, Protocol::simple), stamp(peer, self, 0), device,
                 fmt::format("the link from rank {}", peer));
+    if (!stages) continue;
     expect_word(team->windows[0][self] + 8 * peer, stamp(peer, self, 1), device,
                 fmt::format("the staging area, from rank {}", peer));
   }

@@ -5,6 +5,7 @@
 #include "tests/comm/device/reachability.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/setting.hpp"
 
 using namespace rondo;
 using namespace rondo::comm::device;
@@ -31,11 +32,12 @@ TEST_CASE("threads reach each other's regions, on one device and on several") {
 }
 
 TEST_CASE("devices without access to each other meet in host memory") {
-  const bool some = GENERATE(false, true);
+  const int why = GENERATE(0, 1, 2);
   const Machine machine([&](soft::Settings& settings) {
-    settings.peer_access = some;
-    if (some) settings.denied_peers = {{0, 2}};
+    settings.peer_access = why != 0;
+    if (why == 1) settings.broken_peers = {{0, 1}, {0, 2}, {1, 2}};  // a self-test tells
   });
+  const test::Setting off("RONDO_DEVICE_P2P", why == 2 ? "off" : "");
   on_ranks(3, [&](Communicator& comm) {
     SimRank rank(comm, comm.rank());
     expect(rank.regions().in_host_memory(), "in host memory");
@@ -45,6 +47,55 @@ TEST_CASE("devices without access to each other meet in host memory") {
     expect(rank.windows().find(own.data, 8).window == kNoWindow, "no windows without access");
     test::expect_word(own.data + 4088, 0, comm.rank(), "fresh memory");
   });
+}
+
+TEST_CASE(
+    "a pair of devices without access, or whose access does not work, has its links in host memory, and no other") {
+  const bool broken = GENERATE(false, true);
+  const Machine machine([&](soft::Settings& settings) {
+    (broken ? settings.broken_peers : settings.denied_peers) = {{0, 2}};
+  });
+  on_ranks(4, [&](Communicator& comm) {
+    const int device = comm.rank() % 3;  // ranks 0 and 3 share one
+    SimRank rank(comm, device);
+    Regions& regions = rank.regions();
+    expect(regions.in_pairs() && !regions.in_host_memory() && regions.one_island(), "in pairs");
+    for (int peer = 0; peer < 4; ++peer) {
+      const bool denied = device + peer % 3 == 2 && device != 1;
+      const Route expected = peer == comm.rank() ? Route::own : denied ? Route::host : Route::thread;
+      expect(regions.route(peer) == expected, "the route to rank " + std::to_string(peer));
+    }
+    test::expect_regions_meet(rank, device);
+    const auto team = rank.team();
+    const auto& layout = team->layout;
+    for (int peer = 0; peer < 4; ++peer) {
+      for (const std::uint64_t epoch : {0U, 1U}) {
+        test::expect_word(team->mine[comm.rank()] + layout.arrival_offset(epoch, 0, peer), 0, device,
+                          "no token is left");
+      }
+    }
+    const auto own = rank.windows().allocate(4096);
+    expect(rank.windows().find(own.data, 8).window == kNoWindow, "no windows without access");
+  });
+}
+
+TEST_CASE("LL128 is left out where a bus cuts its lines") {
+  const Machine machine([](soft::Settings& settings) { settings.plain_peers = {{0, 1}}; });
+  on_ranks(3, [&](Communicator& comm) {
+    for (const bool plain : {true, false}) {
+      SimRank rank(comm, plain ? comm.rank() : comm.rank() == 1 ? 2 : 0);
+      expect(has_protocol(rank.regions().layout(), Protocol::ll128) == !plain, "LL128");
+      expect(has_protocol(rank.regions().layout(), Protocol::ll), "LL");
+      comm.barrier();
+    }
+  });
+}
+
+TEST_CASE("RONDO_DEVICE_P2P is on or off") {
+  const test::Setting setting("RONDO_DEVICE_P2P", "maybe");
+  const auto error = test::thrown_by([] { Settings::from_environment(Device::Kind::sim); });
+  CHECK(test::code_of(error) == ErrorCode::invalid_argument);
+  CHECK(test::sentence_of(error) == "RONDO_DEVICE_P2P=maybe is neither on nor off");
 }
 
 TEST_CASE("a machine without access is no matter to ranks on one device") {

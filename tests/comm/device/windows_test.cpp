@@ -209,6 +209,22 @@ TEST_CASE("the caller's own device memory becomes a window, each rank's where it
   });
 }
 
+TEST_CASE(
+    "memory of a pool becomes a window of ranks on its device, and is staged where another device is to reach it") {
+  const int devices = GENERATE(1, 2);
+  on_ranks(2, [&](Communicator& comm) {
+    const int device = comm.rank() % devices;
+    SimRank rank(comm, device);
+    const DeviceMemory memory = allocate_device(api(), device, 4096);
+    if (comm.rank() == 1) expect(soft::make_unexportable(memory.get()), "memory of a pool");
+    const auto own = rank.windows().register_memory(memory.get(), 4096);
+    const auto team = rank.team();
+    expect(team->windows[own.window][0] != nullptr, "rank 0's is plain");
+    expect((team->windows[own.window][1] != nullptr) == (devices == 1), "rank 1's");
+    comm.barrier();
+  });
+}
+
 TEST_CASE("a rank without memory of its own is absent from a window") {
   on_ranks(2, [&](Communicator& comm) {
     SimRank rank(comm, 0);
