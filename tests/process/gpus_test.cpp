@@ -97,3 +97,38 @@ TEST_CASE("--gpus-per-rank sets CUDA_VISIBLE_DEVICES, which is left alone otherw
   CHECK(none.code == 2);
   CHECK(none.err.find("no GPU is found on this node") != std::string::npos);
 }
+
+TEST_CASE(
+    "--mps runs the control daemon in a folder of its own for as long as the job, and says where it is not there") {
+  const TemporaryFolder folder;
+  const auto said = folder.path / "said";
+  {
+    std::ofstream fake(folder.path / "nvidia-cuda-mps-control");
+    fake << "#!/bin/sh\n"
+            "[ -d \"$CUDA_MPS_PIPE_DIRECTORY\" ] && [ -d \"$CUDA_MPS_LOG_DIRECTORY\" ] || exit 3\n"
+            "if [ \"$1\" = -d ]; then echo \"began $CUDA_MPS_PIPE_DIRECTORY\" >> "
+         << said.string()
+         << "; exit; fi\n"
+            "read word; echo \"$word $CUDA_MPS_PIPE_DIRECTORY\" >> "
+         << said.string() << "\n";
+  }
+  std::filesystem::permissions(folder.path / "nvidia-cuda-mps-control", std::filesystem::perms::owner_all);
+  const std::string path = "PATH=" + folder.path.string() + ":/usr/bin:/bin";
+  const auto job =
+      run(rondorun({"--mps", "--failure-dir", "none", "--", "sh", "-c", "echo at $CUDA_MPS_PIPE_DIRECTORY; exit 5"}),
+          {.environment = {path, "CUDA_MPS_PIPE_DIRECTORY=/elsewhere"}});
+  INFO(job.out << job.err);
+  CHECK(job.code == 5);
+  const std::string at = job.out.substr(job.out.find("at ") + 3, job.out.find('\n') - job.out.find("at ") - 3);
+  CHECK(at.ends_with("/pipe"));
+  std::ifstream file(said);
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  CHECK(all == "began " + at + "\nquit " + at + "\n");
+  CHECK_FALSE(std::filesystem::exists(std::filesystem::path(at).parent_path()));
+
+  const auto none = run(rondorun({"--mps", "true"}), {.environment = {"PATH=" + (folder.path / "none").string()}});
+  CHECK(none.code == 1);
+  CHECK(none.err ==
+        "rondorun: --mps: nvidia-cuda-mps-control cannot be started (No such file or directory); it comes with "
+        "NVIDIA's driver, and must be on the PATH\n");
+}

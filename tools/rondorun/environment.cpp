@@ -61,6 +61,7 @@ std::vector<std::string> rank_environment(const Options& options, const Placemen
   variables.merge(own_variables(options, placement));
   if (options.gpus_per_rank > 0)
     variables["CUDA_VISIBLE_DEVICES"] = gpus_of_rank(options.gpus, local_rank, options.gpus_per_rank);
+  if (!options.mps_pipes.empty()) variables["CUDA_MPS_PIPE_DIRECTORY"] = options.mps_pipes;
   const auto threads = std::to_string(options.shares[static_cast<std::size_t>(local_rank)].threads);
   variables["RONDO_CORES"] = threads;
   if (options.sets_threads) variables["OMP_NUM_THREADS"] = threads;

@@ -80,6 +80,8 @@ constexpr std::array kFlags{
     Flag{"port-range", 0, "FIRST-LAST", kOwn, "ports of connections between ranks", "", kEach},
     Flag{"gpus-per-rank", 0, "N", kOwn,
          "sets CUDA_VISIBLE_DEVICES: so many GPUs for each rank, shared where there are fewer (left alone)", "", kEach},
+    Flag{"mps", 0, "", kOwn, "runs NVIDIA's MPS meanwhile, so that ranks that share a GPU do not take turns on it", "",
+         kEach},
     Flag{"bind", 0, "HOW", kOwn, "each rank to its share of the cores, or to their NUMA node: none, core, numa (none)",
          "", kEach},
     Flag{"failure-dir", 0, "DIR", kOwn,

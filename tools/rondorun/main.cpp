@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <optional>
 
 #include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 #include "rendezvous/secret.hpp"
 #include "tools/rondorun/far_side.hpp"
 #include "tools/rondorun/launch.hpp"
+#include "tools/rondorun/mps.hpp"
 #include "tools/rondorun/options.hpp"
 #include "tools/rondorun/over_ssh.hpp"
 
@@ -27,6 +29,8 @@ int run(const std::vector<std::string>& words, launcher::Options known) {
   if (over_ssh)
     options.secret = options.secret_file.empty() ? rendezvous::Secret::generate()
                                                  : rendezvous::Secret::from_file(options.secret_file);
+  std::optional<launcher::Mps> mps;  // the other hosts' launchers have their own
+  if (options.mps && !over_ssh) options.mps_pipes = mps.emplace().pipes();
   return process::run_supervised(process::Launcher::whole_process, [&](process::Supervision& supervision) {
     return over_ssh ? launcher::launch_over_ssh(options, supervision) : launcher::launch(options, supervision);
   });

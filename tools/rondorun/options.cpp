@@ -97,6 +97,7 @@ void add_flags(Flags& add, Words& words, Options& options) {
   add.option("interface", options.interface);
   add.option("port-range", options.port_range);
   add.option("gpus-per-rank", options.gpus_per_rank)->check(CLI::Range(1, 1024));
+  add.option_switch("mps", options.mps);
   add.option("bind", words.bind);
   add.option("failure-dir", words.failure_dir);
   add.option("grace-period", words.grace_period_s);

@@ -22,6 +22,8 @@ enum class Terminals { where_shown, always, never };
 struct Options {
   int local_size = 1;             // ranks on this node
   int gpus_per_rank = 0;          // 0: CUDA_VISIBLE_DEVICES stays as it is
+  bool mps = false;               // NVIDIA's MPS runs meanwhile,
+  std::string mps_pipes;          // with its pipes in this folder
   std::vector<std::string> gpus;  // of this node, as CUDA_VISIBLE_DEVICES names them
   Cores cores;
   std::vector<Share> shares;  // of them, one for each local rank

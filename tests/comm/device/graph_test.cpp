@@ -140,8 +140,8 @@ TEST_CASE("device communicators: calls on two branches of a capture run one afte
 }
 
 TEST_CASE("device communicators: a replay and a call that runs beside it are told apart, by name") {
-  const int threads = GENERATE(1, 2);  // of the simplest kernel, or the one over windows
-  const Setting protocol("RONDO_PROTOCOL", threads == 1 ? "simple" : "window");
+  const std::string kernel = GENERATE("simple", "window", "push");
+  const Setting protocol("RONDO_PROTOCOL", kernel);
   std::atomic<bool> failed{false};
   const auto errors = run_ranks(2, on_sim(), [&](Communicator& comm) {
     const DeviceStream replayed(comm.device()), other(comm.device());

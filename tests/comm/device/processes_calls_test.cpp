@@ -34,7 +34,7 @@ soft::Settings machine_of(const Layout& layout) {
   settings.devices = layout.devices;
   settings.peer_access = layout.peer_access;
   settings.mps = layout.devices == 1 ? 0 : 1;  // then calls take the ways of processes that take turns
-  settings.strict = true;  // memory freed while a peer maps it ends the process
+  settings.strict = true;                      // memory freed while a peer maps it ends the process
   return settings;
 }
 
