@@ -9,7 +9,8 @@
 #include "kernels/device/primitives.cuh"
 #include "kernels/device/simple.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 template <class P>
 RONDO_DEVICE void open_links(FifoBlock& block, const Launch& launch) {
@@ -188,4 +189,5 @@ RONDO_KERNEL fifo_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_STAMP_END(*launch.team);
 }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

@@ -8,7 +8,8 @@
 #include "kernels/device/push_line.cuh"
 #include "kernels/device/values.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 inline constexpr int kPushBatch = 8;  // ranks whose lines a thread has in flight
 
@@ -292,4 +293,5 @@ RONDO_SMALL_KERNEL push_kernel(RONDO_KERNEL_ARGUMENT PushLaunch launch) {
   RONDO_STAMP_END(*launch.team);
 }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

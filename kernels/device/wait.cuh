@@ -6,7 +6,8 @@
 #include "kernels/device/sequence.cuh"
 #include "kernels/device/stamps.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 struct Patience {  // of a block, in shared memory; constant during an operation
   const DeviceTeam* team;
@@ -158,4 +159,5 @@ RONDO_DEVICE bool wait_for_credit(const Patience& patience, const std::uint64_t*
   return wait_by(load_word, patience, p, peer, step, mine, ready);
 }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

@@ -5,7 +5,8 @@
 #pragma once
 #include "kernels/device/window_plan.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 class WindowOperation {
  public:
@@ -315,4 +316,5 @@ RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_STAMP_END(team);
 }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device
