@@ -3,8 +3,14 @@
 #include "tools/rondorun/gpus.hpp"
 
 #include <unistd.h>
+#include <csignal>
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
 
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
@@ -125,6 +131,19 @@ TEST_CASE(
   const std::string all{std::istreambuf_iterator<char>(file), {}};
   CHECK(all == "began " + at + "\nquit " + at + "\n");
   CHECK_FALSE(std::filesystem::exists(std::filesystem::path(at).parent_path()));
+
+  Running killed(
+      rondorun({"--mps", "--failure-dir", "none", "--", "sh", "-c", "echo at $CUDA_MPS_PIPE_DIRECTORY; exec sleep 60"}),
+      {.environment = {path}});
+  const std::string its = killed.lines("at ", 1).front();
+  killed.signal(SIGKILL);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::filesystem::exists(std::filesystem::path(its).parent_path()) &&
+         std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
+  CHECK_FALSE(std::filesystem::exists(std::filesystem::path(its).parent_path()));
+  std::ifstream later(said);
+  CHECK(std::string{std::istreambuf_iterator<char>(later), {}} == all + "began " + its + "\nquit " + its + "\n");
 
   const auto none = run(rondorun({"--mps", "true"}), {.environment = {"PATH=" + (folder.path / "none").string()}});
   CHECK(none.code == 1);

@@ -3,15 +3,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <rondo/error.hpp>
@@ -57,6 +61,16 @@ int run_control(std::vector<std::string> command, const std::filesystem::path& f
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+struct Pipe {
+  Fd reader, writer;
+};
+
+Pipe make_blocking_pipe() {
+  int ends[2] = {-1, -1};
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "--mps: a pipe");
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
 std::filesystem::path make_folder() {
   std::string name = (std::filesystem::temp_directory_path() / "rondo-mps-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), "--mps: a folder");
@@ -85,34 +99,95 @@ void start_daemon(const std::filesystem::path& folder) {
                                                   kControl, code));
 }
 
-}  // namespace
-
-Mps::Mps() : folder_(make_folder()) {
+void stop_daemon(const std::filesystem::path& folder) {
   try {
-    start_daemon(folder_);
-  } catch (...) {
-    remove_folder(folder_);
-    throw;
-  }
-}
-
-Mps::~Mps() {
-  try {
-    int ends[2] = {-1, -1};
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "a pipe");
-    const Fd reader(ends[0]);
-    {
-      constexpr std::string_view kQuit = "quit\n";
-      const Fd writer(ends[1]);
-      if (::write(writer.get(), kQuit.data(), kQuit.size()) < 0)
-        throw std::system_error(errno, std::generic_category(), "a pipe");
-    }
-    if (const int code = run_control({kControl}, folder_, reader.get()); code != 0)
+    const auto [reader, writer] = make_blocking_pipe();
+    constexpr std::string_view kQuit = "quit\n";
+    if (::write(writer.get(), kQuit.data(), kQuit.size()) < 0)
+      throw std::system_error(errno, std::generic_category(), "a pipe");
+    if (const int code = run_control({kControl}, folder, reader.get()); code != 0)
       complain("rondorun", fmt::format("--mps: {} ended with {} when it was told to quit", kControl, code));
   } catch (const std::exception& error) {
     complain("rondorun", fmt::format("--mps: {}", error.what()));
   }
-  remove_folder(folder_);
+}
+
+// What the launcher tells its keeper.
+constexpr char kStarts = 's', kFailed = 'f';
+
+// In a session of its own and nobody's child, so that what ends the job does not end it. It has only what it needs:
+// the end of its input is the launcher's, and its own end closes its output.
+[[noreturn]] void keep(const std::filesystem::path& folder, int alive, int ended) {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::prctl(PR_SET_NAME, "rondo-mps");
+  ::dup2(alive, STDIN_FILENO);
+  ::dup2(ended, STDOUT_FILENO);
+  ::close_range(STDERR_FILENO + 1, ~0U, 0);
+  char last = kFailed;
+  for (ssize_t got = 1; got != 0;) {
+    got = ::read(STDIN_FILENO, &last, 1);
+    if (got < 0 && errno != EINTR) break;
+  }
+  if (last == kStarts) stop_daemon(folder);
+  remove_folder(folder);
+  ::_exit(0);
+}
+
+}  // namespace
+
+Mps::Mps() : folder_(make_folder()) {
+  start_keeper();
+  try {
+    tell_keeper(kStarts);
+    start_daemon(folder_);
+  } catch (...) {
+    tell_keeper(kFailed);
+    throw;
+  }
+}
+
+void Mps::start_keeper() {
+  auto [alive_reader, alive_writer] = make_blocking_pipe();
+  auto [ended_reader, ended_writer] = make_blocking_pipe();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+    alive_writer.reset();
+    if (const pid_t keeper = ::fork(); keeper != 0) ::_exit(keeper > 0 ? 0 : 1);
+    keep(folder_, alive_reader.get(), ended_writer.get());
+  }
+  int status = 0;
+  if (child > 0) {
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  }
+  if (child < 0 || status != 0) {
+    remove_folder(folder_);
+    throw Error(ErrorCode::system, "--mps: no process can be started that ends the daemon with the job");
+  }
+  alive_ = std::move(alive_writer);
+  ended_ = std::move(ended_reader);
+}
+
+void Mps::tell_keeper(char what) const {
+  if (::write(alive_.get(), &what, 1) < 0) throw std::system_error(errno, std::generic_category(), "--mps: a pipe");
+}
+
+Mps::~Mps() {
+  alive_.reset();
+  constexpr int kPatienceMs = 30'000;
+  pollfd poll{.fd = ended_.get(), .events = POLLIN, .revents = 0};
+  for (;;) {
+    const int ready = ::poll(&poll, 1, kPatienceMs);
+    if (ready == 0) {
+      complain("rondorun", fmt::format("--mps: {} does not end: see {}", kControl, folder_.string()));
+      return;
+    }
+    char word = 0;  // what nvidia-cuda-mps-control has to say
+    if (ready > 0 && ::read(ended_.get(), &word, 1) == 0) return;
+    if (ready < 0 && errno != EINTR) return;
+  }
 }
 
 }  // namespace rondo::launcher
