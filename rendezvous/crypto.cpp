@@ -7,6 +7,7 @@
 #include <openssl/rand.h>
 
 #include <memory>
+#include <utility>
 
 #include <rondo/error.hpp>
 
@@ -25,9 +26,10 @@ struct FreeMac {
 };
 using Context = std::unique_ptr<EVP_MAC_CTX, FreeMac>;
 
-// A context that knows its digest but no key: copying it is cheaper than looking the digest up again.
+// A context that knows its digest but no key: copying it is cheaper than looking the digest up again. It lives for
+// ever, as connections of static objects end after static objects that are younger.
 const EVP_MAC_CTX* unkeyed() {
-  static const Context made = [] {
+  static const EVP_MAC_CTX* const made = [] {
     EVP_MAC* mac = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
     require(mac != nullptr, "find HMAC");
     Context context(EVP_MAC_CTX_new(mac));
@@ -36,9 +38,20 @@ const EVP_MAC_CTX* unkeyed() {
     const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
                                      OSSL_PARAM_construct_end()};
     require(context && EVP_MAC_CTX_set_params(context.get(), parameters) == 1, "use HMAC-SHA256");
-    return context;
+    return context.release();
   }();
-  return made.get();
+  return made;
+}
+
+// Of the calling thread, null without memory for it. What is destroyed after the thread's own objects, as static ones
+// are, gets another one, which stays.
+EVP_MAC_CTX* own_context() {
+  thread_local EVP_MAC_CTX* context = nullptr;
+  thread_local const struct Owner {
+    ~Owner() { EVP_MAC_CTX_free(std::exchange(context, nullptr)); }
+  } owner;
+  if (context == nullptr) context = EVP_MAC_CTX_dup(unkeyed());
+  return context;
 }
 
 }  // namespace
@@ -52,13 +65,13 @@ Digest hmac(std::span<const std::byte> key, std::span<const std::byte> first, st
 void hmac_into(std::span<std::byte, 32> out, std::span<const std::byte> key, std::span<const std::byte> first,
                std::span<const std::byte> second) {
   static constexpr unsigned char kNoKey[32] = {};
-  thread_local const Context context(EVP_MAC_CTX_dup(unkeyed()));
+  EVP_MAC_CTX* const context = own_context();
   std::size_t bytes = 0;
-  const bool done = context && EVP_MAC_init(context.get(), raw(key), key.size(), nullptr) == 1 &&
-                    EVP_MAC_update(context.get(), raw(first), first.size()) == 1 &&
-                    EVP_MAC_update(context.get(), raw(second), second.size()) == 1 &&
-                    EVP_MAC_final(context.get(), reinterpret_cast<unsigned char*>(out.data()), &bytes, out.size()) == 1;
-  const bool wiped = context && EVP_MAC_init(context.get(), kNoKey, sizeof kNoKey, nullptr) == 1;
+  const bool done = context && EVP_MAC_init(context, raw(key), key.size(), nullptr) == 1 &&
+                    EVP_MAC_update(context, raw(first), first.size()) == 1 &&
+                    EVP_MAC_update(context, raw(second), second.size()) == 1 &&
+                    EVP_MAC_final(context, reinterpret_cast<unsigned char*>(out.data()), &bytes, out.size()) == 1;
+  const bool wiped = context && EVP_MAC_init(context, kNoKey, sizeof kNoKey, nullptr) == 1;
   require(done && wiped && bytes == out.size(), "compute an HMAC");
 }
 
