@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <new>
 #include <string>
 #include <system_error>
@@ -33,6 +34,10 @@ class SignalsBlocked {
 };
 
 inline constexpr const char* kNoMemory = "no memory is left; see its limits (ulimit -v, the control group's)";
+// What it says, in words.
+inline const char* reason_of(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? kNoMemory : error.what();
+}
 
 // A thread of the library that gets no memory can keep no promise, and nobody else would hear of it.
 [[noreturn]] inline void end_without_memory(const char* thread) {

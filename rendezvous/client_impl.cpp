@@ -181,7 +181,7 @@ void Client::Impl::read() {
   } catch (const Error& error) {
     break_off(error);
   } catch (const std::exception& error) {
-    break_off(Error(ErrorCode::system, fmt::format("the rendezvous client failed: {}", error.what())));
+    break_off(Error(ErrorCode::system, fmt::format("the rendezvous client: {}", reason_of(error))));
   }
 }
 

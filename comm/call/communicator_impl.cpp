@@ -13,6 +13,7 @@
 #include "comm/base/log.hpp"
 #include "comm/call/algorithms.hpp"
 #include "comm/device/setup/attach.hpp"
+#include "kernels/thread.hpp"
 
 namespace rondo::detail {
 namespace {
@@ -198,7 +199,7 @@ void CommunicatorImpl::guarded(F&& body) {
     if (error.error_code() == ErrorCode::peer_lost && error.culprit() >= 0) team_->await_verdict(error.culprit());
     fail(error);
   } catch (const std::exception& error) {
-    fail({ErrorCode::system, fmt::format("rank {}: {}", rank(), error.what()), rank()});
+    fail({ErrorCode::system, fmt::format("rank {}: {}", rank(), reason_of(error)), rank()});
   }
 }
 

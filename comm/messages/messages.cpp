@@ -203,7 +203,7 @@ void Messages::guarded(Step step) {
     }
     fail(error);
   } catch (const std::exception& error) {
-    fail({ErrorCode::system, fmt::format("rank {}: {}", team_.rank(), error.what()), team_.rank()});
+    fail({ErrorCode::system, fmt::format("rank {}: {}", team_.rank(), reason_of(error)), team_.rank()});
   }
 }
 

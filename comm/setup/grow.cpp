@@ -14,6 +14,7 @@
 #include "comm/setup/absences.hpp"
 #include "comm/setup/create.hpp"
 #include "comm/setup/growth_word.hpp"
+#include "kernels/thread.hpp"
 
 namespace rondo::comm {
 namespace {
@@ -30,7 +31,7 @@ std::optional<Error> error_of(Action action) {
   } catch (const Error& error) {
     return error;
   } catch (const std::exception& error) {
-    return Error(ErrorCode::system, fmt::format("cannot grow: {}", error.what()));
+    return Error(ErrorCode::system, fmt::format("cannot grow: {}", reason_of(error)));
   }
 }
 

@@ -141,6 +141,7 @@ TEST_CASE("a flag that is each node's own may differ, and the job runs") {
                               {"interface", {}, {"--interface", "lo"}},
                               {"port-range", {"--port-range", "20000-30000"}, {}},
                               {"gpus-per-rank", {}, {}},  // what a node has not, it refuses alone
+                              {"mps", {}, {}},
                               {"failure-dir", {"--failure-dir", logs}, {"--failure-dir", "none"}},
                               {"watch", {"--watch"}, {}},
                               {"prefix", {"--prefix", "none"}, {}},

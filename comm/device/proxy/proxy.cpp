@@ -78,7 +78,7 @@ struct Proxy::Impl {
     } catch (const Error& error) {
       if (!stopping_) fail_(error.error_code(), error.culprit(), error.what());
     } catch (const std::exception& error) {
-      fail_(ErrorCode::system, team_.rank(), fmt::format("the proxy of rank {}: {}", team_.rank(), error.what()));
+      fail_(ErrorCode::system, team_.rank(), fmt::format("the proxy of rank {}: {}", team_.rank(), reason_of(error)));
     }
   }
 
