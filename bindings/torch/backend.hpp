@@ -3,10 +3,10 @@
 // runs in the caller's thread, an asynchronous one behind those before it on the communicator's engine thread, messages
 // by themselves. Of tensors of a device each is enqueued, on the current stream, asynchronous ones on a stream beside
 // it; the first makes a communicator for the device, with all ranks. Any thread may call; calls of several threads are
-// in the order in which they arrive. What hangs on a future runs in a thread of the group's own, and may start calls of
-// the group and wait for them. A call that is wrong by itself throws TypeError or ValueError and changes nothing; what
-// goes wrong between the ranks is a DistBackendError that names rank and call, thrown by the call, by wait() and by the
-// future.
+// in the order in which they arrive. What hangs on a future runs in a thread of the group's own, on a device in the
+// thread that enqueued the call or asked for the future, and may start calls of the group and wait for them. A call
+// that is wrong by itself throws TypeError or ValueError and changes nothing; what goes wrong between the ranks is a
+// DistBackendError that names rank and call, thrown by the call, by wait() and by the future.
 #pragma once
 #include <functional>
 #include <mutex>

@@ -2,7 +2,6 @@
 // PyTorch's devices in ours. Streams and events are PyTorch's own, whatever the device is: nothing here needs CUDA.
 #pragma once
 #include <optional>
-#include <string_view>
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
