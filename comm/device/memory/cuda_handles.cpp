@@ -44,6 +44,8 @@ namespace owners {
 namespace {
 template <class Close>
 void close_on(const cuda::Api& api, int device, std::string_view what, Close close) noexcept {
+  int current = 0;
+  if (api.GetDevice(&current) == cudaErrorCudartUnloading) return;  // at exit the runtime has given all back
   try {
     const DeviceScope scope(api, device);
     report(api, close(), device, what);
