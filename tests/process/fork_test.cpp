@@ -214,6 +214,15 @@ TEST_CASE("the server of a rank that was killed is gone, and another in its plac
   CHECK_FALSE(child.watched.all_gone_within(0s));
 }
 
+TEST_CASE("a communicator that is a global object ends after main without a word") {
+  const std::string device = GENERATE("cpu", "sim");
+  const auto ended = run(rondorun({"--nproc-per-node", "2", "--", tool("global"), device}));
+  CAPTURE(device, ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count_of(ended.out, "the sum is 2\n") == 2);
+  CHECK(count_of(ended.err, "rondo") == 0);
+}
+
 TEST_CASE("a place to meet is free again when rank 0 was killed, though a child of it lives") {
   const std::string secret = path_of("secret");
   rondo::rendezvous::Secret::generate().to_file(secret);
