@@ -19,9 +19,9 @@ class WindowOperation {
     do {
       RONDO_NO_UNROLL
       for (int phase = 0; phase < 3; ++phase) {  // copy in, move, copy out: one place in the code for what moves bytes
-        if (phase == 1 && !(round == 0 ? begin() : meet_again(block_, epoch(round)))) return false;
+        if (phase == 1 && !(round == 0 ? begin() : begin_again(round))) return false;
         if (phase == 2 && !plan_.ends_together) break;
-        if (phase == 2 && !meet_again(block_, epoch(round) + 1)) return false;
+        if (phase == 2 && !end(round)) return false;
         run_list(list_moves(phase, round));
       }
     } while (++round < plan_.rounds);
@@ -70,6 +70,16 @@ class WindowOperation {
     block_sync();
     RONDO_STAMP(decided);
     return true;
+  }
+
+  // Inputs may have been staged.
+  RONDO_DEVICE bool begin_again(unsigned round) const {
+    return meet_again(block_, epoch(round), Since::wrote, Since::wrote);
+  }
+  // What this rank says and what it looks for are two questions: of both wrong alike ThreadSanitizer sees nothing.
+  RONDO_DEVICE bool end(unsigned round) const {
+    return meet_again(block_, epoch(round) + 1, plan_.writes == Writes::own ? Since::read : Since::wrote,
+                      is_written(plan_.rank) ? Since::wrote : Since::read);
   }
 
   // By one thread, from what all ranks see alike.

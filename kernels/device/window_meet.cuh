@@ -8,7 +8,8 @@
 #include "kernels/device/window_move.cuh"
 #include "kernels/device/window_table.hpp"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 struct WindowPlan {  // of an operation, by one thread: the same for all
   Reads reads;
@@ -65,10 +66,18 @@ RONDO_DEVICE void post_arrival(Arrival* line, const Arrival& arrival) {
   store_release(&line->epoch, arrival.epoch);
 }
 
-RONDO_DEVICE bool wait_for_arrival(const WindowBlock& block, int peer, std::uint64_t epoch) {
-  const Arrival* const line = arrival_at(*block.patience.team, block.patience.team->rank, epoch, peer);
-  return wait_for(block.patience, &line->epoch, peer, epoch, block.patience.operation,
-                  [epoch](std::uint64_t word) { return word == epoch; });
+// What a rank has done since it met the others before. Where it has but read their memory, and nobody reads what it has
+// written, its arrival is a credit. What it loaded it has used before the barrier, so nothing that they write once they
+// have seen the arrival can be what it loaded; a fence would only make known what nobody looks for. Its own output is
+// read by others after a meeting that begins an operation, which releases it, or after the kernel.
+enum class Since : unsigned char { read, wrote };
+
+RONDO_DEVICE bool wait_for_arrival(const WindowBlock& block, int peer, std::uint64_t epoch, Since theirs) {
+  const Patience& patience = block.patience;
+  const std::uint64_t* const word = &arrival_at(*patience.team, patience.team->rank, epoch, peer)->epoch;
+  const auto is_there = [epoch](std::uint64_t seen) { return seen == epoch; };
+  return theirs == Since::read ? wait_for_credit(patience, word, peer, epoch, patience.operation, is_there)
+                               : wait_for(patience, word, peer, epoch, patience.operation, is_there);
 }
 
 // The other blocks leave it to block 0 to say what differs: by then the peer has written its history.
@@ -100,7 +109,7 @@ RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, F&& offset_
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
     Arrival theirs = own;
     if (peer != team.rank) {
-      if (!wait_for_arrival(block, peer, own.epoch)) {
+      if (!wait_for_arrival(block, peer, own.epoch, Since::wrote)) {
         met = false;
         break;
       }
@@ -127,24 +136,31 @@ RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, F&& offset_
   return !block_or(!met);
 }
 
-// Later in an operation: only that everybody is there.
-RONDO_DEVICE bool meet_again(const WindowBlock& block, std::uint64_t epoch) {
+// Later in an operation: only that everybody is there. `theirs`: what this rank looks for, maybe less than they say.
+RONDO_DEVICE bool meet_again(const WindowBlock& block, std::uint64_t epoch, Since own, Since theirs) {
   const DeviceTeam& team = *block.patience.team;
   bool met = true;
   block_sync();
   RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
-    if (peer != team.rank) store_release(&arrival_at(team, peer, epoch, team.rank)->epoch, epoch);
+    if (peer == team.rank) continue;
+    std::uint64_t* const word = &arrival_at(team, peer, epoch, team.rank)->epoch;
+    if (own == Since::read) {
+      give_credit(word, epoch);
+    } else {
+      store_release(word, epoch);
+    }
   }
   RONDO_STAMP(posted_again);
   RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size && met;
        peer += static_cast<int>(block_threads())) {
-    if (peer != team.rank) met = wait_for_arrival(block, peer, epoch);
+    if (peer != team.rank) met = wait_for_arrival(block, peer, epoch, theirs);
   }
   met = !block_or(!met);
   RONDO_STAMP(met_again);
   return met;
 }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

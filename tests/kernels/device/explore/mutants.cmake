@@ -119,16 +119,36 @@ rondo_mutant(one_line_for_all_epochs window schedules 200 kernels/device/window_
   "team.layout.arrival_offset(0, ")
 
 rondo_mutant(older_epoch_accepted window schedules 200 kernels/device/window_meet.cuh
-  "{ return word == epoch; }"
-  "{ return word + 2 >= epoch; }")
+  "{ return seen == epoch; }"
+  "{ return seen + 2 >= epoch; }")
 
 rondo_mutant(arrival_relaxed window races 200 kernels/device/window_meet.cuh
   "store_release(&line->epoch, arrival.epoch);"
   "store_relaxed(&line->epoch, arrival.epoch);")
 
 rondo_mutant(second_arrival_relaxed window races 200 kernels/device/window_meet.cuh
-  "store_release(&arrival_at(team, peer, epoch, team.rank)->epoch, epoch);"
-  "store_relaxed(&arrival_at(team, peer, epoch, team.rank)->epoch, epoch);")
+  "store_release(word, epoch);"
+  "store_relaxed(word, epoch);")
+
+rondo_mutant(ending_credit_relaxed window races 200 kernels/device/window_meet.cuh
+  "give_credit(word, epoch);"
+  "store_relaxed(word, epoch);")
+
+rondo_mutant(ending_credit_read_relaxed window races 200 kernels/device/wait.cuh
+  "{ return load_credit(word); };"
+  "{ return load_relaxed(word); };")
+
+rondo_mutant(outputs_of_others_ended_by_credit window races 200 kernels/device/window.cuh
+  "plan_.writes == Writes::own ? Since::read : Since::wrote,"
+  "Since::read,")
+
+rondo_mutant(outputs_of_root_ended_by_credit window races 500 kernels/device/window.cuh
+  "plan_.writes == Writes::own ? Since::read : Since::wrote,"
+  "plan_.writes != Writes::all ? Since::read : Since::wrote,")
+
+rondo_mutant(round_begun_by_credit window races 500 kernels/device/window.cuh
+  "meet_again(block_, epoch(round), Since::wrote, Since::wrote)"
+  "meet_again(block_, epoch(round), Since::read, Since::wrote)")
 
 rondo_mutant(wait_relaxed window races 200 kernels/device/wait.cuh
   "{ return load_acquire(word); };"
@@ -138,9 +158,11 @@ rondo_mutant(meeting_without_first_barrier window schedules 200 kernels/device/w
   "  block_sync();
   RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
-    if (peer != team.rank) store_release"
+    if (peer == team.rank) continue;
+    std::uint64_t* const word"
   "  for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
-    if (peer != team.rank) store_release")
+    if (peer == team.rank) continue;
+    std::uint64_t* const word")
 
 rondo_mutant(meeting_without_last_barrier window schedules 200 kernels/device/window_meet.cuh
   "    block.rounds[peer] = theirs.rounds;
