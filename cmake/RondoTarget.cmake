@@ -108,6 +108,13 @@ function(rondo_install_program name)
   add_dependencies(rondo_installed ${name})
 endfunction()
 
+# Programs whose time goes into waiting, or into a library: optimising them takes the compiler twice as long.
+function(rondo_cold_targets)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE -O1)
+  endforeach()
+endfunction()
+
 # Sources that read a command line once: optimising and checking CLI11's thousands of inline functions takes the compiler
 # longer than everything else in them.
 function(rondo_cold_sources)

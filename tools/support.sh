@@ -10,7 +10,7 @@ build_packages=(
   catch2 cmake g++ libboost-context-dev libboost-dev libcli11-dev libfmt-dev libprotobuf-dev libspdlog-dev libssl-dev ninja-build
   nlohmann-json3-dev protobuf-compiler zlib1g-dev
 )
-check_packages=(clang clang-format-14 doxygen iproute2 libclang-rt-dev lld python3 python3-yaml shellcheck valgrind)
+check_packages=(ccache clang clang-format-14 doxygen iproute2 libclang-rt-dev lld python3 python3-yaml shellcheck valgrind)
 torch_packages=(libtorch-dev libopenblas0-pthread)
 tidy_packages=(clang-tidy-14)
 data_packages=(dataset-fashion-mnist)

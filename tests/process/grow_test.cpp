@@ -193,6 +193,7 @@ TEST_CASE("whoever dies while the others grow is left out, and a spare takes its
   std::vector<Running*> ranks;
   for (int r = 0; r < 3; ++r)
     ranks.push_back(&job.start(fmt::format("{}/3", r), {r == 2 && !joins ? "part=4" : "stand=4", "all"}));
+  for (Running* rank : ranks) rank->lines("joined ", 1);
   Running& victim = joins ? early : *ranks[2];
   (joins ? *ranks[0] : victim).lines("growing", 1);
   ::usleep(delay_us);  // the moment of the kill, not a wait for anything

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mp.spawn in every way in which the tutorials meet: spawned.py BACKEND RESULTS WAY WORLD [NODES]."""
+"""mp.spawn in every way in which the tutorials meet: spawned.py BACKEND RESULTS WAY WORLD PLACE START.
+
+START: "spawn", or "fork" from a process that has torch."""
 
 import datetime
 import os
@@ -31,8 +33,9 @@ def train(local, node, local_world, world, way, backend, place, results):
     dist.destroy_process_group()
 
 
-def main():
-    backend, results, way, world, place = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5]
+def main(words):
+    backend, results, way, world, place, start = words
+    world = int(world)
     node, local_world = 0, world
     if way == "openpai":  # one process of this script on each node
         os.environ["MASTER_ADDR"] = os.environ["PAI_HOST_IP_worker_0"]
@@ -40,8 +43,9 @@ def main():
         node, local_world, way = int(os.environ["PAI_TASK_INDEX"]), 1, "env"
     elif way == "env":
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", place
-    mp.spawn(train, args=(node, local_world, world, way, backend, place, results), nprocs=local_world, join=True)
+    arguments = (node, local_world, world, way, backend, place, results)
+    mp.start_processes(train, args=arguments, nprocs=local_world, join=True, start_method=start)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
