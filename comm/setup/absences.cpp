@@ -47,7 +47,7 @@ bool Absences::look() {
   for (int r = 0; r < failed_.size(); ++r) {
     int& looks = looks_[static_cast<std::size_t>(r)];
     if (r == failed_.rank() || looks == kLooks) continue;
-    if (failed_.has_ended(r)) {  // it may have met others already, and have said goodbye to these
+    if (failed_.has_ended(r) || failed_.has_given_up(r)) {  // it may have met others, and have said goodbye to these
       looks = kLooks;
     } else if (stopped_ == Stopped::absent) {
       looks = failed_.is_halted(r) ? looks + 1 : 0;

@@ -35,8 +35,9 @@ std::optional<Error> error_of(Action action) {
   }
 }
 
-// All have made the new communicator, or none that hears of it in time.
-Communicator meet(Bootstrap bootstrap, const Growth& growth, const Options& options, const Lookout& lookout = {}) {
+// All have made the new communicator, or none that hears of it in time. `made` may be there also where this throws.
+void meet(Communicator& made, Bootstrap bootstrap, const Growth& growth, const Options& options,
+          const Lookout& lookout = {}) {
   bootstrap.name = growth.name;
   bootstrap.generation = growth.generation;
   bootstrap.job_ranks = growth.job_ranks;
@@ -45,7 +46,6 @@ Communicator meet(Bootstrap bootstrap, const Growth& growth, const Options& opti
   const std::shared_ptr<Recruiter> recruiter = bootstrap.recruiter;
   const int rank = bootstrap.rank, world_size = bootstrap.world_size;
   const auto deadline = *bootstrap.deadline;
-  Communicator made;
   auto last_look = std::chrono::steady_clock::now();
   const auto failed = error_of([&] {
     made = connect(std::move(bootstrap), *place, options, [&] {
@@ -57,7 +57,7 @@ Communicator meet(Bootstrap bootstrap, const Growth& growth, const Options& opti
     });
     place->exchange(growth.key() + "/made", rank, world_size, {}, deadline);
   });
-  if (!failed) return made;
+  if (!failed) return;
   recruiter->give_up(growth, *failed);
   throw Error(*failed);
 }
@@ -99,9 +99,10 @@ class Growing {
         },
         Absences::Stopped::awaited);
     own.error = error_of([&] {
-      made = meet(std::move(bootstrap), growth, parent_.options(), [this] { parent_.team().failure().check(); });
+      meet(made, std::move(bootstrap), growth, parent_.options(), [this] { parent_.team().failure().check(); });
     });
     absences.reset();
+    if (own.error) made = {};  // those who have it hear of that
     for (const Store::Bytes& said : parent_.all_gather_bytes(own.encode(), left() + kForWord)) {
       if (const GrowthWord word = GrowthWord::decode(said); word.error) throw Error(*word.error);
     }
@@ -212,8 +213,14 @@ Communicator join_growth(Bootstrap bootstrap, const Options& options) {
   const Growth growth = std::exchange(bootstrap.growth, {});
   if (!bootstrap.deadline) bootstrap.deadline = deadline_after(options.join_timeout);
   const auto deadline = *bootstrap.deadline;
-  Communicator made = comm::meet(std::move(bootstrap), growth, checked(options));
-  comm::come_together(made, comm::left_until(deadline));
+  Communicator made;
+  try {
+    comm::meet(made, std::move(bootstrap), growth, checked(options));
+    comm::come_together(made, comm::left_until(deadline));
+  } catch (...) {  // the members may have it, and would wait for this process when they ask who has survived
+    if (made) detail::impl_of(made).team().give_up();
+    throw;
+  }
   return made;
 }
 

@@ -61,7 +61,9 @@ void Control::announce_waiting(const Signature& signature, const std::function<s
 void Control::tell(int peer, const Signature& signature) {
   send_to(peer, {.kind = Kind::waiting, .signature = signature});
 }
-void Control::announce_departure(const Signature& latest) { send_all({.kind = Kind::departure, .signature = latest}); }
+void Control::announce_departure(const Signature& latest, bool gave_up) {
+  send_all({.kind = Kind::departure, .flags = gave_up ? 1U : 0U, .signature = latest});
+}
 void Control::await_delivery(std::chrono::steady_clock::time_point until,
                              const std::function<bool(int peer)>& excepted) {
   constexpr std::chrono::microseconds kFirstNap{20}, kLongestNap{2000};
@@ -172,7 +174,7 @@ void Control::deliver(Peer& peer) {
       return;
     case Kind::departure:
       peer.departed = true;
-      events_.departed(peer.rank, message.signature);
+      events_.departed(peer.rank, message.signature, message.flags != 0);
       return;
     case Kind::unmapped:
       events_.unmapped(peer.rank);

@@ -29,7 +29,8 @@ class Control {
   struct Events {  // on the monitor's thread
     std::function<void(int peer, ErrorCode code, const Culprits& culprits, std::string_view sentence)> failed;
     std::function<void(int peer, const Signature& signature, std::uint64_t alone_after)> waiting;
-    std::function<void(int peer, const Signature& latest)> departed;  // the last collective that it was in
+    // The last collective that it was in, and whether it gave the communicator up.
+    std::function<void(int peer, const Signature& latest, bool gave_up)> departed;
     std::function<void(int peer)> unmapped;
     std::function<void(int peer, std::uint64_t entered, std::uint64_t verdict)> attends;
     std::function<void(int peer, std::uint64_t split)> apart;
@@ -56,7 +57,7 @@ class Control {
   // alone_after: 0, or what each peer is told, see Team::note_alone.
   void announce_waiting(const Signature& signature, const std::function<std::uint64_t(int peer)>& alone_after = {});
   void tell(int peer, const Signature& signature);  // the same to one of them
-  void announce_departure(const Signature& latest);
+  void announce_departure(const Signature& latest, bool gave_up = false);
   // Until the kernels of all peers, but those that are `excepted`, have what was sent, or it is too late. To close a
   // connection before may reset it, and what is under way is lost with it.
   void await_delivery(std::chrono::steady_clock::time_point until, const std::function<bool(int peer)>& excepted);
@@ -85,7 +86,7 @@ class Control {
     std::int32_t whom = -1;                  // that an answer is about
     std::uint32_t length = 0;                // of sentence
     std::uint64_t entered = 0, verdict = 0;  // of attendance; entered: of a split, an abort or a wait, too
-    std::uint64_t question = 0, flags = 0;   // of questions and answers
+    std::uint64_t question = 0, flags = 0;   // of questions and answers; flags: of a departure, 1 if it gave up
     Signature signature{};
     Culprits culprits{};
     std::array<char, 500> sentence{};

@@ -68,6 +68,7 @@ struct RankLine {
   std::atomic<std::uint64_t> alone_in;  // the rank: the same, while no other thread of its process may call anything
   std::atomic<std::uint64_t> message;   // the rank: the message that it has waited for for long (PackedMessage), or 0
   std::atomic<std::uint64_t> aborted;   // the rank: 1 + its latest when its process aborted any communicator, or 0
+  std::atomic<std::uint32_t> given_up;  // the rank, before it leaves: see Team::give_up
 };
 
 // What precedes the bytes of every step on every link, in shared memory and on a socket.

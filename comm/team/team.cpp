@@ -32,8 +32,9 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.rank, parts_
     on_waiting(peer, theirs);
     note_alone(peer, theirs, alone_after);
   };
-  events.departed = [this, remote](int peer, const Signature& latest) {
+  events.departed = [this, remote](int peer, const Signature& latest, bool gave_up) {
     if (latest.sequence != 0) on_waiting(peer, latest);
+    remote(peer).given_up = gave_up;
     remote(peer).departed = true;
     parts_.bells.ring_both(own_index());
   };

@@ -101,7 +101,11 @@ class Team {
   bool lost(int peer) const;            // its process is gone
   void check_presence(int peer) const;  // throws when it is lost
   bool has_ended(int peer) const;       // the same, and also after its goodbye, as far as this host knows
-  bool is_halted(int peer) const;       // its process is by a signal, as far as this host knows; not by a debugger
+  // Before this rank leaves for good: its process lives on and will never ask who has survived here, so the others need
+  // not wait for that.
+  void give_up();
+  bool has_given_up(int peer) const;
+  bool is_halted(int peer) const;  // its process is by a signal, as far as this host knows; not by a debugger
   // Asks the kernel whether the peer's process ends without a goodbye, which fails the communicator. It says so long
   // before descriptors do where the process has much memory. Not the monitor's thread.
   void look_whether_it_lives(int peer);

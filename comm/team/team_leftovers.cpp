@@ -207,7 +207,7 @@ void Team::tell_all_before_leaving() {
     control_->tell(
         peer, {.sequence = messages.sent, .count = messages.received, .collective = Collective::send, .on_device = 1});
   }
-  control_->announce_departure(latest(Side::host));
+  control_->announce_departure(latest(Side::host), has_given_up(rank()));
   control_->await_delivery(std::chrono::steady_clock::now() + patience,
                            [this, reported](int peer) { return peer == reported || departed(peer) || lost(peer); });
 }

@@ -32,6 +32,12 @@ bool Team::has_ended(int peer) const {
   return ::poll(&ended, 1, 0) > 0;
 }
 
+void Team::give_up() { own_line().given_up.store(1, std::memory_order_release); }
+bool Team::has_given_up(int peer) const {
+  if (peer != rank() && !shares_memory(peer)) return remotes_[static_cast<std::size_t>(peer)]->given_up;
+  return parts_.segment.line(placement(peer).segment_index).given_up.load(std::memory_order_acquire) != 0;
+}
+
 // Where its descriptor tells by now, the monitor does, and the number may be another process'. Its goodbye came before
 // its end, but need not have been read.
 void Team::look_whether_it_lives(int peer) {

@@ -8,7 +8,7 @@
 namespace rondo::comm {
 
 struct Team::Remote {
-  std::atomic<bool> departed{false}, lost{false}, unmapped{false};
+  std::atomic<bool> departed{false}, given_up{false}, lost{false}, unmapped{false};
   std::atomic<std::uint32_t> keeps_apart{0};
   std::atomic<std::uint64_t> aborted{0};  // as RankLine's
   Attendance attendance{};

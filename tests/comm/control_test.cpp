@@ -38,7 +38,7 @@ class Reports {
                              std::string_view sentence) { note("failed: " + std::string(sentence)); },
             .waiting = [this](int, const Signature& signature,
                               std::uint64_t) { note("waiting " + std::to_string(signature.sequence)); },
-            .departed = [this](int, const Signature&) { note("departed"); },
+            .departed = [this](int, const Signature&, bool) { note("departed"); },
             .unmapped = nothing,
             .attends = [](int, std::uint64_t, std::uint64_t) {},
             .apart = [](int, std::uint64_t) {},

@@ -67,10 +67,10 @@ void check_ends(const Layout& layout, const std::string& how, void (*end)()) {
   }
 }
 
-// Whoever asks it who has survived is told, once all others are missed.
-class AskingStore final : public Store {
+// Whoever asks it who has survived is told, once all but so many are missed.
+class AskingStore : public Store {
  public:
-  explicit AskingStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  explicit AskingStore(std::shared_ptr<Store> store, std::size_t left = 1) : store_(std::move(store)), left_(left) {}
   void set(std::string_view key, std::span<const std::byte> value) override { store_->set(key, value); }
   Bytes get(std::string_view key, Deadline deadline) override { return store_->get(key, deadline); }
   std::optional<Bytes> try_get(std::string_view key) override { return store_->try_get(key); }
@@ -80,11 +80,14 @@ class AskingStore final : public Store {
     return store_->compare_and_set(key, std::move(expected), desired);
   }
   bool erase(std::string_view key) override { return store_->erase(key); }
-  std::vector<int> survivors(std::string_view, int index, std::span<const int> members, Deadline) override {
+  std::vector<int> survivors(std::string_view, int, std::span<const int> members, Deadline) override {
     std::unique_lock lock(mutex_);
-    const bool all = said_.wait_for(lock, kLimit / 2, [&] { return missed_.size() + 1 == members.size(); });
+    const bool all = said_.wait_for(lock, kLimit / 2, [&] { return missed_.size() + left_ == members.size(); });
     expect(all, fmt::format("{} of {} ranks are missed", missed_.size(), members.size()));
-    return {index};
+    std::vector<int> indices;
+    for (int i = 0; i < static_cast<int>(members.size()); ++i)
+      if (!missed_.contains(i)) indices.push_back(i);
+    return indices;
   }
   void missing(std::string_view, std::span<const int> indices) override {
     const std::lock_guard lock(mutex_);
@@ -94,10 +97,42 @@ class AskingStore final : public Store {
 
  private:
   std::shared_ptr<Store> store_;
+  const std::size_t left_;
   std::mutex mutex_;
   std::condition_variable said_;
   std::set<int> missed_;
 };
+
+// The server is gone before this rank hears that all have come.
+class LosingStore final : public AskingStore {
+ public:
+  using AskingStore::AskingStore;
+  std::vector<Bytes> exchange(std::string_view name, int index, int participants, std::span<const std::byte> value,
+                              Deadline deadline) override {
+    auto values = AskingStore::exchange(name, index, participants, value, deadline);
+    if (name.ends_with("/made")) throw Error(ErrorCode::peer_lost, "the server is gone");
+    return values;
+  }
+};
+
+// Where rank 2 waits to join the others.
+class OneWaits final : public Recruiter {
+ public:
+  static Growth growth() { return {.name = "grown", .generation = 1, .job_ranks = {0, 1, 2}}; }
+  Growth admit(std::span<const int>, int, std::uint32_t, Store::Deadline) override { return growth(); }
+  void check(const Growth&) override {}
+  void missing(const Growth&, std::span<const int>) override {}
+  void give_up(const Growth&, const Error&) noexcept override {}
+};
+
+Bootstrap bootstrap_of(int rank, int world_size, std::shared_ptr<Store> store) {
+  Bootstrap bootstrap;
+  bootstrap.rank = rank;
+  bootstrap.world_size = world_size;
+  bootstrap.store = std::move(store);
+  bootstrap.recruiter = std::make_shared<OneWaits>();
+  return bootstrap;
+}
 
 void idle(const std::stop_token& stop) {
   std::mutex mutex;
@@ -273,4 +308,32 @@ TEST_CASE("survivors miss a rank that dies after it has said goodbye to them, to
   });
   CAPTURE(transport);
   CHECK(ended[0].failure == "");
+}
+
+// It lives and waits elsewhere, as it may where rank 0 served and died: the members have the larger communicator then.
+TEST_CASE("survivors miss a process that gave up as it joined them, though it lives") {
+  const Layout layout = GENERATE(Layout{"", 3}, Layout{"tcp", 3}, Layout{"", 2}, Layout{"", 1});
+  const Setting over("RONDO_TRANSPORT", layout.transport);
+  const auto ended = fork_ranks(3, kLimit, [&](int rank, const auto& inherited) {
+    if (rank == 2) {
+      Bootstrap bootstrap = bootstrap_of(rank, 3, std::make_shared<LosingStore>(inherited));
+      bootstrap.growth = OneWaits::growth();
+      const auto error = thrown_by([&] { join_growth(std::move(bootstrap), options_of(layout, rank)); });
+      expect(code_of(error) == ErrorCode::peer_lost, sentence_of(error));
+      for (const char* key : {"shrunk0", "shrunk1"}) name_of(inherited, key);
+      return;
+    }
+    const auto store = std::make_shared<AskingStore>(inherited, 2);
+    Communicator comm = make_communicator(bootstrap_of(rank, 2, store), options_of(layout, rank));
+    Communicator larger = comm.grow();
+    expect(larger.world_size() == 3, "it has not grown");
+    const auto error = thrown_by([&] {
+      for (;;) larger.barrier();
+    });
+    expect(culprit_of(error) == 2, sentence_of(error));
+    expect(larger.shrink().world_size() == 2, "others have survived");
+    tell(inherited, fmt::format("shrunk{}", rank).c_str(), "");
+  });
+  CAPTURE(layout.transport, layout.ranks_per_node);
+  check_ended_well(ended);
 }

@@ -142,8 +142,9 @@ class Job {
         try {
           said = member.lines("world ", count);
         } catch (const std::exception& error) {
+          const auto living = ids();  // before history() ends them
           throw std::runtime_error(fmt::format("member {} does not come to the world of {}: {}{}", id,
-                                               fmt::join(ids(), " "), error.what(), history()));
+                                               fmt::join(living, " "), error.what(), history()));
         }
       }
       count = said.size();

@@ -27,16 +27,21 @@ class Lives {
  public:
   explicit Lives(std::uint64_t seed)
       : secret_(seed % 8 == 0 ? std::optional(kSecret()) : std::nullopt),
-        network_(
-            seed,
-            {.room = {.job = "sim", .name = "server", .come_back_within = milliseconds(seed % 3 == 0 ? 300 : 10'000)},
-             .secret = secret_,
-             .authenticate_within = milliseconds(20'000)}) {
+        rank_0_serves_(seed % 4 == 1),
+        network_(seed, {.room = {.job = "sim",
+                                 .is_rank_0s = rank_0_serves_,
+                                 .name = "server",
+                                 .come_back_within = milliseconds(seed % 3 == 0 ? 300 : 10'000)},
+                        .secret = secret_,
+                        .authenticate_within = milliseconds(20'000)}) {
     const std::uint64_t longest_delays_us[] = {1'000, 20'000, 100'000};
     longest_delay_us_ = longest_delays_us[draw(0, 2)];
     network_.set_longest_delay(std::chrono::microseconds(longest_delay_us_));
     const int size = static_cast<int>(draw(1, 6));
-    for (int rank = 0; rank < size; ++rank) start({.seed = seed, .rank = rank, .world_size = size}, 300);
+    for (int rank = 0; rank < size; ++rank) {
+      const bool dies_grown = rank == 0 && rank_0_serves_ && draw(0, 2) == 0;
+      start({.seed = seed, .rank = rank, .world_size = size, .dies_grown = dies_grown}, 300);
+    }
     const int joiners = static_cast<int>(draw(0, 3));
     for (int i = 0; i < joiners; ++i) start({.seed = seed, .rank = -1}, span_ms());
     const std::uint64_t troubles = draw(0, 4);
@@ -54,7 +59,7 @@ class Lives {
         return fmt::format("{} was {} ms at {}", who(*member), life.longest.count(), life.longest_what);
       for (const auto& [communicators, known] : {std::pair(&life.made, &made), std::pair(&life.decided, &decided)}) {
         for (const auto& [key, ranks] : *communicators) {
-          if (server_was_lost_) continue;  // which had told some alone whom it counted
+          if (server_was_lost()) continue;  // which had told some alone whom it counted
           if (known->emplace(key, ranks).first->second != ranks)
             return fmt::format("{} knows other ranks of {}", who(*member), key);
           if (!is_one_of(life, ranks)) return fmt::format("{} is in {} and none of its ranks", who(*member), key);
@@ -85,7 +90,12 @@ class Lives {
   bool failed_to_grow() const {
     return any([](const Life& life) { return life.failed_growths > 0; });
   }
-  bool server_was_lost() const { return server_was_lost_; }
+  bool server_was_lost() const {
+    return server_was_lost_ || (rank_0_serves_ && (host_ > 0 || members_.front()->troubled()));
+  }
+  bool joined_again() const {
+    return any([](const Life& life) { return life.tries > 0; });
+  }
   bool came_back() const { return breaks_ > 0; }
 
  private:
@@ -109,6 +119,7 @@ class Lives {
 
   void start(SimMember::Plan plan, std::uint64_t within_ms) {
     plan.number = static_cast<int>(members_.size());
+    if (rank_0_serves_) plan.host = &host_;
     SimMember* const made = members_.emplace_back(std::make_unique<SimMember>(network_, links_, secret_, plan)).get();
     network_.after(milliseconds(draw(0, within_ms)), [made] { made->start(); });
   }
@@ -139,7 +150,7 @@ class Lives {
   }
   void trouble() {
     const milliseconds when(draw(0, span_ms()));
-    switch (draw(0, 6)) {
+    switch (rank_0_serves_ ? 0 : draw(0, 6)) {  // a client of rank 0's server does not come back to it
       case 0:
       case 1:
         return on(when, "death", [this](SimMember& one) { one.die(draw(0, 1) == 0); });
@@ -176,7 +187,7 @@ class Lives {
   bool was_left_out(const SimMember& member, const std::string& key, const std::vector<int>& ranks,
                     const std::map<std::string, std::vector<int>>&) const {
     const Life& life = member.life();
-    return !member.troubled() && !server_was_lost_ && !stands_still_ && life.made.contains(key) &&
+    return !member.troubled() && !server_was_lost() && !stands_still_ && life.made.contains(key) &&
            !is_one_of(life, ranks);
   }
   std::string fault_of(const SimMember& member) const {
@@ -186,7 +197,7 @@ class Lives {
     const bool times_out = life.last_words.find("deadline") != std::string::npos ||
                            life.last_words.find("does not answer") != std::string::npos;
     const bool any_trouble = std::ranges::any_of(members_, [](const auto& one) { return one->troubled(); });
-    if (server_was_lost_) return {};  // with what it had answered to some alone, and not kept
+    if (server_was_lost()) return {};  // with what it had answered to some alone, and not kept
     if (member.enlists()) return times_out || any_trouble || stands_still_ ? std::string() : sentence;
     const bool has_met = life.made.contains("world@0");
     if (!has_met)
@@ -197,6 +208,8 @@ class Lives {
   }
 
   std::optional<Secret> secret_;
+  const bool rank_0_serves_;
+  int host_ = 0;  // the number of the process that serves, where rank 0 does at first
   Network network_;
   SimLinks links_{network_};
   std::uint64_t longest_delay_us_ = 0;
@@ -217,7 +230,7 @@ std::uint64_t given(const char* name, std::uint64_t otherwise) {
 TEST_CASE("jobs that grow and shrink agree and go on, whatever befalls ranks, network and server, and nobody hangs") {
   const std::uint64_t only = given("RONDO_SIM_SEED", 0);
   const std::uint64_t first = only != 0 ? only : 1, last = only != 0 ? only : given("RONDO_SIM_SCHEDULES", kLives);
-  std::uint64_t shrunk = 0, grown = 0, not_grown = 0, servers = 0, came_back = 0;
+  std::uint64_t shrunk = 0, grown = 0, not_grown = 0, joined_again = 0, servers = 0, came_back = 0;
   int faults = 0;
   for (std::uint64_t seed = first; seed <= last && faults < 10; ++seed) {
     Lives lives(seed);
@@ -229,13 +242,15 @@ TEST_CASE("jobs that grow and shrink agree and go on, whatever befalls ranks, ne
     shrunk += lives.shrank();
     grown += lives.grew();
     not_grown += lives.failed_to_grow();
+    joined_again += lives.joined_again();
     servers += lives.server_was_lost();
     came_back += lives.came_back();
   }
   std::cout << fmt::format(
-      "{} jobs: {} shrank, {} grew and {} could not once, {} lost their server, in {} a connection broke\n",
-      last - first + 1, shrunk, grown, not_grown, servers, came_back);
+      "{} jobs: {} shrank, {} grew and {} could not once, in {} a process joined again, {} lost their server, in {} a "
+      "connection broke\n",
+      last - first + 1, shrunk, grown, not_grown, joined_again, servers, came_back);
   if (only != 0) return;
-  for (const std::uint64_t happened : {shrunk, grown, not_grown, servers, came_back})
+  for (const std::uint64_t happened : {shrunk, grown, not_grown, joined_again, servers, came_back})
     CHECK(happened > (last - first) / 100);
 }

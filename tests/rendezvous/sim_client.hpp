@@ -46,6 +46,11 @@ class SimClient {
     membership_ = std::move(join);
     server_ = given.server();
   }
+  // Another server is to hear what that client has written and was answered.
+  std::vector<proto::Told> inherit(const SimClient& before) {
+    written_ = before.written_;
+    return written_.all();
+  }
   void keep_lease() {
     if (!std::exchange(beats_, true)) beat();
   }

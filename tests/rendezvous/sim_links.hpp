@@ -55,16 +55,22 @@ class SimLinks {
       for (const Done& done : round.waiting) answer(done, lost(group_name, job_rank));
     group.rounds.clear();
   }
+  // It lives and will not ask who has survived the group, which may have to find out.
+  void give_up(const std::string& group_name, int job_rank) {
+    groups_[group_name].given_up.insert(job_rank);
+    fail(group_name, job_rank);
+  }
   bool failed(const std::string& group_name) const {
     const auto group = groups_.find(group_name);
     return group != groups_.end() && group->second.lost.has_value();
   }
   // It goes on in another one.
   void leave(const std::string& group_name, int job_rank) { groups_[group_name].left.insert(job_rank); }
-  // Its connections in the group tell of its end, or the host that both are on.
+  // Its connections in the group tell of its end, or the host that both are on; or it has given the group up.
   bool is_gone(const std::string& group_name, int job_rank, bool neighbour) const {
     const auto group = groups_.find(group_name);
     const bool left = group != groups_.end() && group->second.left.contains(job_rank);
+    if (group != groups_.end() && group->second.given_up.contains(job_rank)) return true;
     return gone_.contains(job_rank) && (neighbour || !left);
   }
 
@@ -76,7 +82,7 @@ class SimLinks {
   struct Group {
     std::vector<int> members{};
     std::optional<int> lost{};
-    std::set<int> left{};
+    std::set<int> left{}, given_up{};
     std::map<int, Round> rounds{};
   };
   static Error lost(const std::string& group_name, int job_rank) {

@@ -31,7 +31,7 @@ struct Life {
   milliseconds longest{0};                                    // that it was growing or shrinking, with whom it met
   std::string longest_what{};
   std::set<int> job_ranks{};  // one for each time that it was let in; the latest is job_rank
-  int job_rank = -1, shrinks = 0, growths = 0, failed_growths = 0;
+  int job_rank = -1, shrinks = 0, growths = 0, failed_growths = 0, tries = 0;
   bool ended = false;
 };
 
@@ -42,6 +42,8 @@ class SimMember {
     std::uint64_t seed = 0;
     int number = 0;                // of the process
     int rank = 0, world_size = 1;  // rank -1: it enlists
+    int* host = nullptr;           // the number of the process that serves; null: a server does by itself
+    bool dies_grown = false;       // as soon as it knows that all members have the larger communicator
   };
 
   SimMember(Network& network, SimLinks& links, const std::optional<Secret>& secret, Plan plan)
@@ -90,6 +92,12 @@ class SimMember {
   void depart() {
     ++ticket_;
     if (life_.job_rank >= 0) links_.lose(life_.job_rank);
+    leave_place();
+  }
+  void leave_place() {
+    if (plan_.host == nullptr || *plan_.host != plan_.number) return;
+    *plan_.host = -1;
+    network_.replace_server(std::chrono::hours(24));  // unless somebody serves
   }
 
   // ---- waiting ----
@@ -131,6 +139,10 @@ class SimMember {
             }};
   }
 
+  Waiting<bool> never() {
+    return {*this, [](const auto&) {}};
+  }
+
   // ---- a life ----
   Task<bool> live() {
     std::string last_words;
@@ -143,6 +155,7 @@ class SimMember {
     life_.last_words = last_words;
     client().leave();
     if (!last_words.empty()) depart();
+    leave_place();
     co_return true;
   }
   Task<bool> work() {
@@ -199,7 +212,7 @@ class SimMember {
     join.set_rank(plan_.rank);
     join.set_world_size(plan_.world_size);
     const proto::Reply reply = co_await call(request);
-    client().is_member(join, reply.membership());
+    be_member(join, reply.membership());
     Comm comm{.rank = static_cast<int>(reply.membership().rank())};
     for (int rank = 0; rank < plan_.world_size; ++rank) comm.job_ranks.push_back(rank);
     life_.job_rank = comm.rank;
@@ -221,7 +234,8 @@ class SimMember {
       if (failed->error_code() != ErrorCode::peer_lost && failed->error_code() != ErrorCode::aborted)
         throw Error(*failed);
       note("{}; it waits to join again", failed->what());
-      links_.fail(comm_that_failed_, life_.job_rank);  // it has left
+      links_.give_up(comm_that_failed_, life_.job_rank);  // it has left
+      ++life_.tries;
       client().leave();
       clients_.push_back(std::make_unique<SimClient>(network_, secret_));
       client().start();
@@ -233,7 +247,7 @@ class SimMember {
     join = introduction();
     join.set_enlists(true);
     const proto::Reply reply = co_await call(request);
-    client().is_member(join, reply.membership());
+    be_member(join, reply.membership());
     Comm comm = growth_of(reply.membership());
     comm_that_failed_ = comm.key();
     comm.rank = static_cast<int>(reply.membership().rank());
@@ -252,6 +266,58 @@ class SimMember {
     join.set_instance(fmt::format("process{}.{}", plan_.number, clients_.size()));
     client().keep_lease();
     return join;
+  }
+  // Of a server that may come back, or whose place another rank may take.
+  void be_member(proto::Join join, const proto::Membership& given) {
+    if (!given.of_rank_0()) return client().is_member(std::move(join), given);
+    join.set_again(true);
+    join.set_rank(
+        static_cast<std::int32_t>(join.enlists() ? given.job_ranks(static_cast<int>(given.rank())) : given.rank()));
+    join.set_world_size(static_cast<std::int32_t>(join.enlists() ? given.job_world_size() : given.world_size()));
+    join.set_generation(given.generation());
+    place_ = std::move(join);
+  }
+  // Where rank 0 served and is gone, whoever comes first serves (runtime/place_store.cpp).
+  Task<proto::Reply> ask_survivors(proto::Request request, Time deadline) {
+    for (;;) {
+      std::optional<Error> failed;
+      try {
+        co_return co_await call(request, deadline);
+      } catch (const Error& error) {
+        failed = error;
+      }
+      if (plan_.host == nullptr || failed->error_code() != ErrorCode::peer_lost || failed->culprit() >= 0)
+        throw Error(*failed);
+      try {
+        co_await meet_again(deadline);
+        failed.reset();
+      } catch (const Error& error) {
+        failed = error;
+      }
+      if (failed && failed->error_code() != ErrorCode::peer_lost) throw Error(*failed);
+    }
+  }
+  Task<bool> meet_again(Time deadline) {
+    if (!network_.has_server()) {
+      network_.serve();
+      *plan_.host = plan_.number;
+      note("it serves");
+    }
+    clients_.push_back(std::make_unique<SimClient>(network_, secret_));
+    const auto written = client().inherit(*clients_[clients_.size() - 2]);
+    clients_[clients_.size() - 2]->leave();
+    client().start();
+    client().keep_lease();
+    proto::Request request;
+    *request.mutable_join() = place_;
+    request.mutable_join()->set_instance(fmt::format("process{}.{}", plan_.number, clients_.size()));
+    co_await call(request, deadline);
+    for (const proto::Told& told : written) {
+      proto::Request telling;
+      *telling.mutable_told() = told;
+      co_await call(telling, deadline);
+    }
+    co_return true;
   }
   static Comm growth_of(const proto::Membership& given) {
     Comm comm{.name = given.growth(), .generation = given.growth_generation()};
@@ -357,6 +423,10 @@ class SimMember {
       throw Error(failed ? *failed : Error(ErrorCode::aborted, "another rank could not grow"));
     }
     ++life_.growths;
+    if (plan_.dies_grown) {
+      die(false);
+      co_await never();
+    }
     try {
       co_await together(next);
     } catch (const Error& error) {  // a rank of the new one is lost, which its next step says
@@ -404,7 +474,7 @@ class SimMember {
       survive.set_name(next.key());
       survive.set_index(static_cast<std::uint32_t>(comm.rank));
       for (const int rank : comm.job_ranks) survive.add_members(static_cast<std::uint32_t>(rank));
-      const proto::Reply reply = co_await call(request, deadline);
+      const proto::Reply reply = co_await ask_survivors(request, deadline);
       for (const std::uint32_t index : reply.survivors()) next.job_ranks.push_back(comm.job_ranks.at(index));
       life_.decided[next.key()] = next.job_ranks;
       next.rank = static_cast<int>(std::ranges::find(next.job_ranks, life_.job_rank) - next.job_ranks.begin());
@@ -439,7 +509,8 @@ class SimMember {
     network_.after(milliseconds(100), [this, comm, key, grows, found] { tell_missing(comm, key, grows, found); });
   }
 
-  bool is_neighbour(int job_rank) const { return job_rank % 2 == life_.job_rank % 2; }
+  // Ranks of a job whose rank 0 serves share a host here: on another one nobody could take its place.
+  bool is_neighbour(int job_rank) const { return plan_.host != nullptr || job_rank % 2 == life_.job_rank % 2; }
   void note_duration(const std::string& what, Time begun) {
     const auto took = std::chrono::floor<milliseconds>(network_.now() - begun);
     if (took > life_.longest) life_.longest = took, life_.longest_what = what;
@@ -457,6 +528,7 @@ class SimMember {
   const Plan plan_;
   std::vector<std::unique_ptr<SimClient>> clients_;  // a joiner has a new one for each try; the last is in use
   std::string comm_that_failed_;
+  proto::Join place_;  // with which it comes again
   Life life_{};
   std::map<std::string, int> rounds_{};
   std::set<std::string> told_{};

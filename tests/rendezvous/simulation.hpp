@@ -44,6 +44,8 @@ class Network final : private Output {
   void freeze(Time until) { frozen_until_ = std::max(frozen_until_, until); }
   // All its connections end, and a new one that knows nothing serves at its place, from then on.
   void replace_server(milliseconds away = milliseconds(0));
+  bool has_server() const { return now_ >= away_until_; }
+  void serve() { away_until_ = std::min(away_until_, now_); }  // the new one, before its time
 
   Time now() const { return now_; }
   Core& core() { return *core_; }

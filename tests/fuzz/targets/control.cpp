@@ -33,7 +33,7 @@ class Listener {
       accepts([&] { throw error; });
     };
     all.waiting = [check](int, const Signature& signature, std::uint64_t) { check(signature); };
-    all.departed = [this, check](int, const Signature& signature) {
+    all.departed = [this, check](int, const Signature& signature, bool) {
       check(signature);
       finish();  // who has said goodbye ends without being lost
     };
