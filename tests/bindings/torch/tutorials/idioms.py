@@ -275,9 +275,9 @@ def workers_of_the_loader(world):
     torch.manual_seed(4)
     model = job.wrap(nn.Linear(10, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    workers = 0 if job.alone else 2
+    workers = {} if job.alone else {"num_workers": 2, "multiprocessing_context": "fork"}  # spawned ranks spawn them
     data = linear_data()
-    loaders = [DataLoader(data, 4, sampler=DistributedSampler(data, job.world, r), num_workers=workers) for r in job.ranks]
+    loaders = [DataLoader(data, 4, sampler=DistributedSampler(data, job.world, r), **workers) for r in job.ranks]
     for _ in range(2):
         for batches in zip(*loaders):
             job.step(model, optimizer, mean_square, batches)
