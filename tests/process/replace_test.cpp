@@ -79,9 +79,17 @@ TEST_CASE("who has replaced a rank is replaced too when it is lost, and no more 
 }
 
 TEST_CASE("two ranks that are lost are replaced both, with what their places have") {
-  Running running(rondorun({"-n", "4", "--replace", "2", "--", "sh", "-c",
-                            "echo place $RANK $LOCAL_RANK $RONDO_CORES; exec \"$@\"", "sh", tool("grower"), "env", "-",
-                            "lose", "stand=4", "all", "joiner", "stand=4", "all", "joiner", "stand=4", "all"}));
+  Running running(rondorun({"-n",        "4",
+                            "--replace", "2",
+                            "--",        "sh",
+                            "-c",        "echo place $RANK $LOCAL_RANK $RONDO_CORES; exec \"$@\"",
+                            "sh",        tool("grower"),
+                            "env",       "-",
+                            "lose",      "stand=4",
+                            "all",       "joiner",
+                            "stand=4",   "all",
+                            "joiner",    "stand=4",
+                            "all"}));
   running.lines("joined ", 4);
   for (const int rank : {0, 3}) ::kill(pid_of(running, rank), SIGKILL);
   const Ended ended = running.wait();
