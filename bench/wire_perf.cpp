@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/command_line.hpp"
+
 namespace {
 
 using rondo::trainer::GradientSynchronizer;
@@ -96,14 +98,7 @@ int main(int argc, char** argv) {
   CLI::App app("Times the averaging of gradients as f32, f16 and bf16.");
   app.add_option("--mib", mib, "float32 gradients in MiB (16)")->check(CLI::Range(1, 1024));
   app.add_option("--rounds", rounds, "samples of each format (15)")->check(CLI::PositiveNumber);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError&) {  // whose words are a stranger's
-    std::fputs("wire_perf: a flag is unknown, or what follows one is wrong; --help lists them\n", stderr);
-    return 2;
-  }
+  if (const auto code = rondo::parse(app, "wire_perf", argc, argv)) return *code;
   try {
     auto comm = rondo::Communicator::from_environment();
     if (run(comm, (mib << 20) / sizeof(float), rounds)) return 0;

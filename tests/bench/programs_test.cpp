@@ -203,3 +203,15 @@ TEST_CASE("all sizes again and again, and the time of the host's calls to a devi
   CHECK(contains(host.out, "#  Times: the host's"));
   CHECK_FALSE(contains(device.out, "#  Times: the host's"));
 }
+
+TEST_CASE("what else measures names the flag that is wrong, and the word that is") {
+  for (const char* const program : {"anatomy", "floors", "nccl_perf", "rendezvous_load", "rondo-tune", "wire_perf"}) {
+    const Ended ended = run({tool(program), "--no-such\033-flag"});
+    INFO(ended.err);
+    CHECK(ended.code == 2);
+    CHECK(ended.err.starts_with(std::string(program) + ": "));
+    CHECK(contains(ended.err, "--no-such\\x1b-flag"));
+    CHECK(times(ended.err, "\n") == 1);
+    CHECK(run({tool(program), "--help"}).code == 0);
+  }
+}

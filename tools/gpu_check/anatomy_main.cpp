@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/command_line.hpp"
 #include "tools/gpu_check/anatomy.hpp"
 #include "tools/gpu_check/gpu.hpp"
 
@@ -39,14 +40,7 @@ int main(int argc, char** argv) {
   app.add_flag("--sim", simulated, "on the simulated device: whether it works, not how fast");
   app.add_option("-g,--ngpus", worlds, "numbers of ranks, as streams of GPU 0")->check(CLI::Range(1, 8));
   app.add_option("-b,--bytes", bytes, "of the message, floats")->check(CLI::Range(4, 4096));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError&) {  // whose words are a stranger's
-    std::fputs("anatomy: a flag is unknown, or what follows one is wrong; --help lists them\n", stderr);
-    return 2;
-  }
+  if (const auto code = rondo::parse(app, "anatomy", argc, argv)) return *code;
   const Api* const api = find_gpu(simulated);
   if (api == nullptr) return kSkipped;
   try {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/command_line.hpp"
 #include "tools/gpu_check/gpu.hpp"
 #include "tools/gpu_check/kernels.hpp"
 #include "tools/gpu_check/on_streams.hpp"
@@ -191,14 +192,7 @@ int main(int argc, char** argv) {
   bool simulated = false;
   CLI::App app{"Launches, hops, fences, copies and the least all_reduce on GPU 0, as rows of commas"};
   app.add_flag("--sim", simulated, "on the simulated device: whether it works, not how fast");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError&) {  // whose words are a stranger's
-    std::fputs("floors: a flag is unknown, or what follows one is wrong; --help lists them\n", stderr);
-    return 2;
-  }
+  if (const auto code = rondo::parse(app, "floors", argc, argv)) return *code;
   const Api* const api = find_gpu(simulated);
   if (api == nullptr) return kSkipped;
   try {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/cuda/api.hpp"
+#include "tools/command_line.hpp"
 #include "tools/gpu_check/gpu.hpp"
 
 namespace {
@@ -213,14 +214,7 @@ int main(int argc, char** argv) {
   app.add_option("-b,--minbytes", setup.min_bytes, "smallest size")->transform(CLI::AsSizeValue(false));
   app.add_option("-e,--maxbytes", setup.max_bytes, "largest size")->transform(CLI::AsSizeValue(false));
   app.add_option("-f,--stepfactor", setup.factor, "factor between sizes")->check(CLI::Range(2, 1024));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError&) {  // whose words are a stranger's
-    std::fputs("nccl_perf: a flag is unknown, or what follows one is wrong; --help lists them\n", stderr);
-    return 2;
-  }
+  if (const auto code = rondo::parse(app, "nccl_perf", argc, argv)) return *code;
   try {
     return run(library, setup, version_alone);
   } catch (const std::exception& error) {

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -17,6 +16,7 @@
 #include "comm/base/plain_text.hpp"
 #include "comm/base/standard_streams.hpp"
 #include "comm/setup/placement.hpp"
+#include "tools/command_line.hpp"
 #include "tools/tune/search.hpp"
 
 namespace {
@@ -35,23 +35,14 @@ std::vector<std::string> names() {
   return all;
 }
 
-int parse(int argc, char** argv, Flags& flags) {
+std::optional<int> parse(int argc, char** argv, Flags& flags) {
   CLI::App app("Measures what RONDO_TUNING should say on this machine.");
   app.add_option("-n,--ranks", flags.ranks, "processes to start here; default: one per core, at least 2")
       ->check(CLI::Range(2, 1024));
   app.add_option("-r,--rounds", flags.rounds, "turns that each value gets")->check(CLI::Range(1, 100));
   app.add_option("-o,--output", flags.output, "the file to write; default: standard output");
   app.add_option("--only", flags.only, "tune these alone")->delimiter(',')->check(CLI::IsMember(names()));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    std::exit(0);
-  } catch (const CLI::ParseError& error) {
-    complain("rondo-tune", fmt::format("{} (--help lists the flags)", error.what()));
-    return 2;
-  }
-  return 0;
+  return rondo::parse(app, "rondo-tune", argc, argv);
 }
 
 // Before anything is measured: whether the file can be written at all.
@@ -92,7 +83,7 @@ void tune_for(const Flags& flags, Communicator& ranks) {
 int main(int argc, char** argv) {
   open_missing_streams();
   Flags flags;
-  if (const int status = parse(argc, argv, flags); status != 0) return status;
+  if (const auto code = parse(argc, argv, flags)) return *code;
   try {
     if (env("RONDO_TUNING") || env("RONDO_TRANSPORT")) {
       throw Error(ErrorCode::invalid_argument, "unset RONDO_TUNING and RONDO_TRANSPORT: both are set here in turn");
