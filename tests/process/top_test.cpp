@@ -255,7 +255,7 @@ TEST_CASE("--watch says in lines what ranks are in together, where stderr is no 
 
 TEST_CASE("--watch draws a table below the ranks' output at a terminal, which is gone when the job has ended") {
   AtTerminal seen(rondorun({"--watch", "-n", "2", "--color", "never", "--", "sh", "-c",
-                            "echo begun; read line; [ $RANK = 0 ] && echo line $line; sleep 1.2; echo done"}),
+                            "echo begun; read line; [ $RANK = 0 ] && echo line $line; read line; echo done"}),
                   {.environment = {"TERM=xterm", "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES="}, .columns = 100});
   auto screen = seen.screen_when([](const auto& rows) { return some_row(rows, "silent"); });
   const auto table = std::find_if(screen.begin(), screen.end(), [](const auto& row) { return contains(row, "gen"); });
@@ -263,8 +263,9 @@ TEST_CASE("--watch draws a table below the ranks' output at a terminal, which is
   CHECK(table - screen.begin() >= 2);  // below what the ranks have written
   CHECK(some_row(screen, "[0] begun"));
   seen.type("one\r");
-  screen = seen.screen_when([](const auto& rows) { return some_row(rows, "[0] line one"); });
-  CHECK(some_row(screen, "silent"));
+  const auto below = [](const auto& rows) { return some_row(rows, "[0] line one") && some_row(rows, "silent"); };
+  CHECK(below(seen.screen_when(below)));  // it is drawn anew below each line
+  seen.type("two\r");
   const auto last = seen.screen_at_end();
   CHECK(some_row(last, "[0] done"));
   CHECK_FALSE(some_row(last, "silent"));

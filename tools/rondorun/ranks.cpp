@@ -99,6 +99,9 @@ void Ranks::start(Rank& rank, int index) {
   if (setup_.prefix) {
     out = channel_for(program, 1, out_);
     err = channel_for(program, 2, err_);
+    // Before it starts: it may ask at once how large its terminal is.
+    rank.out = std::make_unique<Source>(loop_, std::move(out.reader), handling_for(program, 1, out_), out_);
+    rank.err = std::make_unique<Source>(loop_, std::move(err.reader), handling_for(program, 2, err_), err_);
   }
   auto command = setup_.command;
   command.insert(command.end(), program.arguments.begin(), program.arguments.end());
@@ -116,10 +119,6 @@ void Ranks::start(Rank& rank, int index) {
   setup_.programs[static_cast<std::size_t>(index)].record.reset();  // the rank has it now
   rank.running = true;
   ++running_;
-  if (setup_.prefix) {
-    rank.out = std::make_unique<Source>(loop_, std::move(out.reader), handling_for(program, 1, out_), out_);
-    rank.err = std::make_unique<Source>(loop_, std::move(err.reader), handling_for(program, 2, err_), err_);
-  }
   loop_.watch(rank.child.pidfd.get(), EPOLLIN, [this, &rank] {
     if (const auto status = process::try_reap(rank.child.pidfd.get())) ended(rank, *status);
   });
