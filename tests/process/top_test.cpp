@@ -257,7 +257,9 @@ TEST_CASE("--watch draws a table below the ranks' output at a terminal, which is
   AtTerminal seen(rondorun({"--watch", "-n", "2", "--color", "never", "--", "sh", "-c",
                             "echo begun; read line; [ $RANK = 0 ] && echo line $line; read line; echo done"}),
                   {.environment = {"TERM=xterm", "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES="}, .columns = 100});
-  auto screen = seen.screen_when([](const auto& rows) { return some_row(rows, "silent"); });
+  const auto screen = seen.screen_when([](const auto& rows) {
+    return some_row(rows, "silent") && some_row(rows, "[0] begun") && some_row(rows, "[1] begun");
+  });
   const auto table = std::find_if(screen.begin(), screen.end(), [](const auto& row) { return contains(row, "gen"); });
   REQUIRE(table != screen.end());
   CHECK(table - screen.begin() >= 2);  // below what the ranks have written

@@ -36,14 +36,18 @@ class SimClient {
     network_.after(timeout + kGrace,
                    [this, id] { finish(id, Error(ErrorCode::timeout, "the server does not answer")); });
   }
-  // From here on it comes back.
-  void is_member(proto::Join join, const proto::Membership& given) {
+  // With which a member comes back.
+  static proto::Join again(proto::Join join, const proto::Membership& given) {
     join.set_again(true);
     join.set_rank(
         static_cast<std::int32_t>(join.enlists() ? given.job_ranks(static_cast<int>(given.rank())) : given.rank()));
     join.set_world_size(static_cast<std::int32_t>(join.enlists() ? given.job_world_size() : given.world_size()));
     join.set_generation(given.generation());
-    membership_ = std::move(join);
+    return join;
+  }
+  // From here on it comes back.
+  void is_member(proto::Join join, const proto::Membership& given) {
+    membership_ = again(std::move(join), given);
     server_ = given.server();
   }
   // Another server is to hear what that client has written and was answered.

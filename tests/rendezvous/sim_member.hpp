@@ -9,31 +9,13 @@
 #include <sstream>
 
 #include "tests/rendezvous/sim_client.hpp"
+#include "tests/rendezvous/sim_life.hpp"
 #include "tests/rendezvous/sim_links.hpp"
 #include "tests/rendezvous/task.hpp"
 
 namespace rondo::rendezvous::test {
 
 inline constexpr milliseconds kPatienceOfMembers{60'000};
-
-struct Comm {
-  std::string name{"world"};
-  std::uint32_t generation = 0;
-  std::vector<int> job_ranks{};
-  int rank = 0, step = 0;
-  std::string key() const { return fmt::format("{}@{}", name, generation); }
-};
-
-// What one rank has seen.
-struct Life {
-  std::map<std::string, std::vector<int>> made{}, decided{};  // job ranks of communicators, by key
-  std::string log{}, last_words{};                            // why it ended; empty: it went all the way
-  milliseconds longest{0};                                    // that it was growing or shrinking, with whom it met
-  std::string longest_what{};
-  std::set<int> job_ranks{};  // one for each time that it was let in; the latest is job_rank
-  int job_rank = -1, shrinks = 0, growths = 0, failed_growths = 0, tries = 0;
-  bool ended = false;
-};
 
 class SimMember {
  public:
@@ -270,12 +252,7 @@ class SimMember {
   // Of a server that may come back, or whose place another rank may take.
   void be_member(proto::Join join, const proto::Membership& given) {
     if (!given.of_rank_0()) return client().is_member(std::move(join), given);
-    join.set_again(true);
-    join.set_rank(
-        static_cast<std::int32_t>(join.enlists() ? given.job_ranks(static_cast<int>(given.rank())) : given.rank()));
-    join.set_world_size(static_cast<std::int32_t>(join.enlists() ? given.job_world_size() : given.world_size()));
-    join.set_generation(given.generation());
-    place_ = std::move(join);
+    place_ = SimClient::again(std::move(join), given);
   }
   // Where rank 0 served and is gone, whoever comes first serves (runtime/place_store.cpp).
   Task<proto::Reply> ask_survivors(proto::Request request, Time deadline) {

@@ -44,6 +44,10 @@ class Forked:
         for stream in (1, 2):
             os.dup2(self.output.fileno(), stream)
         os.environ.update(environment)
+        if environment["RONDO_TORCH_AS"]:
+            import rondo.torch
+
+            rondo.torch.autoload()  # as the end of `import torch` does where that is set before
         spawned.main(self.args)
 
     def communicate(self, timeout):
@@ -184,10 +188,10 @@ class Tutorials(unittest.TestCase):
         self.spawned(2, True, "env", free_port(), start="spawn")
 
     def test_spawn_with_tcp(self):
-        self.spawned(2, False, "tcp", f"tcp://127.0.0.1:{free_port()}")
+        self.spawned(3, False, "tcp", f"tcp://127.0.0.1:{free_port()}")
 
     def test_spawn_with_file(self):
-        self.spawned(2, False, "file", lambda results: f"file://{results}/meeting")
+        self.spawned(2, True, "file", lambda results: f"file://{results}/meeting")
 
     def test_spawn_with_store(self):
         self.spawned(2, False, "store", lambda results: f"{results}/store")

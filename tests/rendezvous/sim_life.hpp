@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank of a simulated job has, and what it has seen.
+#pragma once
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/rendezvous/simulation.hpp"
+
+namespace rondo::rendezvous::test {
+
+struct Comm {
+  std::string name{"world"};
+  std::uint32_t generation = 0;
+  std::vector<int> job_ranks{};
+  int rank = 0, step = 0;
+  std::string key() const { return fmt::format("{}@{}", name, generation); }
+};
+
+// What one rank has seen.
+struct Life {
+  std::map<std::string, std::vector<int>> made{}, decided{};  // job ranks of communicators, by key
+  std::string log{}, last_words{};                            // why it ended; empty: it went all the way
+  milliseconds longest{0};                                    // that it was growing or shrinking, with whom it met
+  std::string longest_what{};
+  std::set<int> job_ranks{};  // one for each time that it was let in; the latest is job_rank
+  int job_rank = -1, shrinks = 0, growths = 0, failed_growths = 0, tries = 0;
+  bool ended = false;
+};
+
+}  // namespace rondo::rendezvous::test
