@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long many authenticated clients take to join a server: clients in processes of their own, each one epoll loop
-// over the protocol code, no thread per client. Ends non-zero when somebody cannot join or --max-seconds is exceeded.
+// over the protocol code, no thread per client. Ends non-zero when somebody cannot join or --max-seconds or --max-mib
+// is exceeded.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -39,7 +40,7 @@ constexpr std::chrono::seconds kGiveUp{60};
 struct Flags {
   std::vector<int> clients{1000, 10000};
   int processes = 2, runs = 3;
-  double max_seconds = 0;
+  double max_seconds = 0, max_mib = 0;
 };
 
 // What a client process is told through its pipe, and what it answers.
@@ -279,7 +280,7 @@ Timing run_once(int clients, int processes) {
 int run(const Flags& flags) {
   ::signal(SIGPIPE, SIG_IGN);
   fmt::print("# clients  run  seconds  us/client  server CPU s  client CPU s  server MiB\n");
-  bool slow = false;
+  bool within = true;
   for (const int clients : flags.clients) {
     std::vector<double> seconds;
     for (int i = 0; i < flags.runs; ++i) {
@@ -294,9 +295,14 @@ int run(const Flags& flags) {
     if (flags.max_seconds <= 0 || median <= flags.max_seconds) continue;
     fmt::print(stderr, "rendezvous_load: {} clients took {:.3f} s (median), more than --max-seconds {}\n", clients,
                median, flags.max_seconds);
-    slow = true;
+    within = false;
   }
-  return slow ? 1 : 0;
+  if (flags.max_mib > 0 && peak_mib() > flags.max_mib) {
+    fmt::print(stderr, "rendezvous_load: the server took {:.1f} MiB, more than --max-mib {}\n", peak_mib(),
+               flags.max_mib);
+    within = false;
+  }
+  return within ? 0 : 1;
 }
 
 }  // namespace
@@ -312,6 +318,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 64));
   app.add_option("--runs", flags.runs, "runs per number of clients (3)")->check(CLI::Range(1, 1000));
   app.add_option("--max-seconds", flags.max_seconds, "fail when the median of the runs takes longer (no limit)");
+  app.add_option("--max-mib", flags.max_mib, "fail when the server's process has had more memory (no limit)");
   try {
     app.parse(argc, argv);
     return run(flags);
