@@ -25,4 +25,13 @@ inline std::chrono::steady_clock::time_point at_most_for_ever(std::chrono::stead
   return deadline < latest ? deadline : latest;
 }
 
+// For how long whoever was to sleep until then, and is awake only now, has stood still: 0 up to what a process that
+// shares its core may be late. Beyond that it was stopped, or its whole host. It has not waited in that time: what
+// others did meanwhile it has still to look at before it blames somebody.
+inline std::chrono::nanoseconds stood_still(std::chrono::steady_clock::time_point until,
+                                            std::chrono::steady_clock::time_point now) {
+  constexpr std::chrono::milliseconds kUsual{500};
+  return now - until > kUsual ? now - until : std::chrono::nanoseconds(0);
+}
+
 }  // namespace rondo

@@ -22,19 +22,6 @@ constexpr int kIdleS = static_cast<int>(kProbedAfter / milliseconds(1000));
 
 void set(int socket, int level, int option, int value) { ::setsockopt(socket, level, option, &value, sizeof value); }
 
-struct Condition {
-  milliseconds silence{};
-  bool under_way = false;
-};
-// Nothing: the connection has ended.
-std::optional<Condition> condition_of(int socket) {
-  tcp_info info{};
-  socklen_t bytes = sizeof info;
-  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || info.tcpi_state != TCP_ESTABLISHED)
-    return std::nullopt;
-  return Condition{milliseconds(std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv)), info.tcpi_unacked != 0};
-}
-
 }  // namespace
 
 std::chrono::milliseconds given_link_patience() {
@@ -50,11 +37,9 @@ void Pulse::prepare(int socket) {
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(kKernelPatience.count()));
 }
 
-// Told how long a connection may be idle, the kernel looks at once whether it has been for so long, and probes.
 void Pulse::probe(int socket) {
   ++probes_;
-  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, kIdleS);
+  system_.keep_probing(socket, true);
 }
 
 // One connection is enough to find out whether there is reason for doubt.
@@ -62,7 +47,7 @@ void Pulse::calm_down() {
   if (!doubted_since_) return;
   doubted_since_.reset();
   looks_ = probes_ = 0;
-  for (std::size_t i = 1; i < sockets_.size(); ++i) set(sockets_[i], SOL_SOCKET, SO_KEEPALIVE, 0);
+  for (std::size_t i = 1; i < sockets_.size(); ++i) system_.keep_probing(sockets_[i], false);
 }
 
 bool Pulse::is_silent(Time now) const {
@@ -75,10 +60,10 @@ Pulse::State Pulse::look(Time now) {
   std::vector<int> idle;
   auto silence = milliseconds::max();
   for (const int socket : sockets_) {
-    const auto condition = condition_of(socket);
+    const auto condition = system_.silence_of(socket);
     if (!condition && socket == sockets_.front()) return State::ended;
     if (!condition) continue;
-    silence = std::min(silence, condition->silence);
+    silence = std::min(silence, condition->since);
     if (silence < kProbedAfter) break;
     if (!condition->under_way) idle.push_back(socket);
   }

@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "comm/base/system.hpp"
+
 namespace rondo {
 
 inline constexpr std::chrono::milliseconds kLinkPatience{1750};
@@ -29,7 +31,7 @@ constexpr std::chrono::milliseconds longest_silence(std::chrono::milliseconds pa
 
 class Pulse {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = System::Time;
   enum class State : char {
     alive,
     doubtful,  // it has left probes unanswered
@@ -41,8 +43,8 @@ class Pulse {
   static void prepare(int socket);
 
   // The sockets are to the same process, and open as long as this is used. Nothing, or little, is sent on them.
-  Pulse(std::vector<int> sockets, std::chrono::milliseconds patience)
-      : sockets_(std::move(sockets)), patience_(patience) {}
+  Pulse(std::vector<int> sockets, std::chrono::milliseconds patience, System& system = System::real())
+      : system_(system), sockets_(std::move(sockets)), patience_(patience) {}
   // Asks the kernel what it has heard, and has it probe. Not before next().
   State look(Time now);
   Time next() const { return next_; }
@@ -55,6 +57,7 @@ class Pulse {
   void calm_down();
   bool is_silent(Time now) const;
 
+  System& system_;
   std::vector<int> sockets_;
   std::chrono::milliseconds patience_;
   Time next_{}, heard_at_{};

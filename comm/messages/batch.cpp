@@ -60,6 +60,12 @@ void Batch::mind_time(Clock::time_point now) {
   deadline = later(started, timeout);
 }
 
+void Batch::excuse(Clock::duration stood_still) {
+  if (started == Clock::time_point{}) return;
+  started += stood_still;
+  deadline = later(started, timeout);
+}
+
 void Batch::wait() {
   std::unique_lock lock(mutex_);
   if (!done_) check_not_in_callback();

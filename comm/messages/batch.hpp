@@ -48,6 +48,7 @@ class Batch final : public detail::WorkState {
   enum class Kind : std::uint8_t { one, many, blocking };
   void begin(std::span<const Call> calls, std::chrono::milliseconds timeout, Kind how);
   void mind_time(Clock::time_point now);  // the first one is when it began
+  void excuse(Clock::duration stood_still);
 
   void wait() override;
   bool wait_for(std::chrono::milliseconds duration) override;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "comm/base/duration.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/machine.hpp"
 #include "comm/base/only_caller.hpp"
@@ -328,6 +329,7 @@ void Messages::poll_links(Lock& lock, Clock::time_point until) {
     errno = reason;
     guarded([] { throw_errno("cannot wait for messages"); });
   }
+  excuse(stood_still(now + left, Clock::now()));
   if (polled_[0].revents != 0) bells_.drain(own);
   eventfd_t count = 0;
   if (polled_[1].revents != 0) static_cast<void>(::eventfd_read(nudge_.get(), &count));
@@ -374,6 +376,13 @@ void Messages::mind_times(Clock::time_point now) {
   }
 }
 
+// Nothing was waited for in that time.
+void Messages::excuse(Clock::duration stood_still) {
+  if (stood_still == Clock::duration::zero()) return;
+  for (const auto& batch : batches_) batch->excuse(stood_still);
+  mind_times(Clock::now());
+}
+
 void Messages::inspect() {
   mind_times(Clock::now());
   next_inspection_ = Clock::now() + kInspectEvery;
@@ -386,6 +395,7 @@ void Messages::inspect() {
     blocked_.clear();
     exchange_.list_blocked(blocked_);
     death_watch_.look(team_, blocked_);
+    farewell_watch_.look(team_, blocked_);
     look_for_deadlines();
   });
   collect();

@@ -70,6 +70,7 @@ class Messages {
   void sleep(Lock& lock, Patience& patience, Clock::time_point until);
   void poll_links(Lock& lock, Clock::time_point until);
   void mind_times(Clock::time_point now);
+  void excuse(Clock::duration stood_still);
   void inspect();
   void tell_what_waits();
   void look_for_departures();
@@ -103,6 +104,7 @@ class Messages {
   std::vector<pollfd> polled_;
   std::vector<Blocked> blocked_;
   DeathWatch death_watch_;
+  FarewellWatch farewell_watch_;
   std::thread thread_;
 };
 

@@ -17,6 +17,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/system.hpp"
 #include "comm/call/signature.hpp"
 #include "comm/setup/encryption.hpp"
 #include "comm/team/culprits.hpp"
@@ -60,7 +61,7 @@ class Control {
   void announce_departure(const Signature& latest, bool gave_up = false);
   // Until the kernels of all peers, but those that are `excepted`, have what was sent, or it is too late. To close a
   // connection before may reset it, and what is under way is lost with it.
-  void await_delivery(std::chrono::steady_clock::time_point until, const std::function<bool(int peer)>& excepted);
+  void await_delivery(System& system, System::Time until, const std::function<bool(int peer)>& excepted);
   void announce_unmapped();
   void announce_attendance(std::uint64_t entered, std::uint64_t verdict);
   void announce_apart(std::uint64_t split);

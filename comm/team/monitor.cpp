@@ -27,15 +27,19 @@ constinit OnePerProcess<Monitor> the_monitor;
 
 std::shared_ptr<Monitor> Monitor::of_process() { return the_monitor.get(); }
 
-Monitor::Monitor() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Monitor::Monitor(Thread thread) : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!epoll_ || !stop_) throw_errno("cannot make the monitor's descriptors (epoll and eventfd)");
   add(epoll_, stop_.get(), 0);
-  thread_ = start_thread("rondo-monitor", [this] { loop(); });
+  if (thread == Thread::none) return;
+  thread_ = start_thread("rondo-monitor", [this] {
+    while (handle(-1)) {
+    }
+  });
 }
 
 Monitor::~Monitor() {
   eventfd_write(stop_.get(), 1);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 int Monitor::watch(int fd, Handler handler) {
@@ -86,21 +90,22 @@ void Monitor::tell_abort() {
   for (const auto& [id, handler] : hearers_) handler();
 }
 
-void Monitor::loop() {
+bool Monitor::handle(int patience_ms) {
   std::array<epoll_event, 64> events;
-  for (;;) {
-    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
-    if (count < 0 && errno != EINTR) return;
-    for (int i = 0; i < count; ++i) {
-      const int number = events[static_cast<std::size_t>(i)].data.fd;
-      if (number == 0) return;
-      const std::lock_guard lock(mutex_);
-      const auto descriptor = descriptors_.find(number);
-      if (descriptor == descriptors_.end()) continue;
-      for (const int id : std::set<int>(descriptor->second.watches)) run(id);
-    }
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), patience_ms);
+  if (count < 0 && errno != EINTR) return false;
+  for (int i = 0; i < count; ++i) {
+    const int number = events[static_cast<std::size_t>(i)].data.fd;
+    if (number == 0) return false;
+    const std::lock_guard lock(mutex_);
+    const auto descriptor = descriptors_.find(number);
+    if (descriptor == descriptors_.end()) continue;
+    for (const int id : std::set<int>(descriptor->second.watches)) run(id);
   }
+  return true;
 }
+
+void Monitor::look_at_all() { handle(0); }
 
 void Monitor::look(int id) {
   const std::lock_guard lock(mutex_);

@@ -18,7 +18,8 @@ class Monitor {
   using Handler = std::function<bool()>;  // one at a time, mostly on the monitor's thread; false: stop watching
 
   static std::shared_ptr<Monitor> of_process();
-  Monitor();
+  enum class Thread : std::uint8_t { own, none };
+  explicit Monitor(Thread thread = Thread::own);
   ~Monitor();  // waits for a running handler; handlers never block
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -34,6 +35,7 @@ class Monitor {
   void tell_abort();
   // Runs that handler in this thread, which holds no lock that a handler takes: what the kernel has, it has then seen.
   void look(int id);
+  void look_at_all();  // the same for all that have something to tell, where no thread does
 
  private:
   struct Watched {
@@ -44,7 +46,7 @@ class Monitor {
     int fd;
     std::set<int> watches;
   };
-  void loop();
+  bool handle(int patience_ms);  // false: it shall end
   void run(int id);
   void forget(int id);
 

@@ -24,7 +24,7 @@ class Pulses {
     // Its connection ended that long ago; whether it left or is gone, its control connection should have said.
     std::function<void(int peer)> ended;
   };
-  Pulses(std::shared_ptr<Monitor> monitor, std::chrono::milliseconds patience, Events events);
+  Pulses(std::shared_ptr<Monitor> monitor, std::chrono::milliseconds patience, Events events, System& system);
   ~Pulses() { stop(); }
   Pulses(const Pulses&) = delete;
   Pulses& operator=(const Pulses&) = delete;
@@ -48,6 +48,7 @@ class Pulses {
   bool hears_node_of(const Peer& silent) const;
   bool hears_others(const Peer& silent) const;
 
+  System& system_;
   std::shared_ptr<Monitor> monitor_;
   std::chrono::milliseconds patience_;
   Events events_;

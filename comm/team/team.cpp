@@ -63,7 +63,8 @@ Team::Team(Parts parts) : parts_(std::move(parts)), failure_(parts_.rank, parts_
               [this](int peer) {
                 if (!departed(peer) && !lost(peer)) on_loss(peer, "its connections ended");
               },
-      });
+      },
+      system());
 }
 
 Team::~Team() {
@@ -73,7 +74,7 @@ Team::~Team() {
   for (const int id : watch_ids_) parts_.monitor->unwatch(id);
   if (pulses_) pulses_->stop();
   if (control_) control_->stop();  // before control_ goes, which its events use
-  if (judge_.joinable()) judge_.join();
+  system().join(judge_);
 }
 
 void Team::add_links(int peer, Links links) { links_[static_cast<std::size_t>(peer)] = std::move(links); }
@@ -141,18 +142,17 @@ void Team::fail(const Error& error) { fail(error.error_code(), {error.culprit(),
 
 void Team::await_verdict(int peer) const {
   constexpr auto kPatience = std::chrono::milliseconds(250);
-  const auto until = std::chrono::steady_clock::now() + kPatience + kJudging;
+  const auto until = system().now() + kPatience + kJudging;
   while (!failure_.raised() && !departed(peer) && !lost(peer) && sleep_until(until)) {
   }
 }
 
 bool Team::sleep_until(std::chrono::steady_clock::time_point until) const {
-  const auto left = until - std::chrono::steady_clock::now();
+  const auto left = until - system().now();
   if (left <= std::chrono::steady_clock::duration::zero()) return false;
-  constexpr std::chrono::milliseconds kLongest{60'000};  // before the next look, far from what an int holds
-  const auto nap = std::min(std::chrono::ceil<std::chrono::milliseconds>(left), kLongest);
+  constexpr std::chrono::minutes kLongest{1};  // before the next look
   pollfd bell{parts_.bells.fd(own_index()), POLLIN, 0};
-  ::poll(&bell, 1, static_cast<int>(nap.count()));
+  system().poll({&bell, 1}, std::min<std::chrono::nanoseconds>(left, kLongest));
   parts_.bells.drain(own_index());
   return true;
 }

@@ -49,6 +49,7 @@ class Team {
     double copied_page_us = 0;
     std::shared_ptr<Monitor> monitor;  // null for ranks as threads
     std::chrono::milliseconds link_patience = kLinkPatience;
+    System* system = &System::real();
   };
   explicit Team(Parts parts);
   ~Team();
@@ -75,6 +76,8 @@ class Team {
   bool copies_memory() const { return parts_.copies_memory; }
   double copied_page_us() const { return parts_.copied_page_us; }
   std::shared_ptr<Monitor> monitor() const { return parts_.monitor; }
+  System& system() const { return *parts_.system; }
+  std::chrono::milliseconds link_patience() const { return parts_.link_patience; }
   int own_index() const { return placement(rank()).segment_index; }
   RankLine& own_line() const { return parts_.segment.line(own_index()); }
   bool shares_memory(int peer) const { return placement(peer).segment_index >= 0; }
@@ -225,9 +228,9 @@ class Team {
   mutable std::mutex device_calls_;                          // guards the rest, and what Remote says
   Signature device_wait_{};                                  // that kernels have waited in last
   std::vector<Messages> device_messages_;                    // by peer of another node
-  std::mutex inquiring_;                                     // held for an inquiry
-  std::mutex answers_;                                       // guards the question, and what Remote has of answers
+  std::mutex answers_;                                       // guards the rest, and what Remote has of answers
   std::condition_variable answered_;
+  bool inquiring_ = false;      // one at a time
   std::uint64_t question_ = 0;  // the latest
   std::vector<int> stopped_;    // on the monitor's thread, with the time when it was found out
   std::chrono::steady_clock::time_point looked_for_stopped_{};

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "comm/team/team_remote.hpp"
-#include "kernels/thread.hpp"
 
 namespace rondo::comm {
 namespace {
@@ -66,16 +65,16 @@ Difference Team::find_earliest_difference(std::uint64_t latest, int peer) {
 
 // What each called is asked for until a majority is clear, or all have come, or it has taken too long.
 std::vector<Standing> Team::hear_all(const Signature& about) {
-  const auto until = std::chrono::steady_clock::now() + kJudging;
+  const auto until = system().now() + kJudging;
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - system().now());
     auto standings = inquire(about, std::max(left, kAskAgainAfter));
     const auto may_come = [&](const Standing& s) { return !s.known || s.at.sequence < about.sequence; };
     const bool all_came = std::none_of(standings.begin(), standings.end(), may_come);
     const bool decided = 2 * find_majority(standings, about.sequence).most.size() > standings.size();
-    if (decided || all_came || failure_.raised() || std::chrono::steady_clock::now() >= until) return standings;
+    if (decided || all_came || failure_.raised() || system().now() >= until) return standings;
     std::unique_lock lock(answers_);
-    answered_.wait_for(lock, kAskAgainAfter);
+    system().wait(answered_, lock, kAskAgainAfter);
   }
 }
 
@@ -98,7 +97,7 @@ void Team::accuse(const Difference& difference) {
   if (failure_.raised()) return;
   try {
     std::call_once(accused_,
-                   [&] { judge_ = start_thread("rondo-judge", [this, difference] { fail(judge(difference)); }); });
+                   [&] { judge_ = system().start("rondo-judge", [this, difference] { fail(judge(difference)); }); });
   } catch (const std::system_error&) {  // no thread: what is known without asking
     fail(either_of(ErrorCode::mismatch, difference.sentence, rank(), difference.peer));
   }

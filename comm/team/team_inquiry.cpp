@@ -15,6 +15,17 @@ constexpr std::uint64_t kWaits = 1, kStopped = 2;
 constexpr int kFlags = 2;                           // bits; above them is a PackedMessage
 constexpr std::chrono::milliseconds kLookEvery{5};  // for a failure, which ends the inquiry
 
+class OnlyInquiry {  // while it lives, which is under the lock
+ public:
+  explicit OnlyInquiry(bool& inquiring) : inquiring_(inquiring) { inquiring_ = true; }
+  ~OnlyInquiry() { inquiring_ = false; }
+  OnlyInquiry(const OnlyInquiry&) = delete;
+  OnlyInquiry& operator=(const OnlyInquiry&) = delete;
+
+ private:
+  bool& inquiring_;
+};
+
 Team::Side side_of(const Signature& about) { return about.on_device != 0 ? Team::Side::device : Team::Side::host; }
 
 }  // namespace
@@ -51,9 +62,10 @@ bool Team::is_halted(int peer) const {
 
 // What is not known in the end is what has not been answered.
 std::vector<Standing> Team::inquire(const Signature& about, std::chrono::milliseconds patience) {
-  const auto until = std::chrono::steady_clock::now() + patience;
-  const std::lock_guard one_at_a_time(inquiring_);
+  const auto until = system().now() + patience;
   std::unique_lock lock(answers_);
+  while (inquiring_) system().wait(answered_, lock, kLookEvery);
+  const OnlyInquiry only(inquiring_);
   ++question_;
   if (control_) control_->ask(question_, about);
   const auto is_answered = [&](int peer) {
@@ -65,9 +77,7 @@ std::vector<Standing> Team::inquire(const Signature& about, std::chrono::millise
     }
     return true;
   };
-  while (!all_answered() && !failure_.raised() && std::chrono::steady_clock::now() < until) {
-    answered_.wait_for(lock, kLookEvery);
-  }
+  while (!all_answered() && !failure_.raised() && system().now() < until) system().wait(answered_, lock, kLookEvery);
   std::vector<Standing> all;
   for (int peer = 0; peer < size(); ++peer) {
     all.push_back(shares_memory(peer) ? standing(peer, about) : remote_standing(peer, about));
@@ -117,7 +127,7 @@ void Team::on_question(int peer, std::uint64_t question, const Signature& about)
 // As of a moment ago: many may ask at once.
 const std::vector<int>& Team::stopped_neighbours() {
   constexpr std::chrono::milliseconds kBelief{50};
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = system().now();
   if (now - looked_for_stopped_ < kBelief) return stopped_;
   looked_for_stopped_ = now;
   stopped_.clear();

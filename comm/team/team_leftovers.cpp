@@ -208,7 +208,7 @@ void Team::tell_all_before_leaving() {
         peer, {.sequence = messages.sent, .count = messages.received, .collective = Collective::send, .on_device = 1});
   }
   control_->announce_departure(latest(Side::host), has_given_up(rank()));
-  control_->await_delivery(std::chrono::steady_clock::now() + patience,
+  control_->await_delivery(system(), system().now() + patience,
                            [this, reported](int peer) { return peer == reported || departed(peer) || lost(peer); });
 }
 
@@ -235,7 +235,7 @@ bool Team::may_leave_something(int peer) const {
 // What a rank of another node was in last comes with its goodbye, which is on its way when both go at once.
 std::string Team::find_leftovers() {
   constexpr auto kPatience = std::chrono::milliseconds(50);
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = system().now() + kPatience;
   for (int peer = 0; peer < size(); ++peer) {
     if (shares_memory(peer) || !may_leave_something(peer)) continue;
     while (!departed(peer) && !lost(peer) && sleep_until(until)) {

@@ -8,7 +8,6 @@
 #include "comm/base/log.hpp"
 #include "comm/base/process_state.hpp"
 #include "comm/team/team_remote.hpp"
-#include "kernels/thread.hpp"
 
 namespace rondo::comm {
 namespace {
@@ -53,7 +52,7 @@ std::string Team::describe_end(int peer, std::string_view otherwise) const {
   const auto& process = processes_[static_cast<std::size_t>(peer)];
   if (!process) return std::string(otherwise);
   pollfd ended{process->get(), POLLIN, 0};
-  if (::poll(&ended, 1, static_cast<int>(kEnding.count())) <= 0) return std::string(otherwise);
+  if (system().poll({&ended, 1}, kEnding) <= 0) return std::string(otherwise);
   return "its process " + how_it_ended(placement(peer).pid, process->get());
 }
 
@@ -61,16 +60,16 @@ void Team::on_loss(int peer, std::string_view reason) {
   if (processes_[static_cast<std::size_t>(peer)]) return declare_lost(peer, describe_end(peer, reason));
   if (!has_witnesses(peer)) return declare_lost(peer, reason);
   const auto wait_and_declare = [this, peer, text = std::string(reason)] {
-    const auto until = std::chrono::steady_clock::now() + kNeighbours;
+    const auto until = system().now() + kNeighbours;
     std::unique_lock lock(answers_);
-    while (!failure_.raised() && std::chrono::steady_clock::now() < until) answered_.wait_for(lock, kLookAgainAfter);
+    while (!failure_.raised() && system().now() < until) system().wait(answered_, lock, kLookAgainAfter);
     lock.unlock();
     declare_lost(peer, text);
   };
   bool waits = false;
   try {
     std::call_once(accused_, [&] {
-      judge_ = start_thread("rondo-judge", wait_and_declare);
+      judge_ = system().start("rondo-judge", wait_and_declare);
       waits = true;
     });
   } catch (const std::system_error& error) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/base/duration.hpp"
 #include "comm/base/log.hpp"
 #include "comm/base/only_caller.hpp"
 #include "comm/base/system_error.hpp"
@@ -31,6 +32,25 @@ void DeathWatch::look(Team& team, std::span<const Blocked> blocked) {
   for (std::size_t i = 0; i < std::min(kAtATime, blocked.size()); ++i)
     team.look_whether_it_lives(blocked[next_++ % blocked.size()].peer);
   team.failure().check();
+}
+
+void FarewellWatch::look(Team& team, std::span<const Blocked> blocked) {
+  const auto left = std::find_if(blocked.begin(), blocked.end(), [&](const Blocked& b) {
+    return b.wake.by == Wake::By::descriptor && b.peer != team.rank() && team.departed(b.peer);
+  });
+  if (left == blocked.end()) return pulse_.reset();
+  if (!pulse_ || socket_ != left->wake.fd) {
+    socket_ = left->wake.fd;
+    pulse_.emplace(std::vector{socket_}, team.link_patience(), team.system());
+  }
+  const auto now = team.system().now();
+  if (now < pulse_->next() || pulse_->look(now) != Pulse::State::silent) return;
+  throw Error(ErrorCode::peer_lost,
+              fmt::format("rank {} left, and what it had sent to rank {} before does not come: its host has not "
+                          "answered for {:.1f} s ({} probes)",
+                          left->peer, team.rank(), std::chrono::duration<double>(now - pulse_->heard_at()).count(),
+                          pulse_->probes()),
+              left->peer);
 }
 
 Waiter::Waiter(Team& team, const Config& config)
@@ -72,35 +92,33 @@ void Waiter::sleep(std::span<const Blocked> blocked) {
   }
   if (!timing_) {
     timing_ = true;
-    started_ = Clock::now();
+    started_ = team_.system().now();
     next_inspection_ = next_announcement_ = started_ + kFirstInspection;
     announce_every_ = kFirstInspection;
   }
   polled_.assign(1, {team_.bells().fd(team_.own_index()), POLLIN, 0});
-  const auto now = Clock::now();
+  const auto now = team_.system().now();
   auto wake_at = std::min(next_inspection_, started_ + timeout_);
   for (const Blocked& b : blocked) {
     if (b.wake.by == Wake::By::descriptor) polled_.push_back({b.wake.fd, b.wake.events, 0});
     if (b.wake.by == Wake::By::looking) wake_at = std::min(wake_at, now + nap_);
   }
   nap_ = std::min<Clock::duration>(2 * nap_, kLongestNap);
-  const auto left = std::max(Clock::duration::zero(), wake_at - now);
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-  const timespec duration{seconds.count(), std::chrono::nanoseconds(left - seconds).count()};
-  const int ready = ppoll(polled_.data(), polled_.size(), &duration, nullptr);
+  const int ready = team_.system().poll(polled_, wake_at - now);
   if (ready < 0 && errno != EINTR) throw_errno("cannot wait for peers");
   if (polled_[0].revents != 0) team_.bells().drain(team_.own_index());
   if (ready > 0) {  // perhaps by what it waits for
     round_ = 1;
     disarm();
   }
-  const auto then = Clock::now();
+  const auto then = team_.system().now();
+  started_ += stood_still(wake_at, then);
   if (then >= next_inspection_ || (ready == 0 && then >= started_ + timeout_)) inspect(blocked);
 }
 
 void Waiter::inspect(std::span<const Blocked> blocked) {
   team_.failure().check();
-  const auto now = Clock::now();
+  const auto now = team_.system().now();
   next_inspection_ = now + kInspectEvery;
   if (collective_) {
     known_ = true;
@@ -111,6 +129,7 @@ void Waiter::inspect(std::span<const Blocked> blocked) {
     if (alone_) look_for_standoff();
   }
   look_for_departures(blocked);
+  look_for_silence(blocked);
   death_watch_.look(team_, blocked);
   if (collective_ && now >= next_announcement_) {
     alone_ ? team_.announce_waiting_alone(signature_) : team_.announce_waiting(signature_);
@@ -159,12 +178,20 @@ void Waiter::look_for_departures(std::span<const Blocked> blocked) {
           gone->peer});
   }
   suspect_ = gone->peer;
-  next_inspection_ = Clock::now() + kFirstInspection;
+  next_inspection_ = team_.system().now() + kFirstInspection;
+}
+
+void Waiter::look_for_silence(std::span<const Blocked> blocked) {
+  try {
+    farewell_watch_.look(team_, blocked);
+  } catch (const Error& error) {
+    fail(error);
+  }
 }
 
 // A call that waits is not what others wait for: who is, they have to be asked.
 Waiter::Report Waiter::report(std::span<const Blocked> blocked) const {
-  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started_);
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(team_.system().now() - started_);
   std::vector<Standing> standings;
   Report report;
   if (collective_) {

@@ -5,6 +5,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <poll.h>
 
 #include "comm/base/machine.hpp"
+#include "comm/base/pulse.hpp"
 #include "comm/base/system_call.hpp"
 #include "comm/base/ticks.hpp"
 #include "comm/setup/config.hpp"
@@ -32,6 +34,17 @@ class DeathWatch {
 
  private:
   std::size_t next_ = 0;
+};
+
+// Looks whether the host still answers of a rank that has left, while what it sent last is still to come: its other
+// connections have ended, and nobody watches them.
+class FarewellWatch {
+ public:
+  void look(Team& team, std::span<const Blocked> blocked);  // Error(peer_lost)
+
+ private:
+  std::optional<Pulse> pulse_;
+  int socket_ = -1;
 };
 
 class Waiter {
@@ -63,6 +76,7 @@ class Waiter {
   void look_for_mismatch();
   void look_for_standoff();
   void look_for_departures(std::span<const Blocked> blocked);
+  void look_for_silence(std::span<const Blocked> blocked);
   struct Report {
     std::vector<int> ranks;  // that hold the call up
     std::string sentence;
@@ -87,6 +101,7 @@ class Waiter {
   Clock::time_point started_, next_inspection_, next_announcement_;
   std::chrono::milliseconds announce_every_{};
   DeathWatch death_watch_;
+  FarewellWatch farewell_watch_;
   std::vector<pollfd> polled_;
 };
 

@@ -19,6 +19,7 @@ std::string blamed(const std::string& words) {
 TEST_CASE("last words blame ranks of which they say that they are gone") {
   CHECK(blamed("error: rank 2 is lost") == "2 ");
   CHECK(blamed("rank 1 left while rank 0 was waiting for it in all_reduce #3") == "1 ");
+  CHECK(blamed("rank 1 left, and what it had sent to rank 0 before does not come: its host has not answered") == "1 ");
   CHECK(blamed("rank 12 (host a, pid 4711) is lost: its process or connection ended") == "12/4711 ");
   CHECK(blamed("rank 3 did not come in time, says rank 0\nrank 4 exited") == "3 4 ");
   CHECK(blamed("rank 5 (host (odd)) died") == "");

@@ -15,7 +15,7 @@ inline const std::vector<Layer>& layers() {
   static const std::vector<Layer> table = {
       {"kernels/simt/", {}},
       {"kernels/", {"kernels/simt/"}},
-      {"comm/base/", {"kernels/include/rondo/export.hpp", "comm/include/rondo/error.hpp"}},
+      {"comm/base/", {"kernels/include/rondo/export.hpp", "kernels/thread.hpp", "comm/include/rondo/error.hpp"}},
       {"comm/", {"kernels/", "comm/base/"}},
       {"proto/", {}},
       {"rendezvous/",
