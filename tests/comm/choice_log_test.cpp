@@ -185,3 +185,29 @@ TEST_CASE("kernels on devices are told, too") {
   CHECK(log.lines("all_reduce") ==
         Lines{"all_reduce of 4000 bytes takes one_shot by push: a row of the table for devices"});
 }
+
+TEST_CASE("two levels on devices are told with the kernels of both") {
+  const Log log;
+  run_processes(
+      log, {},
+      [](Communicator& comm) {
+        const auto window = comm.allocate<float>(40'000);
+        comm.all_reduce(window.data(), window.data(), 1000, DataType::f32, ReduceOp::sum);
+        comm.all_reduce(window.span(), ReduceOp::sum);
+        comm.all_to_all(window.data(), window.data() + 20'000, 1000, DataType::f32);
+        comm.synchronize();
+      },
+      [](int rank) {
+        Options options;
+        options.device = Device::sim();
+        options.node = rank < 2 ? "a" : "b";
+        return options;
+      },
+      4);
+  const std::string levels = ": ranks of a node reach each other's memory";
+  CHECK(log.lines("all_reduce") ==
+        Lines{"all_reduce of 4000 bytes takes two_level by push, simple" + levels,
+              "all_reduce of 160000 bytes takes two_level by window, simple, window" + levels});
+  CHECK(log.lines("all_to_all") == Lines{"all_to_all of 16000 bytes takes pairwise by simple: a row of the table for "
+                                         "devices; not in two levels: no row for two levels"});
+}

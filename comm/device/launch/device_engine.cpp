@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "comm/base/log.hpp"
+#include "comm/call/algorithms.hpp"
 #include "comm/call/blocks.hpp"
 #include "comm/device/launch/device_work.hpp"
 #include "comm/device/memory/kept.hpp"
@@ -64,6 +65,7 @@ DeviceEngine::~DeviceEngine() {
   const bool kept = !idle || *graphs_ != 0;
   if (kept) abort();  // what still runs, or is replayed, ends at once
   if (idle && traffic_) traffic_->end();
+  if (kept && parts_.levels) parts_.levels->keep();
   if (!kept) return;
   log::error("rank {}: {} {} {} the communicator: its device memory is kept until the process ends", rank_, api_.name,
              device, idle ? "has live graphs with calls of" : "is still busy with");
@@ -189,6 +191,7 @@ void DeviceEngine::run(std::span<const Call> calls, std::chrono::milliseconds ti
   const Launching launching(*this);
   if (is_capturing(stream)) {
     parts_.team->close_device_history();
+    numbers_.close();
     hold_in_graph(stream);
     enqueue_in_capture(calls, stream, timeout);
   } else {
@@ -222,6 +225,7 @@ void DeviceEngine::enqueue_in_capture(std::span<const Call> calls, cudaStream_t 
                                       std::chrono::milliseconds timeout) {
   unsigned long long capture = 0;
   check(api_.StreamCaptureId(stream, &capture), "capturing");
+  if (capture != capture_) failed_word_ = nullptr;  // when it is replayed, others will have been used last
   if (capture == capture_ && captured_stream_ != stream) {
     check(api_.StreamWaitEvent(stream, captured_.get(), 0), "waiting for another captured stream");
   }
@@ -231,8 +235,34 @@ void DeviceEngine::enqueue_in_capture(std::span<const Call> calls, cudaStream_t 
   captured_stream_ = stream;
 }
 
+// The launches of the whole are in order, and so are those of its levels.
+void DeviceEngine::run_part(std::span<const Call> calls, const Signature& whole, cudaStream_t stream,
+                            std::chrono::milliseconds timeout) {
+  timeout_ms_ = timeout.count();
+  const Launching launching(*this);
+  const bool captures = is_capturing(stream);
+  if (captures) {
+    numbers_.close();
+    hold_in_graph(stream);
+  }
+  whole_ = &whole;
+  enqueue(calls, stream, timeout);  // where it throws, the communicator has failed
+  if (!captures) {
+    check(api_.EventRecord(last_.get(), stream), "recording an event");
+    const std::lock_guard lock(enqueued_);
+    last_stream_ = stream;
+    ++launches_;
+  }
+  if (parts_.proxy) parts_.proxy->launched();
+  watcher_.wake();
+}
+
+std::string_view DeviceEngine::kernel_for(const Call& call) const {
+  return name_of(choose(shape_of(call, parts_.terms.world_size), parts_.terms).kernel);
+}
+
 void DeviceEngine::enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout) {
-  Batch batch(*parts_.regions, *parts_.windows, timeout);
+  Batch batch(*parts_.regions, windows_in_use(), timeout);
   if (*graphs_ != 0) batch.guard();
   std::vector<Call> messages;
   for (const Call& call : calls) {
@@ -241,18 +271,26 @@ void DeviceEngine::enqueue(std::span<const Call> calls, cudaStream_t stream, std
   if (messages.size() > static_cast<std::size_t>(kernels::device::kMaxMessages)) {
     messages = in_launch_order(messages, rank_, parts_.terms.world_size);
   }
-  for (const Call& call : messages) add(batch, call, stream);
+  for (const Call& call : messages) add(batch, call, stream, timeout);
   for (const Call& call : calls) {
-    if (!is_message(call)) add(batch, call, stream);
+    if (!is_message(call)) add(batch, call, stream, timeout);
   }
-  launch(batch, stream);
+  if (!batch.empty()) launch(batch, stream);
 }
 
-void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream) {
+void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout) {
   const bool message = is_message(call);
+  if (!message && parts_.levels && parts_.levels->why_not(call).empty()) {
+    if (!batch.empty()) launch(batch, stream);
+    return add_levels(call, stream, timeout);
+  }
   const Choice choice = message ? choose_for_message(call.count * size_of(call.dtype), parts_.terms)
                                 : choose(shape_of(call, parts_.terms.world_size), parts_.terms);
   if (!batch.takes(call, choice)) launch(batch, stream);
+  if (whole_ != nullptr) {
+    batch.add_collective(call, choice, *whole_);
+    return numbers_.note(whole_->sequence);
+  }
   Signature signature = message ? signature_of_message(call) : signature_of(call);
   if (message) {
     parts_.team->note_device_message(call.root, call.collective == Collective::send);
@@ -260,7 +298,8 @@ void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream) {
   } else {
     batch.add_collective(call, choice, signature);
     signature.sequence = ++calls_;
-    note(signature, choice);
+    if (parts_.levels) numbers_.note(calls_);
+    note(signature, choice.kernel);
     if (parts_.choices->speaks()) explain(call, choice);
   }
   parts_.recorder->begin(signature, choice.algorithm, name_of(choice.kernel));
@@ -269,11 +308,11 @@ void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream) {
 
 // Windows and pushes bring all ranks together, and so does what needs data of all. Before the first such call after
 // others, these are compared: either of two ranks is the second to come here, and launches after it has looked.
-void DeviceEngine::note(const Signature& signature, const Choice& choice) {
+void DeviceEngine::note(const Signature& signature, KernelKind kernel) {
   parts_.team->note_device_call(signature);
   const CollectiveRow& row = rondo::row_of(signature.collective);
   const bool moves_nothing = signature.count == 0 && row.send != Extent::none;
-  const bool meets = choice.kernel == KernelKind::window || choice.kernel == KernelKind::push;
+  const bool meets = kernel == KernelKind::window || kernel == KernelKind::push;
   const bool alone = !meets && (row.rooted || moves_nothing);
   if (!alone && may_be_alone_) {
     if (const Difference difference = parts_.team->find_device_disagreement(); !difference.empty())
@@ -282,13 +321,43 @@ void DeviceEngine::note(const Signature& signature, const Choice& choice) {
   may_be_alone_ = alone;
 }
 
+// A rank may be through before all have come, as over links.
+void DeviceEngine::add_levels(const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout) {
+  Signature signature = signature_of(call);
+  signature.sequence = ++calls_;
+  note(signature, KernelKind::simple);
+  parts_.recorder->begin(signature, kTwoLevel.name);
+  parts_.levels->run(call, signature, stream, timeout,
+                     [&](std::byte* failed_word) { pass_failure_to(failed_word, stream); });
+  parts_.recorder->end();
+  if (!parts_.choices->speaks()) return;
+  const std::size_t bytes = larger_count(call, parts_.terms.world_size) * size_of(call.dtype);
+  parts_.choices->explain(call.collective, bytes,
+                          fmt::format("{} by {}", kTwoLevel.name, parts_.levels->kernels_of(call)),
+                          [] { return std::string("ranks of a node reach each other's memory"); });
+}
+
 void DeviceEngine::explain(const Call& call, const Choice& choice) {
   const std::size_t bytes = larger_count(call, parts_.terms.world_size) * size_of(call.dtype);
-  parts_.choices->explain(call.collective, bytes, fmt::format("{} by {}", choice.algorithm, name_of(choice.kernel)),
-                          [&] { return std::string(choice.why); });
+  parts_.choices->explain(
+      call.collective, bytes, fmt::format("{} by {}", choice.algorithm, name_of(choice.kernel)), [&] {
+        const std::string_view flat = parts_.levels ? parts_.levels->why_not(call) : "";
+        return flat.empty() ? std::string(choice.why) : fmt::format("{}; not in two levels: {}", choice.why, flat);
+      });
+}
+
+// A kernel that gave up leaves a word, at which later ones in the same regions do nothing. In others they would go on
+// with what it has not done, and their peers would take it for right.
+void DeviceEngine::pass_failure_to(std::byte* failed_word, cudaStream_t stream) {
+  if (failed_word_ != nullptr && failed_word_ != failed_word) {
+    check(api_.MemcpyAsync(failed_word, failed_word_, sizeof(std::uint64_t), cudaMemcpyDefault, stream),
+          "passing a word on");
+  }
+  failed_word_ = failed_word;
 }
 
 void DeviceEngine::launch(Batch& batch, cudaStream_t stream) {
+  if (parts_.levels) pass_failure_to(failed_word(), stream);
   void* arguments[] = {batch.argument()};
   const dim3 grid(static_cast<unsigned>(batch.blocks()));
   const dim3 block(static_cast<unsigned>(batch.threads()));
@@ -352,7 +421,26 @@ void DeviceEngine::synchronize(rondo::Stream stream, std::chrono::milliseconds p
   }
 }
 
-void DeviceEngine::abort() { std::atomic_ref(parts_.regions->page().abort).store(1, std::memory_order_release); }
+void DeviceEngine::abort() {
+  std::atomic_ref(parts_.regions->page().abort).store(1, std::memory_order_release);
+  if (parts_.levels) parts_.levels->abort();
+}
+
+// What kernels of a level say, as the team says it.
+int DeviceEngine::rank_in_whole(int peer) const {
+  return peer < 0 || !is_level() ? peer : parts_.ranks[static_cast<std::size_t>(peer)];
+}
+
+std::uint64_t DeviceEngine::number_in_whole(std::uint64_t number) const {
+  return counts_apart() ? numbers_.of(number).value_or(number) : number;
+}
+
+kernels::device::Fault DeviceEngine::in_whole(kernels::device::Fault fault) const {
+  fault.peer = rank_in_whole(fault.peer);
+  fault.mine.sequence = number_in_whole(fault.mine.sequence);
+  fault.theirs.sequence = number_in_whole(fault.theirs.sequence);
+  return fault;
+}
 
 Event DeviceEngine::record_last_use() {
   if (launches_ == 0) return {};
@@ -395,13 +483,14 @@ bool DeviceEngine::is_busy() {
 }
 
 bool DeviceEngine::inspect() {
+  if (parts_.levels) parts_.levels->inspect();
   const std::lock_guard lock(inspecting_);
   const bool busy = is_busy();  // before the fault: a kernel that has ended has written it
   const kernels::device::Fault fault = fault_seen_ ? kernels::device::Fault{} : read_fault(parts_.regions->page());
   if (fault.kind != kernels::device::FaultKind::none) {
     fault_seen_ = true;
     if (fault.kind != kernels::device::FaultKind::aborted) {
-      const Error error = error_of(fault, *parts_.team, parts_.terms, std::chrono::milliseconds(timeout_ms_));
+      const Error error = error_of(in_whole(fault), *parts_.team, parts_.terms, std::chrono::milliseconds(timeout_ms_));
       parts_.team->fail(error);
     }
   }
@@ -441,8 +530,12 @@ void DeviceEngine::look_at_wait() {
   }
   if (const auto told = take_waiting(page)) {
     waiting_ = *told;
+    waiting_.peer = rank_in_whole(told->peer);
+    waiting_.signature.sequence = number_in_whole(told->signature.sequence);
     waiting_since_ = Clock::now();
-    reported_ = announced_ = false;
+    reported_ = false;
+    // Others compare by number, and know no kernel's own.
+    announced_ = counts_apart() && told->signature.sequence != 0 && !numbers_.of(told->signature.sequence);
     suspect_ = -1;
     return;
   }

@@ -19,6 +19,8 @@
 #include "comm/device/launch/faults.hpp"
 #include "comm/device/launch/launcher.hpp"
 #include "comm/device/launch/watcher.hpp"
+#include "comm/device/levels/levels.hpp"
+#include "comm/device/levels/numbers.hpp"
 #include "comm/device/memory/budget.hpp"
 #include "comm/device/memory/frees.hpp"
 #include "comm/device/memory/regions.hpp"
@@ -56,6 +58,10 @@ class DeviceEngine {
     std::unique_ptr<Regions> regions;
     std::unique_ptr<Windows> windows;
     std::unique_ptr<Proxy> proxy;  // null: no rank is on another node
+    // Of an engine that is a level of another's: the team's ranks by its own numbers, and the windows of the whole.
+    std::vector<int> ranks{};
+    const Windows* whole_windows = nullptr;
+    std::unique_ptr<Levels> levels;  // null: there is one. Last: it goes first
   };
   explicit DeviceEngine(Parts parts);
   // Bounded: kernels that are nearly done get a moment, the others are aborted. What a busy device or a live graph
@@ -77,6 +83,13 @@ class DeviceEngine {
   void run(std::span<const Call> calls, std::chrono::milliseconds timeout);
   std::shared_ptr<rondo::detail::WorkState> start(std::span<const Call> calls, std::chrono::milliseconds timeout);
 
+  // As a level: calls that are part of one of the whole communicator's, on the stream of that, behind which the caller
+  // puts its own launches in order.
+  void run_part(std::span<const Call> calls, const Signature& whole, cudaStream_t stream,
+                std::chrono::milliseconds timeout);
+  std::string_view kernel_for(const Call& call) const;
+  std::byte* failed_word() const { return parts_.regions->failed_word(); }
+
   // Until everything that is on the stream now is done, at most `patience`. Throws the communicator's failure.
   void synchronize(rondo::Stream stream, std::chrono::milliseconds patience);
   void abort();
@@ -96,10 +109,18 @@ class DeviceEngine {
   using Clock = std::chrono::steady_clock;
   class Launching;
   void enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
-  void add(Batch& batch, const Call& call, cudaStream_t stream);
-  void note(const Signature& signature, const Choice& choice);
+  void add(Batch& batch, const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout);
+  void note(const Signature& signature, KernelKind kernel);
   void explain(const Call& call, const Choice& choice);
+  void add_levels(const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout);
+  bool is_level() const { return !parts_.ranks.empty(); }
+  bool counts_apart() const { return is_level() || parts_.levels != nullptr; }
+  const Windows& windows_in_use() const { return is_level() ? *parts_.whole_windows : *parts_.windows; }
+  int rank_in_whole(int peer) const;
+  std::uint64_t number_in_whole(std::uint64_t number) const;
+  kernels::device::Fault in_whole(kernels::device::Fault fault) const;
   void launch(Batch& batch, cudaStream_t stream);
+  void pass_failure_to(std::byte* failed_word, cudaStream_t stream);
   void hold_in_graph(cudaStream_t stream);
   void enqueue_in_turn(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
   void enqueue_in_capture(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
@@ -131,8 +152,11 @@ class DeviceEngine {
   unsigned long long capture_ = 0;
   std::atomic<std::uint64_t> launches_{0};
   std::atomic<std::int64_t> timeout_ms_{0};
-  std::uint64_t calls_ = 0;    // collectives enqueued, for the flight record
-  bool may_be_alone_ = false;  // the latest ended, perhaps, before the others came
+  std::uint64_t calls_ = 0;           // collectives enqueued, for the flight record
+  std::byte* failed_word_ = nullptr;  // of the regions that were used last, where there are levels; null: not known
+  const Signature* whole_ = nullptr;  // of the call that parts are being enqueued of
+  Numbers numbers_;                   // of calls, by the kernels' own; where it counts_apart()
+  bool may_be_alone_ = false;         // the latest ended, perhaps, before the others came
   struct KnownBuffer {
     const void* data = nullptr;
     std::size_t room = 0;  // bytes from there to the end of the memory

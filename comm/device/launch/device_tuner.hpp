@@ -30,6 +30,7 @@ struct Terms {
   // bytes.
   bool time_sliced = false;
   std::size_t round_bytes = 0;  // that pass the staging area in one round of all blocks, of each rank
+  bool is_level = false;        // the ranks are some of a communicator in two levels
   std::size_t slots_bytes = 0;  // that the slots between two ranks hold: a longer message waits for its receiver
 };
 

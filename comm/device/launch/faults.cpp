@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "comm/call/algorithms.hpp"
 #include "comm/device/launch/signatures.hpp"
 
 namespace rondo::comm::device {
@@ -24,6 +25,7 @@ std::string who(int peer, const Team& team) {
 std::string algorithm_of(const Fault& fault, const Signature& s, const Terms& terms) {
   const CollectiveRow& row = rondo::row_of(s.collective);
   if (row.is_message()) return "message";
+  if (terms.is_level) return std::string(kTwoLevel.name);
   if (row.send == Extent::counts || row.recv == Extent::counts) {
     return fault.window ? "window" : std::string(name_of(static_cast<KernelKind>(fault.protocol)));
   }

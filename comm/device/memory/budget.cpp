@@ -180,17 +180,30 @@ BlockReservation::BlockReservation(const DeviceCards& cards, const BlockShare& s
 }
 
 BlockReservation::BlockReservation(BlockReservation&& other) noexcept
-    : share_(other.share_), berth_(std::exchange(other.berth_, nullptr)), lent_(other.lent_) {}
+    : share_(other.share_),
+      berth_(std::exchange(other.berth_, nullptr)),
+      lent_(other.lent_),
+      is_part_(other.is_part_) {}
 
 BlockReservation& BlockReservation::operator=(BlockReservation&& other) noexcept {
   std::swap(share_, other.share_);
   std::swap(berth_, other.berth_);
   std::swap(lent_, other.lent_);
+  std::swap(is_part_, other.is_part_);
   return *this;
 }
 
 BlockReservation::~BlockReservation() {
-  if (berth_) berth_->leave();
+  if (berth_ && !is_part_) berth_->leave();
+}
+
+BlockReservation BlockReservation::part() const {
+  BlockReservation part;
+  part.share_ = share_;
+  part.berth_ = berth_;
+  part.lent_ = lent_;
+  part.is_part_ = true;
+  return part;
 }
 
 BlockReservation reserve_blocks(const HostWorld& world, const DeviceCards& cards) {

@@ -38,6 +38,8 @@ class BlockReservation {
   BlockReservation& operator=(BlockReservation&& other) noexcept;
   ~BlockReservation();
 
+  // For regions whose launches follow those of this one's: the same blocks. They stay reserved as long as this lives.
+  BlockReservation part() const;
   const BlockShare& share() const { return share_; }
   const std::shared_ptr<Berth>& berth() const { return berth_; }
   bool is_lent() const { return lent_; }
@@ -45,7 +47,7 @@ class BlockReservation {
  private:
   BlockShare share_;
   std::shared_ptr<Berth> berth_;  // null: none
-  bool lent_ = false;
+  bool lent_ = false, is_part_ = false;
 };
 
 // Collective: equal shares on every rank. Error(unsupported), on every rank, when there is none for some; it names the

@@ -303,6 +303,8 @@ std::byte* Regions::host_region_of(int rank) const {
   return parts_->host.device(static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
 }
 
+std::byte* Regions::failed_word() const { return region_of(cards_.rank()) + offsetof(RegionHeader, failed); }
+
 std::byte* Regions::region_of(int rank) const {
   switch (route(rank)) {
     case Route::own:

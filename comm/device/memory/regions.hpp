@@ -58,6 +58,7 @@ class Regions {
   const BlockReservation& reservation() const;
   const kernels::device::DeviceTeam* team() const;  // for Launch::team
   kernels::device::HostPage& page() const;          // as the host sees it
+  std::byte* failed_word() const;  // RegionHeader::failed of this rank's region, as its device reaches it
   Route route(int peer) const { return routes_[static_cast<std::size_t>(peer)]; }
   // All ranks are on one node; otherwise a proxy serves the others (proxy.hpp).
   bool one_island() const;

@@ -44,10 +44,16 @@ struct Windows::Entry {
   bool shared = false;  // this rank's memory is in the kernels' table
   bool released = false;
   Event last_use;
-  std::vector<Peer> peers;  // by rank
+  std::vector<Peer> peers;  // of members_
 };
 
-Windows::Windows(Regions& regions) : regions_(regions), entries_(kMaxWindows) {}
+Windows::Windows(Regions& regions, Regions* node)
+    : regions_(regions), table_(node != nullptr ? *node : regions), entries_(kMaxWindows) {
+  const DeviceCards& cards = regions.cards();
+  for (int r = 0; r < cards.size(); ++r) {
+    if (node == nullptr || cards.of(r).node == cards.own().node) members_.push_back(r);
+  }
+}
 
 Windows::~Windows() {
   for (const auto& entry : entries_) {
@@ -160,7 +166,7 @@ void Windows::discard(Set collected) {
   std::vector<SharedMemory> freed;
   for (std::size_t w = 0; w < entries_.size(); ++w) {
     if ((collected >> w & 1) == 0) continue;
-    regions_.set_window(static_cast<int>(w), {});
+    table_.set_window(static_cast<int>(w), {});
     freed.push_back(std::move(entries_[w]->memory));
     const std::unique_ptr<Entry> gone = take(w);  // its mappings are closed without the lock
   }
@@ -213,6 +219,8 @@ Windows::Allocation Windows::add(const Arrival& wish, std::byte* data) {
   return {window, (*slot)->data, (*slot)->bytes};
 }
 
+bool Windows::are_shared() const { return table_.one_island() && !table_.in_host_memory() && !table_.in_pairs(); }
+
 // This rank's side: memory, and what the others need to reach it.
 Export Windows::prepare(Entry& entry, bool allocates) {
   const cuda::Api& api = regions_.api();
@@ -225,13 +233,12 @@ Export Windows::prepare(Entry& entry, bool allocates) {
     entry.data = entry.memory->get();
     regions_.zero(entry.data, entry.capacity);
   }
-  const bool reaches_all = regions_.one_island() && !regions_.in_host_memory() && !regions_.in_pairs();
-  if (!reaches_all || entry.data == nullptr || entry.bytes == 0) return {};
+  if (!are_shared() || entry.data == nullptr || entry.bytes == 0) return {};
   Export own = make_export(api, device, entry.data, entry.bytes, allocates ? &entry.memory : nullptr);
   const auto& cards = regions_.cards();
   // Access to a peer's device is access to what cudaMalloc gives. A pool, or virtual memory management, has its own.
   bool fits = true;
-  for (int r = 0; r < cards.size(); ++r) {
+  for (const int r : members_) {
     if (!cards.same_process(r, cards.rank())) fits = fits && own.opens != 0;
     if (!cards.same_device(r, cards.rank())) fits = fits && own.plain != 0;
   }
@@ -249,12 +256,12 @@ Export Windows::prepare(Entry& entry, bool allocates) {
 void Windows::connect(int window, const std::vector<Bytes>& exports) {
   const DeviceCards& cards = regions_.cards();
   Entry& entry = *entries_[static_cast<std::size_t>(window)];
-  entry.peers.resize(exports.size());
+  entry.peers.resize(members_.size());
   std::array<std::byte*, kMaxRanks> row{};
   std::uint64_t absent = 0;  // a bit per rank
-  for (int r = 0; r < cards.size(); ++r) {
-    const auto index = static_cast<std::size_t>(r);
-    ByteReader in(exports[index]);
+  for (std::size_t index = 0; index < members_.size(); ++index) {
+    const int r = members_[index];
+    ByteReader in(exports[static_cast<std::size_t>(r)]);
     in.text();
     const auto theirs = in.number<Export>();
     const std::string obstacle = obstacle_of([&] {
@@ -269,11 +276,11 @@ void Windows::connect(int window, const std::vector<Bytes>& exports) {
   for (const Bytes& bytes : regions_.world().exchange(ByteWriter().number(absent).take())) {
     absent |= ByteReader(bytes).number<std::uint64_t>();
   }
-  for (int r = 0; r < cards.size(); ++r) {
-    if (absent >> r & 1) row[static_cast<std::size_t>(r)] = nullptr;
+  for (std::size_t index = 0; index < members_.size(); ++index) {
+    if (absent >> members_[index] & 1) row[index] = nullptr;
   }
-  entry.shared = row[static_cast<std::size_t>(cards.rank())] != nullptr;
-  regions_.set_window(window, row);
+  entry.shared = (absent >> cards.rank() & 1) == 0;
+  table_.set_window(window, row);
   const std::lock_guard lock(mutex_);
   if (entry.shared) by_address_.emplace(entry.data, window);
 }

@@ -21,7 +21,9 @@ struct WindowPlace {
 
 class Windows {
  public:
-  explicit Windows(Regions& regions);
+  // `node`: where the communicator spans nodes and has levels, the regions of this node's ranks, whose kernels use the
+  // windows: every window is shared within each node. All ranks have it or none.
+  explicit Windows(Regions& regions, Regions* node = nullptr);
   ~Windows();  // bounded; before the Regions. Kernels that use windows have ended.
   Windows(const Windows&) = delete;
   Windows& operator=(const Windows&) = delete;
@@ -64,7 +66,11 @@ class Windows {
   Export prepare(Entry& entry, bool allocates);
   void connect(int window, const std::vector<Bytes>& exports);
 
+  bool are_shared() const;
+
   Regions& regions_;
+  Regions& table_;                               // has the kernels' table
+  std::vector<int> members_;                     // whom a window is shared with, by that table's numbers
   mutable std::mutex mutex_;                     // guards the next two: release() may come from any thread
   std::vector<std::unique_ptr<Entry>> entries_;  // by window; null: free. Collective points alone put them there
   std::map<const std::byte*, int> by_address_;   // start of this rank's memory: the window

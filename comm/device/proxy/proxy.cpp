@@ -38,7 +38,7 @@ constexpr std::chrono::milliseconds kLeaveWithin{2000};
 
 // The thread uses everything here; others use wake_ and the two flags.
 struct Proxy::Impl {
-  Impl(const Regions& regions, Communicator links, std::function<bool()> failed, Fail fail)
+  Impl(const Regions& regions, Communicator links, std::function<bool()> failed, Fail fail, std::span<const int> names)
       : links_(std::move(links)),
         team_(rondo::detail::impl_of(links_).team()),
         failed_(std::move(failed)),
@@ -49,7 +49,7 @@ struct Proxy::Impl {
     for (int peer = 0; peer < regions.cards().size(); ++peer) {
       if (regions.route(peer) != Route::proxy) continue;
       peers_.emplace_back(peer);
-      peer_links_.emplace_back(regions, peer, team_.send_link(peer), team_.recv_link(peer), piece);
+      peer_links_.emplace_back(regions, peer, team_.send_link(peer), team_.recv_link(peer), piece, names);
     }
     thread_ = start_thread("rondo-proxy", [this] { run(); });
   }
@@ -147,8 +147,9 @@ struct Proxy::Impl {
   std::thread thread_;
 };
 
-Proxy::Proxy(const Regions& regions, Communicator links, std::function<bool()> failed, Fail fail)
-    : impl_(std::make_unique<Impl>(regions, std::move(links), std::move(failed), std::move(fail))) {}
+Proxy::Proxy(const Regions& regions, Communicator links, std::function<bool()> failed, Fail fail,
+             std::span<const int> names)
+    : impl_(std::make_unique<Impl>(regions, std::move(links), std::move(failed), std::move(fail), names)) {}
 Proxy::~Proxy() = default;
 void Proxy::launched() { impl_->launched(); }
 

@@ -36,10 +36,13 @@ comm::Signature widen(const kernels::device::DeviceSignature& from) {
 
 }  // namespace
 
-ProxyLink::ProxyLink(const Regions& regions, int peer, SendLink& send, RecvLink& recv, std::size_t piece_bytes)
+ProxyLink::ProxyLink(const Regions& regions, int peer, SendLink& send, RecvLink& recv, std::size_t piece_bytes,
+                     std::span<const int> names)
     : layout_(regions.layout()),
       rank_(regions.cards().rank()),
       peer_(peer),
+      own_name_(names.empty() ? rank_ : names[static_cast<std::size_t>(rank_)]),
+      peer_name_(names.empty() ? peer : names[static_cast<std::size_t>(peer)]),
       ends_(regions.link_ends(peer)),
       send_(send),
       recv_(recv),
@@ -100,7 +103,8 @@ void ProxyLink::check_leftovers() const {
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     if (load_acquire(mailbox(ends_.theirs, rank_, c).posted) == channels_[c].sent) continue;
     throw Error(ErrorCode::aborted,
-                fmt::format("rank {} destroyed its communicator while rank {} has data for it", peer_, rank_), peer_);
+                fmt::format("rank {} destroyed its communicator while rank {} has data for it", peer_name_, own_name_),
+                peer_);
   }
 }
 
@@ -121,9 +125,10 @@ bool ProxyLink::send_step(std::size_t channel) {
   SlotHeader header;
   std::memcpy(&header, from, sizeof header);
   if (header.bytes > slot_capacity(Protocol::simple, layout_.fifo[0].slot_bytes)) {
-    throw Error(ErrorCode::corrupt_message,
-                fmt::format("a kernel of rank {} left a step of {} bytes for rank {}", rank_, header.bytes, peer_),
-                rank_);
+    throw Error(
+        ErrorCode::corrupt_message,
+        fmt::format("a kernel of rank {} left a step of {} bytes for rank {}", own_name_, header.bytes, peer_name_),
+        rank_);
   }
   out_ = {.data = from + kLine,
           .bytes = header.bytes,
@@ -211,8 +216,8 @@ void ProxyLink::finish_step() {
 }
 
 void ProxyLink::refuse(const char* why) const {
-  throw Error(ErrorCode::corrupt_message, fmt::format("the proxy of rank {} got {} from rank {}", rank_, why, peer_),
-              peer_);
+  throw Error(ErrorCode::corrupt_message,
+              fmt::format("the proxy of rank {} got {} from rank {}", own_name_, why, peer_name_), peer_);
 }
 
 }  // namespace rondo::comm::device

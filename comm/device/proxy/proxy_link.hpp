@@ -3,6 +3,7 @@
 // channels share the link, so a frame stands before each step. One thread drives it; nothing here blocks.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "comm/device/memory/regions.hpp"
@@ -12,8 +13,10 @@ namespace rondo::comm::device {
 
 class ProxyLink {
  public:
-  // `piece_bytes`: the most that a step of the host links carries.
-  ProxyLink(const Regions& regions, int peer, SendLink& send, RecvLink& recv, std::size_t piece_bytes);
+  // `piece_bytes`: the most that a step of the host links carries. `names`: the ranks' numbers in sentences; empty:
+  // the regions' own.
+  ProxyLink(const Regions& regions, int peer, SendLink& send, RecvLink& recv, std::size_t piece_bytes,
+            std::span<const int> names = {});
 
   // Moves what can be moved now; true: something was. Throws what broke, also when the peer has gone while this rank's
   // kernels still have something for it.
@@ -65,6 +68,7 @@ class ProxyLink {
 
   const kernels::device::RegionLayout layout_;
   int rank_, peer_;
+  int own_name_, peer_name_;  // in sentences
   Regions::LinkEnds ends_;
   SendLink& send_;
   RecvLink& recv_;

@@ -9,7 +9,9 @@
 #include "comm/base/bytes.hpp"
 #include "comm/base/log.hpp"
 #include "comm/call/communicator_impl.hpp"
+#include "comm/device/levels/make_levels.hpp"
 #include "comm/device/setup/simulation.hpp"
+#include "comm/device/setup/terms.hpp"
 #include "comm/setup/create.hpp"
 
 namespace rondo::comm::device {
@@ -51,29 +53,6 @@ void agree_on_devices(const HostWorld& world, const Found& found) {
   }
 }
 
-std::size_t slots_bytes(const kernels::device::RegionLayout& layout) {
-  const auto simple = kernels::device::Protocol::simple;
-  const kernels::device::FifoShape& shape = layout.fifo[static_cast<int>(simple)];
-  return std::size_t{shape.slots} * kernels::device::slot_capacity(simple, shape.slot_bytes) *
-         static_cast<std::size_t>(layout.channels);
-}
-
-bool is_time_sliced(const DeviceCards& cards) {
-  for (int r = 0; r < cards.size(); ++r) {
-    if (cards.time_sliced(r)) return true;
-  }
-  return false;
-}
-
-// As the kernel over windows cuts it: half the staging area, a part of that for each block, of it one for each rank.
-std::size_t round_bytes(const Regions& regions) {
-  const auto blocks = static_cast<std::size_t>(regions.layout().blocks),
-             ranks = static_cast<std::size_t>(regions.layout().world_size);
-  constexpr std::size_t kLine = kernels::device::kLine;
-  const std::size_t half = regions.staging_bytes() / blocks / (2 * kLine) * kLine;
-  return half / ranks / kLine * kLine * ranks * blocks;
-}
-
 // A communicator that comes from another has the same to say, and need not.
 void warn_of_turns(const DeviceCards& cards) {
   if (!cards.time_sliced() || cards.on_device_of(cards.rank()).front() != cards.rank()) return;
@@ -84,30 +63,6 @@ void warn_of_turns(const DeviceCards& cards) {
       "a turn, some milliseconds: use rondorun --mps, or ranks that are threads",
       fmt::join(cards.on_device_of(cards.rank()), ", "), text_of(cards.own().uuid),
       cards.own().mps == 0 ? "without MPS" : "without MPS as far as anybody can tell");
-}
-
-Terms agree(const Regions& regions, const Options& options, const Config& config) {
-  const kernels::device::RegionLayout& layout = regions.layout();
-  Terms terms{.world_size = layout.world_size,
-              .windows = regions.one_island() && !regions.in_pairs() && regions.api().kernels.window != nullptr,
-              .determinism = options.determinism,
-              .algorithm = config.algorithm,
-              .protocol = config.protocol,
-              .channels = layout.channels,
-              .blocks = layout.blocks,
-              .threads = regions.cards().settings().threads,
-              .push_bytes =
-                  regions.one_island() && !regions.in_pairs() ? kernels::device::push_capacity(layout.push_blocks) : 0,
-              .time_sliced = is_time_sliced(regions.cards()),
-              .round_bytes = round_bytes(regions),
-              .slots_bytes = slots_bytes(layout)};
-  for (int p = 0; p < kernels::device::kProtocolCount; ++p) {
-    terms.protocols[p] = has_protocol(layout, static_cast<kernels::device::Protocol>(p));
-  }
-  // In host memory nothing keeps lines of 128 bytes whole, whatever lies between the devices.
-  if (regions.in_pairs() || regions.in_host_memory())
-    terms.protocols[static_cast<int>(kernels::device::Protocol::ll128)] = false;
-  return terms;
 }
 
 bool shares_default_stream(const DeviceCards& cards) {
@@ -123,14 +78,15 @@ bool shares_process(const DeviceCards& cards) {
   return false;
 }
 
-void log_regions(const Regions& regions) {
+void log_regions(const Regions& regions, const LevelRegions& levels) {
   const DeviceCards& cards = regions.cards();
   const auto& layout = regions.layout();
   log::info(
       "{}: {} ranks on {} devices: {} channels, {} blocks, {} KiB of device memory and {} KiB of pinned memory per "
-      "rank",
+      "rank{}",
       regions.world().name, cards.size(), regions.api().name, layout.channels, layout.blocks,
-      regions.device_bytes() / 1024, regions.pinned_bytes() / 1024);
+      (regions.device_bytes() + levels.device_bytes) / 1024, (regions.pinned_bytes() + levels.pinned_bytes) / 1024,
+      levels.node ? ", in two levels" : "");
 }
 
 // A communicator of the same ranks, for the proxies alone.
@@ -186,14 +142,18 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
   parts.choices = &choices;
   parts.shares_process = shares_process(cards);
   parts.shares_default_stream = shares_default_stream(cards);
-  parts.regions = std::make_unique<Regions>(*found.api, found.index, world, cards, reserve_blocks(world, cards));
+  BlockReservation reservation = reserve_blocks(world, cards);
+  const LevelPlaces places = place_levels(impl.team(), cards, reservation.share());
+  parts.regions = std::make_unique<Regions>(*found.api, found.index, world, places.whole, std::move(reservation));
   parts.terms = agree(*parts.regions, impl.options(), impl.config());
-  parts.windows = std::make_unique<Windows>(*parts.regions);
+  LevelRegions levels = make_level_regions(impl, places, *parts.regions);
+  parts.windows = std::make_unique<Windows>(*parts.regions, levels.node.get());
   parts.proxy = make_proxy(impl, *parts.regions);
   if (world.rank == 0) {
-    log_regions(*parts.regions);
+    log_regions(*parts.regions, levels);
     log_sharing(*parts.regions);
   }
+  parts.levels = make_levels(impl, places, std::move(levels), parts);
   log_turns(*parts.regions);
   warn_of_turns(cards);
   return parts;

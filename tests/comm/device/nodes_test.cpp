@@ -3,12 +3,9 @@
 // Ranks are threads that meet as processes do.
 #include <fmt/format.h>
 
-#include "comm/setup/bootstrap.hpp"
-#include "comm/setup/local_store.hpp"
 #include "tests/comm/device/calls.hpp"
 #include "tests/comm/device/graph.hpp"
-#include "tests/comm/device/worlds.hpp"
-#include "tests/comm/stress/worlds.hpp"
+#include "tests/comm/device/nodes.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/pairwise.hpp"
@@ -23,34 +20,6 @@ namespace {
 constexpr std::size_t kCounts[] = {0, 1, 17, 1001, 9973};
 // Which node each rank is on.
 const std::vector<std::vector<int>> kPlacements{{0, 1}, {0, 0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 2}};
-
-template <class Body>
-std::vector<std::exception_ptr> run_on_nodes(const std::vector<int>& nodes, const Options& options, Body body) {
-  auto store = std::make_shared<LocalStore>();
-  std::vector<std::exception_ptr> errors(nodes.size());
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < nodes.size(); ++r) {
-    threads.emplace_back([&, r] {
-      errors[r] = thrown_by([&] {
-        Options own = options;
-        own.node = fmt::format("node{}", nodes[r]);
-        own.device.index = static_cast<int>(r);  // freeing memory waits for all of a device, other ranks' kernels too
-        Bootstrap bootstrap;
-        bootstrap.rank = static_cast<int>(r);
-        bootstrap.world_size = static_cast<int>(nodes.size());
-        bootstrap.store = store;
-        Communicator comm = make_communicator(std::move(bootstrap), own);
-        body(comm);
-      });
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  return errors;
-}
-template <class Body>
-void on_nodes(const std::vector<int>& nodes, Body body) {
-  rethrow(run_on_nodes(nodes, on_sim(), body));
-}
 
 template <class T, std::size_t N>
 constexpr int count_of(const T (&)[N]) {
