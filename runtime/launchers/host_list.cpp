@@ -3,78 +3,77 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <string_view>
+#include <iterator>
+#include <utility>
 
 #include <rondo/error.hpp>
 
 namespace rondo::runtime {
 namespace {
 
+using Range = HostList::Range;
+using Part = HostList::Part;
+using Entry = HostList::Entry;
+
 constexpr std::size_t kMostDigits = 9;
-constexpr std::size_t kLongestName =
-    255;  // that a host can have: one that is longer would be kept once for each number
+constexpr std::size_t kLongestName = 255;  // that a host can have
 
 class HostListParser {
  public:
-  HostListParser(std::string_view text, const std::string& what) : text_(text), what_(what) {}
+  HostListParser(std::string_view text, std::string_view what) : text_(text), what_(what) {}
 
-  std::vector<std::string> list() {
-    std::vector<std::string> hosts;
+  std::vector<Entry> list() {
+    std::vector<Entry> entries;
+    std::size_t hosts = 0;
     do {
-      const std::vector<std::string> more = entry();
-      if (hosts.size() + more.size() > kMostHosts) refuse(fmt::format("it names more than {} hosts", kMostHosts));
-      hosts.insert(hosts.end(), more.begin(), more.end());
+      entries.push_back(entry());
+      check_count(hosts += entries.back().count);
     } while (take(','));
     if (at_ != text_.size()) refuse(fmt::format("'{}' is no part of a name", text_[at_]));
-    return hosts;
+    return entries;
   }
 
  private:
-  // A name with any number of brackets, of which each multiplies what came before.
-  std::vector<std::string> entry() {
+  Entry entry() {
     const std::size_t begin = at_;
-    std::vector<std::string> hosts{{}};
-    for (;;) {
-      const std::string_view plain = plain_text();
-      for (std::string& host : hosts) append(host, plain);
-      if (!take('[')) break;
-      hosts = combine(hosts, numbers());
+    Entry entry;
+    std::size_t longest = 0;  // of its names
+    for (bool more = true; more;) {
+      Part part{.letters = std::string(letters())};
+      longest += part.letters.size();
+      more = take('[');
+      if (more) longest += numbers(part);
+      if (longest > kLongestName) refuse(fmt::format("a name has more than {} letters", kLongestName));
+      check_count(entry.count *= part.count);
+      entry.parts.push_back(std::move(part));
     }
     if (at_ == begin) refuse("a name is missing");
-    return hosts;
+    return entry;
   }
 
-  std::vector<std::string> combine(const std::vector<std::string>& heads, const std::vector<std::string>& tails) const {
-    if (heads.size() * tails.size() > kMostHosts) refuse(fmt::format("it names more than {} hosts", kMostHosts));
-    std::vector<std::string> all;
-    for (const std::string& head : heads) {
-      for (const std::string& tail : tails) append(all.emplace_back(head), tail);
-    }
-    return all;
-  }
-
-  void append(std::string& host, std::string_view more) const {
-    if (host.size() + more.size() > kLongestName) refuse(fmt::format("a name has more than {} letters", kLongestName));
-    host += more;
-  }
-
-  // What stands in brackets, with the closing one.
-  std::vector<std::string> numbers() {
-    std::vector<std::string> all;
+  // What stands in brackets, with the closing one; how many digits the longest number has.
+  std::size_t numbers(Part& part) {
+    std::size_t longest = 0;
+    part.count = 0;
     do {
       const std::string_view first = digits(), last = take('-') ? digits() : first;
-      const unsigned long low = value(first), high = value(last);
-      if (high < low) refuse(fmt::format("the range {}-{} runs backwards", first, last));
-      if (all.size() + (high - low) >= kMostHosts) refuse(fmt::format("it names more than {} hosts", kMostHosts));
-      for (unsigned long n = low; n <= high; ++n) all.push_back(fmt::format("{:0{}}", n, first.size()));
+      const Range range{.low = value(first), .high = value(last), .digits = first.size()};
+      if (range.high < range.low) refuse(fmt::format("the range {}-{} runs backwards", first, last));
+      check_count(part.count += range.count());
+      longest = std::max({longest, first.size(), last.size()});
+      part.ranges.push_back(range);
     } while (take(','));
     if (!take(']')) refuse("']' is missing");
-    return all;
+    return longest;
   }
 
-  std::string_view plain_text() {
+  void check_count(std::size_t hosts) const {
+    if (hosts > kMostHosts) refuse(fmt::format("it names more than {} hosts", kMostHosts));
+  }
+  std::string_view letters() {
     const std::size_t begin = at_;
     const auto belongs = [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.' || c == '_';
@@ -105,15 +104,34 @@ class HostListParser {
                             at_ + 1));
   }
 
-  std::string_view text_;
-  const std::string& what_;
+  std::string_view text_, what_;
   std::size_t at_ = 0;
 };
 
+void append(std::string& name, const Part& part, std::size_t index) {
+  name += part.letters;
+  auto range = part.ranges.begin();
+  while (range != part.ranges.end() && index >= range->count()) index -= range++->count();
+  if (range != part.ranges.end()) fmt::format_to(std::back_inserter(name), "{:0{}}", range->low + index, range->digits);
+}
+
 }  // namespace
 
-std::vector<std::string> expand_host_list(const std::string& text, const std::string& what) {
-  return HostListParser(text, what).list();
+HostList::HostList(std::string_view text, std::string_view what) : entries_(HostListParser(text, what).list()) {
+  for (const Entry& entry : entries_) size_ += entry.count;
+}
+
+std::string HostList::at(std::size_t index) const {
+  auto entry = entries_.begin();
+  while (index >= entry->count) index -= entry++->count;
+  std::string name;
+  std::size_t each = entry->count;  // so many hosts have the same so far
+  for (const Part& part : entry->parts) {
+    each /= part.count;
+    append(name, part, index / each);
+    index %= each;
+  }
+  return name;
 }
 
 }  // namespace rondo::runtime

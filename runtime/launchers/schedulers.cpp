@@ -117,7 +117,7 @@ std::string first_slurm_host(const Variables& variables) {
     refuse_place("Slurm", " (SLURM_DISTRIBUTION is arbitrary)");
   }
   if (!has(variables, kList)) refuse_place("Slurm", fmt::format(" ({} is not set)", kList));
-  return expand_host_list(variables.find(kList)->second, std::string(kList)).front();
+  return HostList(variables.find(kList)->second, kList).at(0);
 }
 
 // The namespace is the job's, unlike everything else in the environment of two jobs on one host.

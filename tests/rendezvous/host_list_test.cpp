@@ -6,7 +6,18 @@
 
 using rondo::rendezvous::test::contains;
 using rondo::rendezvous::test::error_of;
-using rondo::runtime::expand_host_list;
+using rondo::runtime::HostList;
+
+namespace {
+
+std::vector<std::string> hosts_of(const std::string& list) {
+  const HostList hosts(list, "HOSTS");
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < hosts.size(); ++i) all.push_back(hosts.at(i));
+  return all;
+}
+
+}  // namespace
 
 TEST_CASE("host lists as Slurm writes them") {
   struct Row {
@@ -22,7 +33,7 @@ TEST_CASE("host lists as Slurm writes them") {
       Row{"r[1,3]n[02-3]x,[7-8]", {"r1n02x", "r1n03x", "r3n02x", "r3n03x", "7", "8"}}, Row{"n[3,1]", {"n3", "n1"}},
       Row{"n[4][5-6]", {"n45", "n46"}}, Row{"n[0]", {"n0"}}, Row{"n[00]", {"n00"}});
   CAPTURE(row.list);
-  CHECK(expand_host_list(row.list, "HOSTS") == row.hosts);
+  CHECK(hosts_of(row.list) == row.hosts);
 }
 
 TEST_CASE("what is no host list is refused by one sentence that names the place") {
@@ -31,14 +42,24 @@ TEST_CASE("what is no host list is refused by one sentence that names the place"
                "n[a-b]", "n[2-1]", "n]1[", "n[1[2]]", "n[1-2-3]", "n 1", "n1;n2", "(null)", "n[0-99999]",
                "n[0-9999999999]", "n[0-999]m[0-999]", "n[1-65536],m", "n[1-2]/x", "n[+1]");
   CAPTURE(garbage);
-  const std::string error = error_of([&] { expand_host_list(garbage, "HOSTS"); });
+  const std::string error = error_of([&] { HostList(garbage, "HOSTS"); });
   CHECK(contains(error, std::string("HOSTS=") + garbage + " is not a list of hosts"));
   CHECK(contains(error, "at character "));
   CHECK(error.find('\n') == std::string::npos);
 }
 
-TEST_CASE("a host list may be long") {
-  const auto hosts = expand_host_list("n[1-65536]", "HOSTS");
+TEST_CASE("a host list may be long, and is not written out for one of its hosts") {
+  const HostList hosts("n[1-65536]", "HOSTS");
   CHECK(hosts.size() == 65536);
-  CHECK(hosts.back() == "n65536");
+  CHECK(hosts.at(65535) == "n65536");
+  CHECK(hosts_of("n[1-65536]").back() == "n65536");
+  std::string brackets = "n[1-65536]";  // of 16 million letters, if they were
+  for (int i = 0; i < 200; ++i) brackets += "[1]";
+  for (int i = 0; i < 1000; ++i) CHECK(HostList(brackets, "HOSTS").at(65535) == "n65536" + std::string(200, '1'));
+}
+
+TEST_CASE("a host has a name that a host can have") {
+  CHECK(HostList(std::string(249, 'n') + "[1-65536]-", "HOSTS").at(0) == std::string(249, 'n') + "1-");
+  const std::string error = error_of([] { HostList(std::string(251, 'n') + "[1-65536]", "HOSTS"); });
+  CHECK(contains(error, "a name has more than 255 letters"));
 }
