@@ -193,10 +193,25 @@ bool parse_bytes(std::string_view text, std::uint64_t& value) {
   return true;
 }
 
+// What stands before `end`, which is taken with it.
+std::string_view cut(std::string_view& text, std::string_view end) {
+  const std::string_view before = text.substr(0, text.find_first_of(end));
+  text.remove_prefix(std::min(text.size(), before.size() + 1));
+  return before;
+}
+
+// The words of a line, one after the other; an empty one behind the last. No stream: that would ask a locale of each.
+std::string_view next_word(std::string_view& line) {
+  constexpr std::string_view kBlanks = " \t\v\f\r";
+  line.remove_prefix(std::min(line.size(), line.find_first_not_of(kBlanks)));
+  return cut(line, kBlanks);
+}
+
 // What comes after "links". An empty string: no fault found.
-std::string parse_row(std::istringstream& words, TunerRow& row) {
-  std::string pattern, bytes, world, algorithm;
-  if (!(words >> pattern >> bytes >> world >> algorithm)) {
+std::string parse_row(std::string_view& words, TunerRow& row) {
+  const std::string_view pattern = next_word(words), bytes = next_word(words), world = next_word(words),
+                         algorithm = next_word(words);
+  if (algorithm.empty()) {
     return "links takes PATTERN MAX_BYTES MAX_WORLD_SIZE ALGORITHM";
   }
   const auto found = std::find_if(kPatterns.begin(), kPatterns.end(), [&](const auto& p) { return p.name == pattern; });
@@ -216,13 +231,13 @@ std::string parse_row(std::istringstream& words, TunerRow& row) {
 // By field; what the text does not name is empty.
 using Named = std::array<std::optional<std::uint64_t>, std::size(kFields)>;
 
-std::string parse_field(const std::string& name, std::istringstream& words, Named& named) {
+std::string parse_field(std::string_view name, std::string_view& words, Named& named) {
   const auto* field =
       std::find_if(std::begin(kFields), std::end(kFields), [&](const auto& f) { return f.name == name; });
   if (field == std::end(kFields)) return fmt::format("{} is not a setting", name);
-  std::string text;
+  const std::string_view text = next_word(words);
   std::uint64_t value = 0;
-  if (!(words >> text)) return fmt::format("{} needs a value", name);
+  if (text.empty()) return fmt::format("{} needs a value", name);
   if (!parse_bytes(text, value) || value < field->low || value > field->high) {
     return fmt::format("{} takes {} to {}, not {}", name, bytes_text(field->low), bytes_text(field->high), text);
   }
@@ -263,17 +278,16 @@ Tuning parse_tuning(std::string_view text, std::string_view source) {
   Tuning tuning;
   tuning.source = source;
   Named named;
-  std::istringstream lines{std::string(text)};
-  std::size_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string name, rest;
-    if (!(words >> name)) continue;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    std::string_view line = cut(text, "\n");
+    std::string_view words = cut(line, "#");
+    const std::string_view name = next_word(words);
+    if (name.empty()) continue;
     TunerRow row{};
     const std::string fault = name == kLinksName ? parse_row(words, row) : parse_field(name, words, named);
     if (!fault.empty()) refuse(source, number, fault);
-    if (words >> rest) refuse(source, number, fmt::format("{} does not belong there", rest));
+    if (const auto rest = next_word(words); !rest.empty())
+      refuse(source, number, fmt::format("{} does not belong there", rest));
     if (name == kLinksName) tuning.links.push_back(row);
   }
   for (std::size_t i = 0; i < named.size(); ++i) {  // leaders come first
