@@ -49,25 +49,22 @@ void SnapshotReader::take(std::string_view bytes) {
 
 std::optional<Snapshot> SnapshotReader::next() {
   for (;;) {
-    const auto line_end = bytes_.find('\n', at_);
-    if (line_end == std::string::npos && bytes_.size() - at_ < kMostHeader) return {};
-    const std::string_view header = std::string_view(bytes_).substr(at_, line_end - at_);
-    const auto blank = header.find(' ');
-    if (line_end == std::string::npos || blank == std::string_view::npos) refuse();
+    // No line that is longer, whether its end is there or not: how much comes at once is not the launcher's doing.
+    const std::string_view header = std::string_view(bytes_).substr(at_, kMostHeader);
+    const auto length = header.find('\n'), blank = header.find(' ');
+    if (length == std::string_view::npos && header.size() < kMostHeader) return {};
+    if (length == std::string_view::npos || blank > length) refuse();
     const std::string_view name = header.substr(0, blank);
-    const std::size_t size = number_in(header.substr(blank + 1));
-    if (bytes_.size() - line_end - 1 < size) return {};
+    const std::size_t begin = at_ + length + 1, size = number_in(header.substr(blank + 1, length - blank - 1));
     if (name == kEndName && size == 0) {
-      bytes_.erase(0, line_end + 1);
+      bytes_.erase(0, begin);
       at_ = 0;
       return std::exchange(snapshot_, {});
     }
-    const std::string document = bytes_.substr(line_end + 1, size);
-    if (name == kJobName)
-      snapshot_.job = document;
-    else
-      snapshot_.records[static_cast<int>(number_in(name))] = document;
-    at_ = line_end + 1 + size;
+    std::string& document = name == kJobName ? snapshot_.job : snapshot_.records[static_cast<int>(number_in(name))];
+    if (bytes_.size() - begin < size) return {};
+    document = bytes_.substr(begin, size);
+    at_ = begin + size;
   }
 }
 
