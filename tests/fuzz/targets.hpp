@@ -59,6 +59,11 @@ void run_tls(Bytes input);
 std::vector<std::string> tls_seeds();
 void run_segment(Bytes input);
 std::vector<std::string> segment_seeds();
-}  // namespace rondo::fuzz
+void run_command_line(Bytes input);
+std::vector<std::string> command_line_seeds();
+void run_hostfile(Bytes input);
+std::vector<std::string> hostfile_seeds();
+void run_values(Bytes input);
+std::vector<std::string> values_seeds();
 
-// namespace rondo::fuzz
+}  // namespace rondo::fuzz

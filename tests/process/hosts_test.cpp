@@ -2,9 +2,11 @@
 // --hosts and --hostfile, with a stand-in for ssh that runs everything on this host.
 #include "tools/rondorun/hosts.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -68,6 +70,8 @@ TEST_CASE("lists of hosts: numbers, users, IPv6 in brackets; a host that is name
   CHECK(written(hosts_of_list("a:4,b", "2")) == "a=4 b=2 ");
   CHECK(written(hosts_of_list("me@a:4,[fd00::1]:3,me@[fd00::2]", "auto")) == "me@a=4 fd00::1=3 me@fd00::2=auto ");
   CHECK(written(hosts_of_list("a:4,b:1,a:2,b", "3")) == "a=6 b=4 ");
+  CHECK(written(hosts_of_list("me@home@a:4,me@home@[fd00::1]:3", "2")) == "me@home@a=4 me@home@fd00::1=3 ");
+  CHECK(hosts_of_list("me@home@a:4", "2").front().name() == "a");  // to ssh, too
   CHECK(has(refusal("fd00::1:4"), "--hosts: 'fd00::1:4' has several colons: an IPv6 address stands in brackets"));
   CHECK(has(refusal("a:0"), "'a:0' does not say a number of ranks"));
   CHECK(has(refusal("a:,b"), "'a:' does not say a number of ranks"));
@@ -79,12 +83,31 @@ TEST_CASE("lists of hosts: numbers, users, IPv6 in brackets; a host that is name
   }
 }
 
+// Each is looked up among those before it: by a search, all processors of today would take seconds for the last list.
+TEST_CASE("twice as many hosts take about twice the time") {
+  const auto time_of = [](int count) {
+    std::string list = "a";
+    for (int i = 0; i < count; ++i) list += fmt::format(",host-of-a-long-name-{}", i);
+    timespec begin{}, end{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    CHECK(rondo::launcher::hosts_of_list(list, "1").size() == static_cast<std::size_t>(count) + 1);
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    return static_cast<double>(end.tv_sec - begin.tv_sec) + 1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec);
+  };
+  time_of(1000);
+  const double few = time_of(4000), many = time_of(64000);
+  INFO(few << " s, and then " << many << " s");
+  CHECK(many < 64 * few);  // as the number: 16, as its square: 256
+}
+
 TEST_CASE("files of hosts, as Open MPI, PBS and Grid Engine write them") {
   using rondo::launcher::hosts_of_file;
   const File file("# two\na slots=4 max_slots=8\n\nb:2  # here\nc 3 all.q@c UNDEFINED\nd\nd\n[fd00::1]\n");
   CHECK(written(hosts_of_file(file.path, "1")) == "a=4 b=2 c=3 d=2 fd00::1=1 ");
   const File wrong("a\nb slots=many\n");
   CHECK_THROWS_WITH(hosts_of_file(wrong.path, "1"), Catch::Contains(", line 2: 'b slots=many' does not say a number"));
+  const File list("a,b\n");  // once a host of that name
+  CHECK_THROWS_WITH(hosts_of_file(list.path, "1"), Catch::Contains(", line 1: 'a,b' is no host"));
   CHECK_THROWS_WITH(hosts_of_file("/nowhere/hosts", "1"), Catch::Contains("/nowhere/hosts: No such file"));
   const File nobody("# nobody\n");
   CHECK_THROWS_WITH(hosts_of_file(nobody.path, "1"), Catch::Contains("it names no host"));

@@ -100,6 +100,18 @@ TEST_CASE("a count or an alternative that cannot be allocates nothing") {
   }
 }
 
+TEST_CASE("a bool is one, whatever byte another rank sends for it") {
+  const auto of_byte_2 = [](const auto& value) {
+    auto bytes = detail::packed(value);
+    bytes.back() = std::byte{2};
+    return detail::unpacked<std::decay_t<decltype(value)>>(bytes, 0);
+  };
+  CHECK(detail::packed(of_byte_2(true)) == detail::packed(true));
+  CHECK(detail::packed(of_byte_2(std::array<bool, 2>{true, false})) == detail::packed(std::array<bool, 2>{true, true}));
+  CHECK(detail::packed(of_byte_2(std::basic_string<bool>(2, true))) ==
+        detail::packed(std::basic_string<bool>(2, true)));
+}
+
 TEST_CASE("a value goes from one rank to all, from all to one, and is dealt out") {
   for (const char* transport : {"shm", "tcp", "sim"}) {
     INFO(transport);

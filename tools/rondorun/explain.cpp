@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include <rondo/error.hpp>
 
@@ -80,8 +81,8 @@ void explain_nodes(Explanation& explanation, const Options& options) {
   explanation.add("node rank", options.node < 0
                                    ? "by arrival, as nothing says it"
                                    : fmt::format("{}, {}", options.node, from(explanation.origin({"node-rank"}), "")));
-  explanation.add("world size",
-                  fmt::format("{} where every node has {}", options.nodes * options.local_size, options.local_size));
+  explanation.add("world size", fmt::format("{} where every node has {}",
+                                            std::int64_t{options.nodes} * options.local_size, options.local_size));
   explanation.add("job",
                   fmt::format("{}, {}", options.job, from(explanation.origin({"rdzv-id"}), "as nothing names it")));
   if (options.master_address.empty()) return;

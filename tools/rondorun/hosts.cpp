@@ -11,6 +11,7 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <unordered_map>
 
 #include <rondo/error.hpp>
 
@@ -31,11 +32,11 @@ std::optional<int> whole_number(const std::string& text) {
   return value;
 }
 
-// What begins with a dash would be a flag of ssh's.
+// What begins with a dash would be a flag of ssh's, and a comma stands between hosts.
 void check_name(const std::string& login, const std::string& where, const std::string& text) {
-  const std::string name = login.substr(login.find('@') + 1);
+  const std::string name = login.substr(login.rfind('@') + 1);
   const bool is_odd = std::any_of(login.begin(), login.end(), [](unsigned char letter) {
-    return std::isspace(letter) != 0 || std::iscntrl(letter) != 0 || letter == '[' || letter == ']';
+    return std::isspace(letter) != 0 || std::iscntrl(letter) != 0 || letter == '[' || letter == ']' || letter == ',';
   });
   if (name.empty() || login.starts_with('-') || name.starts_with('-') || is_odd)
     refuse_host(where, text, "is no host: write NAME, NAME:RANKS, USER@NAME:RANKS or [IPV6]:RANKS");
@@ -47,7 +48,7 @@ void check_ranks(const std::string& ranks, const std::string& where, const std::
 }
 
 FarHost host_of(const std::string& text, const std::string& each, const std::string& where) {
-  const std::size_t user = text.find('@') == std::string::npos ? 0 : text.find('@') + 1;
+  const std::size_t user = text.rfind('@') + 1;  // as ssh has it; none: 0
   const bool bracketed = user < text.size() && text[user] == '[';
   const std::size_t end = bracketed ? text.find(']') : std::string::npos;
   std::size_t colon = text.find(':', user);
@@ -67,38 +68,51 @@ FarHost host_of(const std::string& text, const std::string& each, const std::str
   return host;
 }
 
-void add_host(std::vector<FarHost>& hosts, const FarHost& more, const std::string& where) {
-  const auto same =
-      std::find_if(hosts.begin(), hosts.end(), [&](const FarHost& host) { return host.login == more.login; });
-  if (same == hosts.end()) {
-    if (hosts.size() == kMostHosts) refuse_host(where, more.login, "is one host too many");
-    return hosts.push_back(more);
+// Each once, in the order in which they are named first.
+class Hosts {
+ public:
+  void add(const FarHost& more, const std::string& where) {
+    const auto [place, is_new] = places_.emplace(more.login, hosts_.size());
+    if (!is_new) return add_ranks(hosts_[place->second], more, where);
+    if (hosts_.size() == kMostHosts) refuse_host(where, more.login, "is one host too many");
+    hosts_.push_back(more);
   }
-  const auto had = whole_number(same->ranks), has = whole_number(more.ranks);
-  if (!had || !has || *had + *has > kMostRanks)
-    refuse_host(where, more.login,
-                "is named twice: then it needs numbers of ranks, which are added up to 65536 at most");
-  same->ranks = std::to_string(*had + *has);
-}
+  const std::vector<FarHost>& all() const { return hosts_; }
+
+ private:
+  static void add_ranks(FarHost& host, const FarHost& more, const std::string& where) {
+    const auto had = whole_number(host.ranks), has = whole_number(more.ranks);
+    if (!had || !has || *had + *has > kMostRanks)
+      refuse_host(where, more.login,
+                  "is named twice: then it needs numbers of ranks, which are added up to 65536 at most");
+    host.ranks = std::to_string(*had + *has);
+  }
+  std::vector<FarHost> hosts_;
+  std::unordered_map<std::string, std::size_t> places_;
+};
 
 }  // namespace
 
 std::vector<FarHost> hosts_of_list(const std::string& text, const std::string& each) {
-  std::vector<FarHost> hosts;
+  Hosts hosts;
   std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) add_host(hosts, host_of(word, each, "--hosts"), "--hosts");
-  if (hosts.empty() || text.ends_with(',')) refuse_host("--hosts", text, "lacks a host");
-  return hosts;
+  for (std::string word; std::getline(words, word, ',');) hosts.add(host_of(word, each, "--hosts"), "--hosts");
+  if (hosts.all().empty() || text.ends_with(',')) refuse_host("--hosts", text, "lacks a host");
+  return hosts.all();
 }
 
 std::vector<FarHost> hosts_of_file(const std::filesystem::path& path, const std::string& each) {
   std::ifstream in(path);
   if (!in)
     throw Error(ErrorCode::invalid_argument, fmt::format("--hostfile {}: {}", path.string(), std::strerror(errno)));
-  std::vector<FarHost> hosts;
+  return hosts_in(in, path.string(), each);
+}
+
+std::vector<FarHost> hosts_in(std::istream& in, const std::string& file, const std::string& each) {
+  Hosts hosts;
   int line_number = 0;
   for (std::string line; std::getline(in, line);) {
-    const std::string where = fmt::format("--hostfile {}, line {}", path.string(), ++line_number);
+    const std::string where = fmt::format("--hostfile {}, line {}", file, ++line_number);
     std::istringstream words(line.substr(0, line.find('#')));
     std::string name, more;
     if (!(words >> name)) continue;
@@ -110,11 +124,11 @@ std::vector<FarHost> hosts_of_file(const std::filesystem::path& path, const std:
       host.ranks = ranks;
       break;
     }
-    add_host(hosts, host, where);
+    hosts.add(host, where);
   }
-  if (hosts.empty())
-    throw Error(ErrorCode::invalid_argument, fmt::format("--hostfile {}: it names no host", path.string()));
-  return hosts;
+  if (hosts.all().empty())
+    throw Error(ErrorCode::invalid_argument, fmt::format("--hostfile {}: it names no host", file));
+  return hosts.all();
 }
 
 bool is_loopback(const std::string& name) { return name == "localhost" || name == "::1" || name.starts_with("127."); }

@@ -2,6 +2,7 @@
 // The hosts of --hosts and --hostfile.
 #pragma once
 #include <filesystem>
+#include <istream>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@ namespace rondo::launcher {
 struct FarHost {
   std::string login;  // as ssh takes it: "user@name", "name", "fd00::1"
   std::string ranks;  // as --nproc-per-node takes them
-  std::string name() const { return login.substr(login.find('@') + 1); }
+  std::string name() const { return login.substr(login.rfind('@') + 1); }
 };
 
 // "a:4,user@b,[fd00::1]:2"; `each` is what a host has that says no number. One that is named again has the ranks of
@@ -20,6 +21,7 @@ std::vector<FarHost> hosts_of_list(const std::string& text, const std::string& e
 // A host a line: "a", "a:4", "a slots=4" as Open MPI has it, or "a 4 …" as Grid Engine does; '#' begins a comment. The
 // same host on several lines, as in PBS's file, has the ranks of all.
 std::vector<FarHost> hosts_of_file(const std::filesystem::path& path, const std::string& each);
+std::vector<FarHost> hosts_in(std::istream& lines, const std::string& file, const std::string& each);  // of that name
 
 bool is_loopback(const std::string& name);  // it means each host itself
 

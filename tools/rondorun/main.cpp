@@ -19,7 +19,10 @@ using namespace rondo;
 
 int run(const std::vector<std::string>& words, launcher::Options known) {
   const auto line = launcher::parse_command_line(words, std::move(known));
-  if (const auto* stop = std::get_if<launcher::Stop>(&line)) return stop->exit_code;
+  if (const auto* stop = std::get_if<launcher::Stop>(&line)) {
+    say(*stop);
+    return stop->exit_code;
+  }
   launcher::Options options = std::get<launcher::Options>(line);
   if (!options.new_secret.empty()) {
     rendezvous::Secret::generate().to_file(options.new_secret);

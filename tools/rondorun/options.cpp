@@ -193,25 +193,21 @@ std::vector<std::string> flags_for_hosts(const CLI::App& app, const Options& opt
   return line;
 }
 
-bool print_what_is_asked(const Words& words) {
+// Nothing: something is to be launched.
+std::optional<std::string> what_is_asked(const Words& words) {
   using Page = std::string (*)();
   Page completion = nullptr, page = nullptr;
   if (!words.completion.empty())
     completion = choice<Page>(words.completion, "--print-completion", {{"bash", bash_completion}});
   if (!words.page.empty())
     page = choice<Page>(words.page, "--print-page", {{"man", man_page}, {"torchrun", torchrun_page}});
-  if (words.version)
-    fmt::print("rondorun {}\n", RONDO_VERSION);
-  else if (completion != nullptr)
-    fmt::print("{}", completion());
-  else if (page != nullptr)
-    fmt::print("{}", page());
-  else
-    return false;
-  return true;
+  if (words.version) return fmt::format("rondorun {}\n", RONDO_VERSION);
+  if (completion != nullptr) return completion();
+  if (page != nullptr) return page();
+  return std::nullopt;
 }
 
-// False: the help was asked for, and is printed.
+// False: the help is asked for.
 bool parse(CLI::App& app, const std::vector<std::string>& words_given) {
   std::vector<std::string> line = flags_in_variables();
   line.insert(line.end(), words_given.begin(), words_given.end());
@@ -220,7 +216,6 @@ bool parse(CLI::App& app, const std::vector<std::string>& words_given) {
     app.parse(std::move(line));
     return true;
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
     return false;
   } catch (const CLI::ParseError& error) {
     refuse(error.what());
@@ -237,24 +232,24 @@ void note_origins(const CLI::App& app, Words& words) {
   }
 }
 
-// False: all is said.
-bool read_words(CLI::App& app, const std::vector<std::string>& words_given, Words& words, Options& options) {
+// What is asked for instead of a launch.
+std::optional<std::string> read_words(CLI::App& app, const std::vector<std::string>& words_given, Words& words,
+                                      Options& options) {
   Flags known(app);
   add_flags(known, words, options);
-  if (!parse(app, words_given)) return false;
+  if (!parse(app, words_given)) return app.help();
   known.refuse_those();
   options.command = app.remaining();
-  if (print_what_is_asked(words)) return false;
+  if (auto asked = what_is_asked(words)) return asked;
   if (!options.command.empty() && options.command.front() != "--" && options.command.front().starts_with('-'))
     refuse_flag(app, options.command.front());
   note_origins(app, words);
-  return true;
+  return std::nullopt;
 }
 
-void print_explanation(Words& words) {
+std::string explanation_of(Words& words) {
   explain_program(words.explanation);
-  fmt::print("{}", words.explanation.text());
-  std::fflush(stdout);
+  return words.explanation.text();
 }
 
 }  // namespace
@@ -266,7 +261,8 @@ std::variant<Options, Stop> parse_command_line(const std::vector<std::string>& w
   app.footer("The program follows the flags: rondorun [flags] [--] program [arguments]");
   Words words;
   try {
-    if (!read_words(app, words_given, words, options)) return Stop{0};
+    if (auto asked = read_words(app, words_given, words, options))
+      return Stop{.exit_code = 0, .says = *std::move(asked)};
     if (options.new_secret.empty()) {
       set_world(words, options);
       set_waits(words, options);
@@ -275,13 +271,18 @@ std::variant<Options, Stop> parse_command_line(const std::vector<std::string>& w
       if (!options.hosts.empty()) options.far_flags = flags_for_hosts(app, options);
     }
     if (!words.explain) return options;
-    print_explanation(words);
-    return Stop{0};
+    return Stop{.exit_code = 0, .says = explanation_of(words)};
   } catch (const Refusal& refusal) {
-    if (words.explain) print_explanation(words);  // what is known until then
-    complain("rondorun", refusal.what());
-    return Stop{kUsageError};
+    return Stop{.exit_code = kUsageError,
+                .says = words.explain ? explanation_of(words) : "",  // what is known until then
+                .complaint = refusal.what()};
   }
+}
+
+void say(const Stop& stop) {
+  fmt::print("{}", stop.says);
+  std::fflush(stdout);
+  if (!stop.complaint.empty()) complain("rondorun", stop.complaint);
 }
 
 }  // namespace rondo::launcher

@@ -71,9 +71,11 @@ struct Options {
 
 struct Stop {  // nothing to launch
   int exit_code;
+  std::string says{};       // on stdout: what --help, --explain and the like ask for
+  std::string complaint{};  // on stderr, one sentence: what is wrong
 };
+void say(const Stop& stop);
 
-// Says on stdout or stderr what there is to say when it returns Stop: --help, or one sentence about what is wrong.
 // `options` are what is known before, of an order over ssh.
 std::variant<Options, Stop> parse_command_line(const std::vector<std::string>& line, Options options = {});
 

@@ -2,6 +2,7 @@
 // What rondorun reads: hosts to start ranks on, and what its ranks draw on their screens.
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include <rondo/error.hpp>
 
@@ -15,10 +16,10 @@ namespace rondo::fuzz {
 
 using namespace launcher;
 
+namespace {
+
 // Hosts that are written out are the same again, and nothing of them is a flag of ssh's.
-void run_ssh_hosts(Bytes input) {
-  std::vector<FarHost> hosts;
-  if (!accepts([&] { hosts = hosts_of_list(text_of(input), "auto"); })) return;
+void check(const std::vector<FarHost>& hosts) {
   std::set<std::string> logins;
   std::string list;
   for (const FarHost& host : hosts) {
@@ -33,8 +34,25 @@ void run_ssh_hosts(Bytes input) {
   expect(std::ranges::equal(hosts, again, same), "other hosts than were written: " + list);
 }
 
+}  // namespace
+
+void run_ssh_hosts(Bytes input) {
+  std::vector<FarHost> hosts;
+  if (accepts([&] { hosts = hosts_of_list(text_of(input), "auto"); })) check(hosts);
+}
+
 std::vector<std::string> ssh_hosts_seeds() {
   return {"a:4,user@b,[fd00::1]:2", "a:2,a:3,u@[::1]", "localhost:gpu,b:cpu,c:auto", "u:v@h"};
+}
+
+void run_hostfile(Bytes input) {
+  std::vector<FarHost> hosts;
+  std::istringstream lines(text_of(input));
+  if (accepts([&] { hosts = hosts_in(lines, "FILE", "auto"); })) check(hosts);
+}
+
+std::vector<std::string> hostfile_seeds() {
+  return {"a\nb:4 # comment\n\nuser@c slots=2 max_slots=4\n[fd00::1]:2", "a 4 all.q@a UNDEFINED\nb 2\na 1\n"};
 }
 
 // As a terminal would: the same whatever pieces it comes in, and no line holds what moves the cursor.

@@ -90,7 +90,9 @@ struct SerialElement<std::pair<const A, B>> {
 };
 
 template <class T>
-concept SerialBlock = SerialContainer<T> && SerialCopied<typename T::value_type> && requires(T container) {
+concept SerialBlock =
+    SerialContainer<T> && SerialCopied<typename T::value_type> && !std::is_same_v<typename T::value_type, bool> &&
+    requires(T container) {
   { container.data() } -> std::convertible_to<typename T::value_type*>;
   container.resize(std::size_t{});
 };
@@ -127,6 +129,13 @@ struct Serial {
     std::memcpy(static_cast<void*>(&value), detail::read_bytes(from, sizeof value).data(), sizeof value);
     return value;
   }
+};
+
+// One byte. Whoever copied another's that is neither 0 nor 1 would have a bool that is none.
+template <>
+struct Serial<bool> {
+  static void write(std::vector<std::byte>& to, bool value) { to.push_back(std::byte{value}); }
+  static bool read(std::span<const std::byte>& from) { return detail::read_bytes(from, 1)[0] != std::byte{0}; }
 };
 
 template <detail::SerialContainer T>
