@@ -70,7 +70,7 @@ void close_memory(const cuda::Api& api, int device, std::byte* raw) noexcept {
 void close_pinned(const cuda::Api& api, int device, std::byte* raw) noexcept {
   close_in_peace(api, device, "freeing pinned memory", [&api, raw] { return api.FreeHost(raw); });
 }
-// The memory is its owner's to unmap as soon as this returns.
+// The memory is its owner's to unmap as soon as this returns; who calls it is in peace (host_region).
 void close_registration(const cuda::Api& api, int device, std::byte* raw) noexcept {
   close_on(api, device, "unregistering host memory", [&] { return api.HostUnregister(raw); });
 }

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "comm/base/duration.hpp"
+#include "comm/base/log.hpp"
+#include "comm/device/memory/frees.hpp"
 #include "comm/transport/node_meeting.hpp"
 
 namespace rondo::comm::device {
@@ -25,9 +27,30 @@ HostRegion::HostRegion(const cuda::Api& api, int device, const HostWorld& world,
   if (obstacle) std::rethrow_exception(obstacle);
   const auto deadline = deadline_after(world.join_timeout);
   const NodeDescriptors descriptors = meeting->meet(ranks, advertisements, total, deadline);
-  mapping_ = map(descriptors.segment, total);
-  registration_ = register_host(api, device, mapping_.data(), total);
-  device_base_ = device_pointer(api, device, mapping_.data());
+  api_ = &api;
+  pinned_ = std::make_unique<Pinned>();
+  pinned_->mapping = map(descriptors.segment, total);
+  pinned_->registration = register_host(api, device, pinned_->mapping.data(), total);
+  device_base_ = device_pointer(api, device, pinned_->mapping.data());
+}
+
+HostRegion& HostRegion::operator=(HostRegion&& other) noexcept {
+  if (this == &other) return *this;
+  give_back();
+  stride_ = other.stride_;
+  api_ = other.api_;
+  pinned_ = std::move(other.pinned_);
+  device_base_ = other.device_base_;
+  return *this;
+}
+
+void HostRegion::give_back() noexcept {
+  if (!pinned_) return;
+  try {
+    free_in_peace(*api_, [pinned = std::shared_ptr<Pinned>(std::move(pinned_))]() mutable { pinned.reset(); });
+  } catch (const std::bad_alloc&) {
+    log::warn("{}: no memory to remember what is to be unregistered", api_->name);
+  }
 }
 
 }  // namespace rondo::comm::device
