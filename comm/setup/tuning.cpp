@@ -168,6 +168,8 @@ constexpr TuningField kFields[] = {
      "several nodes: reductions to one rank from here on cross once", kNotTried},
     {"two_level_gather_bytes", &Tuning::two_level_gather_bytes, 0, kNever,
      "several nodes: gathers and scatters up to here cross as one message a node", kNotTried},
+    {"device_host_bytes", &Tuning::device_host_bytes, 0, 256 * M,
+     "processes that take turns on a GPU: calls up to here go by way of host memory; 0: none", kNotTried},
     {"kept_bytes", &Tuning::kept_bytes, 0, kNever,
      "over links: a block that a rank copies to itself goes past the caches where those of all ranks take so much",
      kNotTried},

@@ -49,6 +49,8 @@ struct Tuning {
   std::uint64_t two_level_chunk_bytes = 256 << 10;
   std::uint64_t two_level_reduce_bytes = 64 << 10;
   std::uint64_t two_level_gather_bytes = 64 << 10;
+  // Devices. Arithmetic, not a measurement: see docs/decisions/gpu-memory.md.
+  std::uint64_t device_host_bytes = 1 << 20;
   // Links.
   std::uint64_t kept_bytes = 8 << 20;
   std::vector<kernels::TunerRow> links;  // tried before kernels::kTuner; names are those of the algorithm table

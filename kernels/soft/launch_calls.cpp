@@ -97,6 +97,17 @@ cudaError_t launch_kernel(const void* function, dim3 grid, dim3 block, void** ar
   });
 }
 
+// It may not call the runtime, and would wait for itself if it did.
+cudaError_t launch_host(cudaStream_t handle, cudaHostFn_t function, void* data) {
+  return device_call([&](Process& here) {
+    if (function == nullptr) return cudaErrorInvalidValue;
+    const std::lock_guard lock(here.mutex);
+    const auto stream = here.stream(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    return submit(here, *stream, [function, data] { function(data); });
+  });
+}
+
 cudaError_t attributes(cudaFuncAttributes* out, const void* function) {
   return device_call([&](Process&) {
     if (out == nullptr) return cudaErrorInvalidValue;
@@ -122,6 +133,7 @@ cudaError_t max_active_blocks(int* out, const void* function, int threads, std::
 
 void add_launch_calls(cuda::Api& api) {
   api.LaunchKernel = &launch_kernel;
+  api.LaunchHostFunc = &launch_host;
   api.FuncGetAttributes = &attributes;
   api.OccupancyMaxActiveBlocksPerMultiprocessor = &max_active_blocks;
 }

@@ -80,7 +80,7 @@ sweep_slots() {
 # ---- processes, MPS ----
 
 stage_mps() {
-  local how ranks label sizes=(-b 8 -e 8M -f 1048576 -n 20 -w 2 --batches 3)
+  local how ranks label flags sizes=(-b 8 -e 8M -f 1048576 -n 20 -w 2 --batches 3)
   ! $rehearse || sizes=(-b 8 -e 4K -f 512 -n 1 -w 0 --batches 1 --sets 1)
   for how in processes mps; do
     if [[ $how == mps ]]; then
@@ -93,8 +93,11 @@ stage_mps() {
       fi
     fi
     for ranks in 2 4; do
-      for label in default-R1 default-R0; do
-        cell "$how" "$label" 15 "$ranks" all_reduce -R "${label##*-R}" -T 5 "${sizes[@]}"
+      # By default processes that take turns go by host memory; a window's kernels are the other way.
+      for label in default-R1 default-R0 window-R0; do
+        flags=(-R "${label##*-R}" -T 5 "${sizes[@]}")
+        [[ $label == default-* ]] || flags+=(--protocol window)
+        cell "$how" "$label" 15 "$ranks" all_reduce "${flags[@]}"
       done
     done
   done

@@ -66,6 +66,7 @@ DeviceEngine::~DeviceEngine() {
   if (kept) abort();  // what still runs, or is replayed, ends at once
   if (idle && traffic_) traffic_->end();
   if (kept && parts_.levels) parts_.levels->keep();
+  if (kept && parts_.host_way) parts_.host_way->keep();
   if (!kept) return;
   log::error("rank {}: {} {} {} the communicator: its device memory is kept until the process ends", rank_, api_.name,
              device, idle ? "has live graphs with calls of" : "is still busy with");
@@ -189,7 +190,8 @@ void DeviceEngine::run(std::span<const Call> calls, std::chrono::milliseconds ti
   cudaStream_t stream = stream_of(calls.front().stream);
   timeout_ms_ = timeout.count();
   const Launching launching(*this);
-  if (is_capturing(stream)) {
+  capturing_ = is_capturing(stream);
+  if (capturing_) {
     parts_.team->close_device_history();
     numbers_.close();
     hold_in_graph(stream);
@@ -280,6 +282,11 @@ void DeviceEngine::enqueue(std::span<const Call> calls, cudaStream_t stream, std
 
 void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout) {
   const bool message = is_message(call);
+  // The host does not know when a graph is replayed.
+  if (!message && !capturing_ && parts_.host_way && parts_.host_way->takes(call)) {
+    if (!batch.empty()) launch(batch, stream);
+    return add_by_host(call, stream, timeout);
+  }
   if (!message && parts_.levels && parts_.levels->why_not(call).empty()) {
     if (!batch.empty()) launch(batch, stream);
     return add_levels(call, stream, timeout);
@@ -314,11 +321,28 @@ void DeviceEngine::note(const Signature& signature, KernelKind kernel) {
   const bool moves_nothing = signature.count == 0 && row.send != Extent::none;
   const bool meets = kernel == KernelKind::window || kernel == KernelKind::push;
   const bool alone = !meets && (row.rooted || moves_nothing);
-  if (!alone && may_be_alone_) {
+  // What goes by the host meets no kernel, which would find out.
+  if (parts_.host_way || (!alone && may_be_alone_)) {
     if (const Difference difference = parts_.team->find_device_disagreement(); !difference.empty())
       throw parts_.team->judge(difference);
   }
   may_be_alone_ = alone;
+}
+
+void DeviceEngine::add_by_host(const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout) {
+  Signature signature = signature_of(call);
+  signature.sequence = ++calls_;
+  note(signature, KernelKind::simple);
+  parts_.recorder->begin(signature, HostWay::kName);
+  parts_.host_way->enqueue(call, stream, timeout);
+  parts_.recorder->end();
+  if (!parts_.choices->speaks()) return;
+  const std::size_t bytes = larger_count(call, parts_.terms.world_size) * size_of(call.dtype);
+  parts_.choices->explain(call.collective, bytes, HostWay::kName, [&] {
+    return parts_.terms.protocol == HostWay::kName
+               ? std::string("it was asked for")
+               : std::string("processes take turns on a device; up to device_host_bytes");
+  });
 }
 
 // A rank may be through before all have come, as over links.
@@ -424,6 +448,7 @@ void DeviceEngine::synchronize(rondo::Stream stream, std::chrono::milliseconds p
 void DeviceEngine::abort() {
   std::atomic_ref(parts_.regions->page().abort).store(1, std::memory_order_release);
   if (parts_.levels) parts_.levels->abort();
+  if (parts_.host_way) parts_.host_way->abort();
 }
 
 // What kernels of a level say, as the team says it.

@@ -16,6 +16,7 @@
 #include "comm/call/choice_log.hpp"
 #include "comm/call/engine.hpp"
 #include "comm/call/flight_recorder.hpp"
+#include "comm/device/host/host_way.hpp"
 #include "comm/device/launch/faults.hpp"
 #include "comm/device/launch/launcher.hpp"
 #include "comm/device/launch/watcher.hpp"
@@ -61,7 +62,8 @@ class DeviceEngine {
     // Of an engine that is a level of another's: the team's ranks by its own numbers, and the windows of the whole.
     std::vector<int> ranks{};
     const Windows* whole_windows = nullptr;
-    std::unique_ptr<Levels> levels;  // null: there is one. Last: it goes first
+    std::unique_ptr<Levels> levels;     // null: there is one. It goes before all that is above
+    std::unique_ptr<HostWay> host_way;  // null: no call goes by host memory
   };
   explicit DeviceEngine(Parts parts);
   // Bounded: kernels that are nearly done get a moment, the others are aborted. What a busy device or a live graph
@@ -112,6 +114,7 @@ class DeviceEngine {
   void add(Batch& batch, const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout);
   void note(const Signature& signature, KernelKind kernel);
   void explain(const Call& call, const Choice& choice);
+  void add_by_host(const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout);
   void add_levels(const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout);
   bool is_level() const { return !parts_.ranks.empty(); }
   bool counts_apart() const { return is_level() || parts_.levels != nullptr; }
@@ -153,6 +156,7 @@ class DeviceEngine {
   std::atomic<std::uint64_t> launches_{0};
   std::atomic<std::int64_t> timeout_ms_{0};
   std::uint64_t calls_ = 0;           // collectives enqueued, for the flight record
+  bool capturing_ = false;            // what is being enqueued
   std::byte* failed_word_ = nullptr;  // of the regions that were used last, where there are levels; null: not known
   const Signature* whole_ = nullptr;  // of the call that parts are being enqueued of
   Numbers numbers_;                   // of calls, by the kernels' own; where it counts_apart()

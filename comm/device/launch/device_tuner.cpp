@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "comm/device/host/host_way.hpp"
 #include "kernels/algorithms/tuner.hpp"
 #include "kernels/device/push.hpp"
 #include "kernels/device/runs_on_device.hpp"
@@ -236,9 +237,11 @@ constexpr std::string_view kKernelNames[] = {"simple", "ll", "ll128", "window", 
 std::string_view name_of(KernelKind kind) { return kKernelNames[static_cast<std::size_t>(kind)]; }
 
 void check_protocol_name(std::string_view name) {
+  if (name == HostWay::kName) return;
   if (std::find(std::begin(kKernelNames), std::end(kKernelNames), name) != std::end(kKernelNames)) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("RONDO_PROTOCOL={} is not a protocol: simple, ll, ll128, window, push, or unset", name));
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("RONDO_PROTOCOL={} is not a protocol: simple, ll, ll128, window, push, host, or unset", name));
 }
 
 Choice choose(const CallShape& shape, const Terms& terms) { return RowSearch(shape, terms).run(); }

@@ -48,7 +48,7 @@ Choice choose(const CallShape& shape, const Terms& terms);
 // Of a send or a receive: by its size alone, which both ends give.
 Choice choose_for_message(std::size_t bytes, const Terms& terms);
 
-// invalid_argument when it is none of simple, ll, ll128, window, push.
+// invalid_argument when it is none of simple, ll, ll128, window, push, host.
 void check_protocol_name(std::string_view name);
 
 }  // namespace rondo::comm::device

@@ -10,6 +10,7 @@
 #include "comm/base/log.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/device/levels/make_levels.hpp"
+#include "comm/device/setup/obstacles.hpp"
 #include "comm/device/setup/simulation.hpp"
 #include "comm/device/setup/terms.hpp"
 #include "comm/setup/create.hpp"
@@ -78,14 +79,15 @@ bool shares_process(const DeviceCards& cards) {
   return false;
 }
 
-void log_regions(const Regions& regions, const LevelRegions& levels) {
+void log_regions(const Regions& regions, const LevelRegions& levels, const HostWay* host_way) {
   const DeviceCards& cards = regions.cards();
   const auto& layout = regions.layout();
   log::info(
       "{}: {} ranks on {} devices: {} channels, {} blocks, {} KiB of device memory and {} KiB of pinned memory per "
       "rank{}",
       regions.world().name, cards.size(), regions.api().name, layout.channels, layout.blocks,
-      (regions.device_bytes() + levels.device_bytes) / 1024, (regions.pinned_bytes() + levels.pinned_bytes) / 1024,
+      (regions.device_bytes() + levels.device_bytes) / 1024,
+      (regions.pinned_bytes() + levels.pinned_bytes + (host_way != nullptr ? host_way->pinned_bytes() : 0)) / 1024,
       levels.node ? ", in two levels" : "");
 }
 
@@ -125,6 +127,26 @@ std::unique_ptr<Proxy> make_proxy(rondo::detail::CommunicatorImpl& impl, const R
       [&team](ErrorCode code, int culprit, std::string_view sentence) { team.fail(code, culprit, sentence); });
 }
 
+// Where processes take turns on a device, or it is asked for by name, and all ranks are on one node.
+std::unique_ptr<HostWay> make_host_way(rondo::detail::CommunicatorImpl& impl, const Regions& regions,
+                                       const Terms& terms) {
+  const std::uint64_t bytes = impl.config().tuning.device_host_bytes;
+  const bool by_name = terms.protocol == HostWay::kName;
+  const bool by_table = terms.time_sliced && terms.protocol.empty() && terms.algorithm.empty();
+  if (bytes == 0 || terms.world_size == 1 || !regions.one_island() || !(by_name || by_table)) return nullptr;
+  Team& team = impl.team();
+  const auto fail = [&team](const Error& error) {
+    if (error.error_code() == ErrorCode::peer_lost && error.culprit() >= 0) team.await_verdict(error.culprit());
+    team.fail(error);
+  };
+  Communicator host = split_on_host(impl);
+  std::unique_ptr<HostWay> way;
+  const std::string obstacle = obstacle_of(
+      [&] { way = std::make_unique<HostWay>(regions.api(), regions.device(), std::move(host), bytes, fail); });
+  throw_obstacle(exchange_obstacles(regions.world(), obstacle), ErrorCode::cuda, "have its pinned memory");
+  return way;
+}
+
 DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightRecorder& recorder, ChoiceLog& choices,
                                const cuda::Api* api) {
   const HostWorld world = make_host_world(impl);
@@ -149,8 +171,9 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
   LevelRegions levels = make_level_regions(impl, places, *parts.regions);
   parts.windows = std::make_unique<Windows>(*parts.regions, levels.node.get());
   parts.proxy = make_proxy(impl, *parts.regions);
+  parts.host_way = make_host_way(impl, *parts.regions, parts.terms);
   if (world.rank == 0) {
-    log_regions(*parts.regions, levels);
+    log_regions(*parts.regions, levels, parts.host_way.get());
     log_sharing(*parts.regions);
   }
   parts.levels = make_levels(impl, places, std::move(levels), parts);

@@ -22,12 +22,14 @@ struct Layout {
   int ranks, devices;
   bool peer_access;
   int ranks_per_node;
+  const char* protocol = nullptr;  // that is asked for
 };
 constexpr Layout kLayouts[] = {{"one device", 4, 1, true, 4},
                                {"two devices", 4, 2, true, 4},
                                {"two devices without access", 4, 2, false, 4},
                                {"two nodes", 4, 2, true, 2},
-                               {"two nodes without access", 4, 2, false, 2}};
+                               {"two nodes without access", 4, 2, false, 2},
+                               {"one device over kernels", 4, 1, true, 4, "window"}};
 
 soft::Settings machine_of(const Layout& layout) {
   soft::Settings settings;
@@ -48,6 +50,7 @@ template <class Body>
 std::vector<Ended> run_layout(const Layout& layout, Body body) {
   return fork_ranks(layout.ranks, 30s, [&](int rank, const std::shared_ptr<Store>& store) {
     expect(soft::configure(machine_of(layout)), "the machine is fresh");
+    if (layout.protocol != nullptr) ::setenv("RONDO_PROTOCOL", layout.protocol, 1);
     Options options;
     options.device = Device::sim(rank % layout.devices);
     options.timeout = 20s;
@@ -58,7 +61,7 @@ std::vector<Ended> run_layout(const Layout& layout, Body body) {
 }  // namespace
 
 TEST_CASE("processes on devices: every collective does what it does on the CPU") {
-  const auto& layout = kLayouts[GENERATE(0, 1, 2, 3, 4)];
+  const auto& layout = kLayouts[GENERATE(0, 1, 2, 3, 4, 5)];
   INFO(layout.name);
   check_ended_well(run_layout(layout, [&](int rank, const std::shared_ptr<Store>& store, const Options& options) {
     Options cpu;
@@ -73,6 +76,9 @@ TEST_CASE("processes on devices: every collective does what it does on the CPU")
                          .count = count,
                          .root = root++ % layout.ranks};
         expect(after_call(comm, c) == after_call(host, c), fmt::format("{} of {}", name_of(collective), count));
+        const bool takes_turns = layout.devices == 1 && layout.protocol == nullptr;
+        const bool by_host = takes_turns && collective != Collective::all_to_all_v;
+        expect((last_algorithm(comm) == "host") == by_host, "it took " + last_algorithm(comm));
         host.barrier();  // freeing the arena waits for the device's kernels, which wait for peers
       }
     }
@@ -109,7 +115,7 @@ TEST_CASE("processes on devices: allocated windows are used in place, and graphs
 }
 
 TEST_CASE("processes on devices: a killed rank is named by those that wait in a kernel") {
-  const auto& layout = kLayouts[GENERATE(0, 1, 2, 3)];
+  const auto& layout = kLayouts[GENERATE(0, 1, 2, 3, 5)];
   const int victim = GENERATE(0, 3);
   CAPTURE(layout.name, victim);
   const auto ended = run_layout(layout, [&](int rank, const std::shared_ptr<Store>& store, const Options& options) {
@@ -140,7 +146,7 @@ TEST_CASE("processes on devices: a killed rank is named by those that wait in a 
 }
 
 TEST_CASE("processes on devices: a mismatch is named on every rank") {
-  const auto& layout = kLayouts[GENERATE(0, 2, 3)];
+  const auto& layout = kLayouts[GENERATE(0, 2, 3, 5)];
   INFO(layout.name);
   check_ended_well(run_layout(layout, [&](int rank, const std::shared_ptr<Store>& store, const Options& options) {
     Communicator comm = join(layout, rank, store, "devices", options);
