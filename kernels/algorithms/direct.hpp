@@ -4,6 +4,8 @@
 // A chunk is sent to everybody before anything is received: that cannot wait in a circle, because a link has room for a
 // chunk and the receiver, before it sends its next one, empties it.
 #pragma once
+#include <array>
+
 #include "kernels/algorithms/ranges.hpp"
 
 namespace rondo::kernels {
@@ -12,9 +14,9 @@ namespace rondo::kernels {
 template <Primitives P>
 constexpr void one_shot_all_reduce(P& p, const Work& work) {
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
-    for (int step = 1; step < work.size; ++step) {
-      send(p, ahead(work, work.rank, step), input(chunk.offset), chunk.count);
-    }
+    each_step(p, work.size - 1, [&](int step) {
+      return std::array{Move{.count = chunk.count, .to = ahead(work, work.rank, step), .local = input(chunk.offset)}};
+    });
     p.fold({.count = chunk.count, .local = input(chunk.offset), .store = output(chunk.offset)});
   }
 }
@@ -23,19 +25,19 @@ constexpr void one_shot_all_reduce(P& p, const Work& work) {
 template <Primitives P>
 constexpr void two_shot_all_reduce(P& p, const Work& work) {
   for (const Range round : Rounds(work.count, p.chunk_capacity() * static_cast<std::size_t>(work.size))) {
-    for (int step = 1; step < work.size; ++step) {
+    each_step(p, work.size - 1, [&](int step) {
       const int to = ahead(work, work.rank, step);
       const Range theirs = part(round, work.size, to);
-      send(p, to, input(theirs.offset), theirs.count);
-    }
+      return std::array{Move{.count = theirs.count, .to = to, .local = input(theirs.offset)}};
+    });
     const Range mine = part(round, work.size, work.rank);
     p.fold({.count = mine.count, .local = input(mine.offset), .store = output(mine.offset)});
-    for (int step = 1; step < work.size; ++step) {
+    each_step(p, work.size - 1, [&](int step) {
       const int from = ahead(work, work.rank, -step);
       const Range theirs = part(round, work.size, from);
-      exchange(p, {.count = mine.count, .to = ahead(work, work.rank, step), .local = output(mine.offset)},
-               {.count = theirs.count, .from = from, .store = output(theirs.offset)});
-    }
+      return std::array{Move{.count = mine.count, .to = ahead(work, work.rank, step), .local = output(mine.offset)},
+                        Move{.count = theirs.count, .from = from, .store = output(theirs.offset)}};
+    });
   }
 }
 
@@ -54,10 +56,10 @@ template <Primitives P>
 constexpr void direct_reduce_scatter(P& p, const Work& work) {
   for (const Range round : Rounds(work.count, p.chunk_capacity())) {
     const auto block_of = [&](int rank) { return input(work.send_block(rank).offset + round.offset); };
-    for (int step = 1; step < work.size; ++step) {
+    each_step(p, work.size - 1, [&](int step) {
       const int to = ahead(work, work.rank, step);
-      send(p, to, block_of(to), round.count);
-    }
+      return std::array{Move{.count = round.count, .to = to, .local = block_of(to)}};
+    });
     p.fold({.count = round.count, .local = block_of(work.rank), .store = output(round.offset)});
   }
 }
@@ -70,9 +72,9 @@ constexpr void direct_flow_down(P& p, const Work& work) {
       recv_copy(p, work.root, output(chunk.offset), chunk.count);
       continue;
     }
-    for (int step = 1; step < work.size; ++step) {
-      send(p, ahead(work, work.root, step), output(chunk.offset), chunk.count);
-    }
+    each_step(p, work.size - 1, [&](int step) {
+      return std::array{Move{.count = chunk.count, .to = ahead(work, work.root, step), .local = output(chunk.offset)}};
+    });
   }
 }
 
@@ -92,11 +94,11 @@ constexpr void direct_gather(P& p, const Work& work) {
       send(p, work.root, input(round.offset), clip(mine, round).count);
       continue;
     }
-    for (int step = 1; step < work.size; ++step) {
+    each_step(p, work.size - 1, [&](int step) {
       const int from = ahead(work, work.root, step);
       const Range theirs = clip(work.recv_block(from), round);
-      recv_copy(p, from, output(theirs.offset), theirs.count);
-    }
+      return std::array{Move{.count = theirs.count, .from = from, .store = output(theirs.offset)}};
+    });
   }
 }
 
@@ -110,11 +112,11 @@ constexpr void direct_scatter_from(P& p, const Work& work, Buffer blocks) {
       recv_copy(p, work.root, output(round.offset), clip(mine, round).count);
       continue;
     }
-    for (int step = 1; step < work.size; ++step) {
+    each_step(p, work.size - 1, [&](int step) {
       const int to = ahead(work, work.root, step);
       const Range theirs = clip(work.send_block(to), round);
-      send(p, to, {blocks, theirs.offset}, theirs.count);
-    }
+      return std::array{Move{.count = theirs.count, .to = to, .local = {blocks, theirs.offset}}};
+    });
   }
 }
 

@@ -5,6 +5,9 @@
 // differ in length; both ends of a link cut a block into the same chunks. The rank that is furthest behind can always
 // go on, so an exchange needs one FIFO slot, however long the blocks.
 #pragma once
+#include <array>
+#include <cstdint>
+
 #include "kernels/algorithms/ranges.hpp"
 
 namespace rondo::kernels {
@@ -25,16 +28,22 @@ constexpr void pairwise_all_to_all(P& p, const Work& work) {
   // Of counts that vary a rank knows only its own, so nobody could tell what the others choose.
   const bool whole = work.send_counts.empty() && work.count <= p.chunk_capacity();
   const bool in_pairs = whole && (work.size & (work.size - 1)) == 0;
-  for (int step = 1; step < work.size; ++step) {
+  const auto moves_of = [&](int step, Range round) {
     const auto [to, from] = partners(work, step, in_pairs);
-    const Range sent = work.send_block(to);
-    const Range received = work.recv_block(from);
-    const std::size_t longer = sent.count > received.count ? sent.count : received.count;
-    for (const Range round : Rounds(longer, p.chunk_capacity())) {
-      const Range out = clip(sent, round);
-      const Range in = clip(received, round);
-      exchange(p, {.count = out.count, .to = to, .local = input(out.offset)},
-               {.count = in.count, .from = from, .store = output(in.offset)});
+    const Range out = clip(work.send_block(to), round);
+    const Range in = clip(work.recv_block(from), round);
+    return std::array{Move{.count = out.count, .to = to, .local = input(out.offset)},
+                      Move{.count = in.count, .from = from, .store = output(in.offset)}};
+  };
+  if constexpr (kTakesSteps<P>) {
+    each_step(p, work.size - 1, [&](int step) { return moves_of(step, {0, SIZE_MAX}); });
+  } else {
+    for (int step = 1; step < work.size; ++step) {
+      const auto [to, from] = partners(work, step, in_pairs);
+      const std::size_t sent = work.send_block(to).count, received = work.recv_block(from).count;
+      for (const Range round : Rounds(sent > received ? sent : received, p.chunk_capacity())) {
+        p.run(moves_of(step, round));
+      }
     }
   }
 }
@@ -45,28 +54,39 @@ constexpr void pairwise_all_gather(P& p, const Work& work) {
   const Range mine = work.recv_block(work.rank);
   copy(p, input(0), output(mine.offset), mine.count);
   for (const Range round : Rounds(longest_recv_block(work), p.chunk_capacity())) {
-    for (int step = 1; step < work.size; ++step) {
-      const int to = ahead(work, work.rank, step);
+    each_step(p, work.size - 1, [&](int step) {
       const int from = ahead(work, work.rank, -step);
       const Range out = clip(mine, round);
       const Range in = clip(work.recv_block(from), round);
-      exchange(p, {.count = out.count, .to = to, .local = output(out.offset)},
-               {.count = in.count, .from = from, .store = output(in.offset)});
-    }
+      return std::array{Move{.count = out.count, .to = ahead(work, work.rank, step), .local = output(out.offset)},
+                        Move{.count = in.count, .from = from, .store = output(in.offset)}};
+    });
   }
 }
 
 // Everybody sends everybody the block that the other reduces: own block first, then those of rank - 1, rank - 2, ...
+// Where steps progress together everything is sent first: a link has room for it.
 template <Primitives P>
 constexpr void pairwise_reduce_scatter(P& p, const Work& work) {
   for (const Range round : Rounds(work.count, p.chunk_capacity())) {
     Location mine = input(work.send_block(work.rank).offset + round.offset);
     const Location result = output(round.offset);
-    for (int step = 1; step < work.size; ++step) {
+    const auto out = [&](int step) {
       const int to = ahead(work, work.rank, step);
-      const int from = ahead(work, work.rank, -step);
-      exchange(p, {.count = round.count, .to = to, .local = input(work.send_block(to).offset + round.offset)},
-               {.count = round.count, .from = from, .local = mine, .store = result, .complete = step == work.size - 1});
+      return Move{.count = round.count, .to = to, .local = input(work.send_block(to).offset + round.offset)};
+    };
+    if constexpr (kTakesSteps<P>) each_step(p, work.size - 1, [&](int step) { return std::array{out(step)}; });
+    for (int step = 1; step < work.size; ++step) {
+      const Move in{.count = round.count,
+                    .from = ahead(work, work.rank, -step),
+                    .local = mine,
+                    .store = result,
+                    .complete = step == work.size - 1};
+      if constexpr (kTakesSteps<P>) {
+        p.run(std::span(&in, 1));
+      } else {
+        exchange(p, out(step), in);
+      }
       mine = result;
     }
   }

@@ -2,6 +2,7 @@
 // The vocabulary in which every algorithm is written once. An implementation of the concept moves data (host links,
 // CUDA FIFOs) or writes down what would move (RecordingPrimitives); the algorithm cannot tell.
 #pragma once
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -130,6 +131,22 @@ constexpr void recv_reduce_copy_send(P& p, int from, int to, Location local, Loc
                                      bool complete) {
   const Move move{.count = count, .from = from, .to = to, .local = local, .store = store, .complete = complete};
   p.run(std::span(&move, 1));
+}
+// Implementations that have steps progress together: devices, where a step is dear and others wait meanwhile.
+template <class P>
+inline constexpr bool kTakesSteps = requires(P p, std::array<Move, 1> (*moves_of)(int)) {
+  p.run_steps(1, moves_of);
+};
+
+// `moves_of(step)`, an array, of the steps 1 to `last`, each over links of its own, and none needs another: devices let
+// them progress together, hosts take one after the other.
+template <Primitives P, class F>
+constexpr void each_step(P& p, int last, F&& moves_of) {
+  if constexpr (kTakesSteps<P>) {
+    p.run_steps(last, moves_of);
+  } else {
+    for (int step = 1; step <= last; ++step) p.run(moves_of(step));
+  }
 }
 // Send and receive progress together, so one FIFO slot is enough whatever the count.
 template <Primitives P>

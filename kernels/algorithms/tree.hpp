@@ -4,6 +4,8 @@
 // parent of a position is the position without its lowest bit; its children are the position with one lower bit set.
 // Links run one way only within a phase, from or to the root, so no FIFO size can make them wait in a circle.
 #pragma once
+#include <array>
+
 #include "kernels/algorithms/direct.hpp"
 #include "kernels/algorithms/ranges.hpp"
 
@@ -19,6 +21,11 @@ struct BinomialTree {
   constexpr int end_bit() const { return position == 0 ? size : position & -position; }
   constexpr bool has_child(int bit) const { return bit < end_bit() && position + bit < size; }
   constexpr int child(int bit) const { return rank_at(position + bit); }
+  constexpr int children() const {
+    int found = 0;
+    while (has_child(1 << found)) ++found;
+    return found;
+  }
 };
 
 // The message flows down from the root's output. The tallest subtree is served first.
@@ -26,9 +33,11 @@ template <Primitives P>
 constexpr void tree_flow_down(P& p, const Work& work, const BinomialTree& tree) {
   for (const Range chunk : Rounds(work.count, p.chunk_capacity())) {
     if (tree.position != 0) recv_copy(p, tree.parent(), output(chunk.offset), chunk.count);
-    int bit = 1;
-    while (tree.has_child(bit)) bit *= 2;
-    for (bit /= 2; bit > 0; bit /= 2) send(p, tree.child(bit), output(chunk.offset), chunk.count);
+    const int children = tree.children();
+    each_step(p, children, [&](int step) {
+      return std::array{
+          Move{.count = chunk.count, .to = tree.child(1 << (children - step)), .local = output(chunk.offset)}};
+    });
   }
 }
 
@@ -122,17 +131,16 @@ constexpr std::size_t tree_reduce_scatter_scratch_count(const Work& work, std::s
 template <Primitives P>
 constexpr void tree_barrier(P& p, const Work& work) {
   const BinomialTree tree(work, 0);
-  const auto receive = [&](int from) {
-    const Move move{.count = 1, .from = from};
-    p.run(std::span(&move, 1));
-  };
-  int bit = 1;
-  for (; tree.has_child(bit); bit *= 2) receive(tree.child(bit));
+  const int children = tree.children();
+  each_step(p, children, [&](int step) { return std::array{Move{.count = 1, .from = tree.child(1 << (step - 1))}}; });
   if (tree.position != 0) {
     send(p, tree.parent(), scratch(0), 1);
-    receive(tree.parent());
+    const Move told{.count = 1, .from = tree.parent()};
+    p.run(std::span(&told, 1));
   }
-  for (bit /= 2; bit > 0; bit /= 2) send(p, tree.child(bit), scratch(0), 1);
+  each_step(p, children, [&](int step) {
+    return std::array{Move{.count = 1, .to = tree.child(1 << (children - step)), .local = scratch(0)}};
+  });
 }
 
 }  // namespace rondo::kernels

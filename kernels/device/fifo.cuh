@@ -7,7 +7,8 @@
 #include "kernels/device/values.cuh"
 #include "kernels/device/wait.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 struct Link {          // with one peer on this block's channel
   std::byte* mine;     // mailbox, followed by the slots: mine, which the peer writes
@@ -32,25 +33,32 @@ struct Active {  // a move in progress; bytes
   bool complete;   // divide
   bool scale;      // multiply what is local
   bool finished;
+  std::uint32_t behind;  // earlier moves over the same links, a bit each
 };
 
 struct Slice {             // of a move: one step on each of its links
+  const Active* active;    // until it has been moved
   const std::byte* local;  // or, where the step that was received refers, the sender's memory
   std::byte* store;
   std::byte* from_slot;  // null: receives nothing
   std::byte* to_slot;    // null: sends nothing
   std::uint64_t from_step, to_step;
-  std::uint64_t* freed;  // the word at the sender for the credit
-  std::uint64_t* posted;
-  DeviceSignature signature;
-  std::uint64_t key;
-  std::uint64_t offset;  // of a step that is sent and refers
   std::uint32_t bytes;
-  int from, to;
-  int window;   // of that step; else -1
+  std::int8_t from, to;
   bool refers;  // the step that was received
-  bool complete, scale;
-  bool last;  // of all moves in progress
+};
+
+struct Round {  // slices of different moves
+  unsigned slices;
+  bool last;     // of all moves in progress
+  bool goes_on;  // of one of these moves there is more
+  bool side_by_side;
+  bool is_followed;  // while it was moved, the next one has been chosen
+  Slice slice[kMaxMessages];
+};
+
+struct Crew {  // the threads that move a slice, whole warps, and which of them this one is
+  unsigned thread, threads;
 };
 
 struct Source {  // of a fold: one rank's slot
@@ -76,13 +84,12 @@ struct FifoBlock {
   int rank, world_size;
   bool failed;
   Arithmetic arithmetic;
-  std::uint64_t key;  // of patience.operation
-  Share share;        // of it: what is needed after every move would take registers through all of them
-  int latest;         // the move that had the last turn
-  int unfinished;
+  std::uint64_t key;        // of patience.operation
+  Share share;              // of it: what is needed after every move would take registers through all of them
+  int turn;                 // the next round
   std::uint64_t lent;       // peers to whom steps of this launch referred; a bit each
   DeviceSignature lending;  // of the latest of those messages
-  Slice slice;
+  Round round[3];
   Active active[kMaxMessages];
   Link link[kMaxRanks];
   Source source[kMaxRanks];
@@ -144,7 +151,7 @@ RONDO_DEVICE W divided(const Arithmetic& with, W word) {
 template <int kWords, class W>
 RONDO_DEVICE void compute(const FifoBlock& block, const Slice& slice, W (&value)[kWords], W (&local)[kWords]) {
   const Arithmetic& with = block.arithmetic;
-  if (slice.scale) {
+  if (slice.active->scale) {
     RONDO_UNROLL
     for (int i = 0; i < kWords; ++i) local[i] = multiplied(with, local[i]);
   }
@@ -154,7 +161,7 @@ RONDO_DEVICE void compute(const FifoBlock& block, const Slice& slice, W (&value)
     RONDO_UNROLL
     for (int i = 0; i < kWords; ++i) value[i] = local[i];
   }
-  if (slice.complete) {
+  if (slice.active->complete) {
     RONDO_UNROLL
     for (int i = 0; i < kWords; ++i) value[i] = divided(with, value[i]);
   }
@@ -199,4 +206,5 @@ struct FoldSlice {  // this rank's part in one step of a fold, equal in all thre
   bool scale;
 };
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

@@ -36,6 +36,7 @@ RONDO_DEVICE void open_links(FifoBlock& block, const Launch& launch) {
   block.rank = team.rank;
   block.world_size = team.world_size;
   block.lent = 0;
+  block.turn = 0;
   block.failed = load_relaxed(&own_header(team).failed) != 0;  // another block may just be failing
 }
 
@@ -81,11 +82,13 @@ RONDO_DEVICE void run_messages(FifoBlock& block, const Launch& launch) {
                               .may_refer = P::kRefers && !message.sends,
                               .complete = false,
                               .scale = false,
-                              .finished = false};
+                              .finished = false,
+                              .behind = 0};
     }
     ++active;
   }
   if (active == 0 || block.failed) return;
+  order_moves(block, active);
   progress<P>(block, active);
   if (!P::kRefers || block.failed || !block_or(block.lent != 0)) return;
   if (block_or(!await_taken(block)) && thread_index() == 0) block.failed = true;

@@ -5,7 +5,8 @@
 #pragma once
 #include "kernels/device/fifo.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 struct LL {
   static constexpr Protocol kProtocol = Protocol::ll;
@@ -19,25 +20,25 @@ struct LL {
     return word >> 32 == flag_of(step) ? step + 1 : step;
   }
 
-  RONDO_DEVICE_CALL static bool move(const FifoBlock& block) {
-    const Slice& slice = block.slice;
-    const unsigned thread = thread_index(), threads = block_threads();
+  RONDO_DEVICE_CALL static bool move(const FifoBlock& block, const Slice& slice, Crew crew) {
+    const Active& active = *slice.active;
+    const unsigned thread = crew.thread, threads = crew.threads;
     const std::uint32_t bytes = slice.bytes, words = (bytes + 7) / 8;
     const std::byte* from = slice.from_slot;
     std::byte* const to = slice.to_slot;
     const std::uint64_t flag = flag_of(slice.to_step);
     if (thread == 0) {
-      if (from != nullptr && !check_key(block, from, slice.from_step, slice.from, slice.signature, slice.key)) {
+      if (from != nullptr && !check_key(block, from, slice.from_step, active.from, active.signature, active.key)) {
         return false;
       }
-      if (to != nullptr) ll_store(to, line_of(slice.key, flag));
+      if (to != nullptr) ll_store(to, line_of(active.key, flag));
     }
     // The thread of the key comes last, so that in the smallest messages it has no other line.
     for (std::uint32_t i = thread == 0 ? threads - 1 : thread - 1; i < words; i += threads) {
       std::uint64_t value[1] = {0}, mine[1] = {0};
       if (slice.local != nullptr) mine[0] = load_word(slice.local + i * 8, bytes - i * 8);
       if (from != nullptr) {
-        const Polled polled = poll(block, from + (i + 1) * 16, slice.from_step, slice.from, slice.signature);
+        const Polled polled = poll(block, from + (i + 1) * 16, slice.from_step, active.from, active.signature);
         if (!polled.arrived) return false;
         value[0] = polled.word;
       }
@@ -45,7 +46,7 @@ struct LL {
       if (to != nullptr) ll_store(to + (i + 1) * 16, line_of(value[0], flag));
       if (slice.store != nullptr) store_word(slice.store + i * 8, bytes - i * 8, value[0]);
     }
-    if (to != nullptr && is_refreshing(block, slice.to_step)) refresh(block, to, words + 1, flag);
+    if (to != nullptr && is_refreshing(block, slice.to_step)) refresh(block, to, words + 1, flag, crew);
     return true;
   }
 
@@ -87,8 +88,9 @@ struct LL {
   RONDO_DEVICE static bool is_refreshing(const FifoBlock& block, std::uint64_t step) {
     return step % kRefreshEvery < block.slots;
   }
-  RONDO_DEVICE static void refresh(const FifoBlock& block, std::byte* slot, std::uint32_t line, std::uint64_t flag) {
-    for (line += thread_index(); line < block.slot_bytes / 16; line += block_threads()) {
+  RONDO_DEVICE static void refresh(const FifoBlock& block, std::byte* slot, std::uint32_t line, std::uint64_t flag,
+                                   Crew crew) {
+    for (line += crew.thread; line < block.slot_bytes / 16; line += crew.threads) {
       ll_store(slot + line * 16, line_of(0, flag));
     }
   }
@@ -119,4 +121,5 @@ struct LL {
   }
 };
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

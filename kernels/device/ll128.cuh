@@ -5,7 +5,8 @@
 #pragma once
 #include "kernels/device/fifo.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 struct LL128 {
   static constexpr Protocol kProtocol = Protocol::ll128;
@@ -19,26 +20,26 @@ struct LL128 {
     return word == step + 1 ? step + 1 : step;
   }
 
-  RONDO_DEVICE_CALL static bool move(const FifoBlock& block) {
-    const Slice& slice = block.slice;
+  RONDO_DEVICE_CALL static bool move(const FifoBlock& block, const Slice& slice, Crew crew) {
+    const Active& active = *slice.active;
     const std::uint32_t bytes = slice.bytes, groups = groups_of(bytes);
     const std::byte* from = slice.from_slot;
     std::byte* const to = slice.to_slot;
-    for (std::uint32_t group = thread_index() / 32; group < groups; group += block_threads() / 32) {
+    for (std::uint32_t group = crew.thread / 32; group < groups; group += crew.threads / 32) {
       const Lane lane(group);
       u64x2 value[1] = {{0, 0}}, mine[1] = {{0, 0}};
       if (slice.local != nullptr) mine[0] = lane.load_pair(slice.local, bytes);
       if (from != nullptr) {
-        const Polled polled = poll(block, from + lane.line_offset, slice.from_step, slice.from, slice.signature);
+        const Polled polled = poll(block, from + lane.line_offset, slice.from_step, active.from, active.signature);
         if (!polled.arrived) return false;
         value[0] = {polled.x, polled.y};
-        if (group == 0 && !check_key(block, polled.x, slice.from_step, slice.from, slice.signature, slice.key)) {
+        if (group == 0 && !check_key(block, polled.x, slice.from_step, active.from, active.signature, active.key)) {
           return false;
         }
       }
       compute(block, slice, value, mine);
       if (to != nullptr) {
-        if (lane.has_key) value[0].x = slice.key;
+        if (lane.has_key) value[0].x = active.key;
         ll128_store(to + lane.line_offset, {value[0].x, lane.has_flag ? slice.to_step + 1 : value[0].y});
       }
       if (slice.store != nullptr) lane.store_pair(slice.store, bytes, value[0]);
@@ -127,4 +128,5 @@ struct LL128 {
   }
 };
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

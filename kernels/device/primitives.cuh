@@ -2,12 +2,15 @@
 // kernels::Primitives on FIFOs between devices, for all threads of a block together: every thread runs the algorithm,
 // and all take the same turns. Once the block has failed, moves do nothing, so the algorithm ends by itself.
 #pragma once
+#include <tuple>
+
 #include "kernels/algorithms/table.hpp"
 #include "kernels/device/progress.cuh"
 #include "kernels/device/runs_on_device.hpp"
 #include "kernels/device/share.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 template <class P>
 class DevicePrimitives {
@@ -20,14 +23,31 @@ class DevicePrimitives {
     int active = 0;
     const auto add = [&](const Move& move) {
       if (move.count == 0) return;
-      if (thread_index() == 0) activate(block_.active[active], move);
+      if (thread_index() == static_cast<unsigned>(active)) activate(block_.active[active], move);
       ++active;
     };
     // Written out, so that the moves of every call stay in registers: their number is known once this is inlined.
     if (!moves.empty()) add(moves[0]);
     if (moves.size() > 1) add(moves[1]);
     for (std::size_t i = 2; i < moves.size(); ++i) add(moves[i]);
+    if (active > 1) order_moves(block_, active);
     if (active != 0) progress<P>(block_, active);
+  }
+
+  // As many steps at a time as can be in progress, each activated by a lane of its own.
+  template <class F>
+  RONDO_DEVICE void run_steps(int last, F&& moves_of) {
+    constexpr int kEach = static_cast<int>(std::tuple_size_v<decltype(moves_of(0))>), kAtOnce = kMaxMessages / kEach;
+    for (int done = 0; done < last && !block_.failed; done += kAtOnce) {
+      const int steps = last - done < kAtOnce ? last - done : kAtOnce;
+      const int lane = static_cast<int>(thread_index());
+      if (lane < steps) {
+        const auto moves = moves_of(done + lane + 1);
+        RONDO_UNROLL
+        for (int i = 0; i < kEach; ++i) activate(block_.active[lane * kEach + i], moves[static_cast<std::size_t>(i)]);
+      }
+      progress<P>(block_, steps * kEach);
+    }
   }
 
   RONDO_DEVICE void fold(const Fold& fold) {
@@ -53,8 +73,9 @@ class DevicePrimitives {
       int active = 0;
       for (; peer < block_.world_size && active < kMaxMessages; ++peer) {
         if (peer == block_.rank || !is_silent(peer)) continue;
-        if (thread_index() == 0) {
+        if (thread_index() == static_cast<unsigned>(active)) {
           activate(block_.active[active], to ? Move{.to = peer} : Move{.from = peer});
+          block_.active[active].finished = false;
         }
         ++active;
       }
@@ -95,7 +116,8 @@ class DevicePrimitives {
     active.may_refer = false;
     active.complete = move.complete && operation_.op == ReduceOp::average;
     active.scale = premultiplies() && move.local.buffer == Buffer::input;
-    active.finished = false;
+    active.finished = move.count == 0;
+    active.behind = 0;
     if (operation_.send_counts == kNoCounts || operation_.recv_counts == kNoCounts) return;
     // all_to_all with counts: what each pair has agreed on, and nobody else knows.
     if (move.to != kNobody) active.signature.count = launch_.counts[operation_.send_counts + move.to];
@@ -108,4 +130,5 @@ class DevicePrimitives {
   const Operation& operation_;
 };
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

@@ -4,7 +4,8 @@
 #pragma once
 #include "kernels/device/fifo.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 struct Simple {
   static constexpr Protocol kProtocol = Protocol::simple;
@@ -18,21 +19,20 @@ struct Simple {
   RONDO_DEVICE static std::uint64_t posted(std::uint64_t word, std::uint64_t) { return word; }
 
   // By all threads; false: this thread gave up.
-  RONDO_DEVICE_CALL static bool move(const FifoBlock& block) {
-    const Slice& slice = block.slice;
-    const unsigned threads = block_threads();
+  RONDO_DEVICE_CALL static bool move(const FifoBlock& block, const Slice& slice, Crew crew) {
+    const unsigned threads = crew.threads;
     const Ends ends(slice);
-    for (std::uint32_t first = thread_index(); first * 16 < ends.bytes; first += kBatch * threads) {
+    for (std::uint32_t first = crew.thread; first * 16 < ends.bytes; first += kBatch * threads) {
       u64x2 value[kBatch], mine[kBatch];
       const bool whole = ends.wide && (first + (kBatch - 1) * threads + 1) * 16 <= ends.bytes;
-      load_batch(ends, first, whole, value, mine);
+      load_batch(ends, first, threads, whole, value, mine);
       compute(block, slice, value, mine);
-      store_batch(ends, first, whole, value);
+      store_batch(ends, first, threads, whole, value);
     }
-    if (thread_index() + 1 != threads) return true;
+    if (crew.thread + 1 != threads) return true;
     if (ends.sent != nullptr) write_header(slice);
-    return slice.from_slot == nullptr ||
-           check_header(block, slice.from_slot, slice.from, slice.from_step, slice.signature, slice.bytes);
+    return slice.from_slot == nullptr || check_header(block, slice.from_slot, slice.active->from, slice.from_step,
+                                                      slice.active->signature, slice.bytes);
   }
 
   RONDO_DEVICE static void post(std::uint64_t* word, std::uint64_t step) { store_release(word, step + 1); }
@@ -69,14 +69,13 @@ struct Simple {
           received(slice.from_slot == nullptr || slice.refers ? nullptr : slice.from_slot + kLine),
           store(slice.store),
           sent(slice.to_slot == nullptr ? nullptr : slice.to_slot + kLine),
-          bytes(slice.window < 0 ? slice.bytes : 0),
+          bytes(slice.active->window < 0 ? slice.bytes : 0),
           wide(is_aligned(local, 16) && is_aligned(store, 16)) {}
   };
 
   // The vectors first, first + threads, ... `whole`: all of them, without a look at lengths and alignments.
-  RONDO_DEVICE static void load_batch(const Ends& ends, std::uint32_t first, bool whole, u64x2 (&value)[kBatch],
-                                      u64x2 (&mine)[kBatch]) {
-    const unsigned threads = block_threads();
+  RONDO_DEVICE static void load_batch(const Ends& ends, std::uint32_t first, unsigned threads, bool whole,
+                                      u64x2 (&value)[kBatch], u64x2 (&mine)[kBatch]) {
     if (whole) {
       RONDO_UNROLL
       for (unsigned k = 0; k < kBatch; ++k) {
@@ -98,11 +97,11 @@ struct Simple {
       if (ends.local != nullptr) mine[k] = load_vector(ends.local + at, ends.bytes - at);
     }
   }
-  RONDO_DEVICE static void store_batch(const Ends& ends, std::uint32_t first, bool whole,
+  RONDO_DEVICE static void store_batch(const Ends& ends, std::uint32_t first, unsigned threads, bool whole,
                                        const u64x2 (&value)[kBatch]) {
     RONDO_UNROLL
     for (unsigned k = 0; k < kBatch; ++k) {
-      const std::uint32_t at = (first + k * block_threads()) * 16;
+      const std::uint32_t at = (first + k * threads) * 16;
       if (at >= ends.bytes) continue;
       if (ends.sent != nullptr) store<u64x2>(ends.sent + at, value[k]);
       if (ends.store == nullptr) continue;
@@ -115,12 +114,13 @@ struct Simple {
   }
 
   RONDO_DEVICE static void write_header(const Slice& slice) {
+    const Active& active = *slice.active;
     SlotHeader& header = *reinterpret_cast<SlotHeader*>(slice.to_slot);
-    header.signature = slice.signature;
+    header.signature = active.signature;
     header.step = slice.to_step;
     header.bytes = slice.bytes;
-    header.offset = slice.offset;
-    header.window = slice.window;
+    header.offset = active.offset + static_cast<std::uint64_t>(slice.local - active.local);
+    header.window = active.window;
   }
   RONDO_DEVICE_CALL static bool check_header(const FifoBlock& block, const std::byte* slot, int peer,
                                              std::uint64_t step, const DeviceSignature& mine, std::uint64_t bytes) {
@@ -131,4 +131,5 @@ struct Simple {
   }
 };
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

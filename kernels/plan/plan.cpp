@@ -18,15 +18,20 @@ void add(Traffic& traffic, std::size_t count, std::size_t slice) {
 
 }  // namespace
 
-Plan record(int algorithm, const Problem& problem, const LinkLayout& layout) {
+Plan record(int algorithm, const Problem& problem, const LinkLayout& layout, Steps steps) {
   Plan plan{.algorithm = algorithm, .problem = problem, .layout = layout};
   for (int rank = 0; rank < problem.size; ++rank) {
     const RankBlocks blocks = blocks_of(problem, rank);
     const Work work = work_of(problem, rank, blocks);
     const std::size_t scratch = algorithm_row(algorithm).scratch_count(work, layout.chunk_capacity());
     plan.scratch_count = scratch > plan.scratch_count ? scratch : plan.scratch_count;
-    RecordingPrimitives p(layout, plan.ranks.emplace_back());
-    run_algorithm(algorithm, p, work);
+    if (steps == Steps::together) {
+      RecordingSteps p(layout, plan.ranks.emplace_back());
+      run_algorithm(algorithm, p, work);
+    } else {
+      RecordingPrimitives p(layout, plan.ranks.emplace_back());
+      run_algorithm(algorithm, p, work);
+    }
   }
   return plan;
 }

@@ -2,6 +2,7 @@
 // A plan: what every rank does in one collective, written down by running the algorithm over RecordingPrimitives.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/algorithms/link_layout.hpp"
@@ -9,8 +10,9 @@
 
 namespace rondo::kernels {
 
-struct PlanStep {  // one call of run, or of fold
+struct PlanStep {  // one call of run, or of fold, or several steps together
   std::vector<Move> moves{};
+  bool has_steps = false;  // its moves may be longer than a chunk: they are in no order
   bool is_fold = false;
   Fold fold{};
 };
@@ -30,12 +32,30 @@ class RecordingPrimitives {
   void fold(const Fold& fold) { steps_->push_back({.is_fold = true, .fold = fold}); }
   std::size_t chunk_capacity() const { return layout_.chunk_capacity(); }
 
+ protected:
+  void add(PlanStep step) { steps_->push_back(std::move(step)); }
+
  private:
   LinkLayout layout_;
   std::vector<PlanStep>* steps_;
 };
 
-Plan record(int algorithm, const Problem& problem, const LinkLayout& layout);
+// As devices have it: steps that do not need each other progress together.
+class RecordingSteps : public RecordingPrimitives {
+ public:
+  using RecordingPrimitives::RecordingPrimitives;
+  template <class F>
+  void run_steps(int last, F&& moves_of) {
+    PlanStep all{.has_steps = true};
+    for (int step = 1; step <= last; ++step) {
+      for (const Move& move : moves_of(step)) all.moves.push_back(move);
+    }
+    add(std::move(all));
+  }
+};
+
+enum class Steps : unsigned char { one_by_one, together };
+Plan record(int algorithm, const Problem& problem, const LinkLayout& layout, Steps steps = Steps::one_by_one);
 
 std::string describe(const Move& move);
 std::string describe(const PlanStep& step);

@@ -50,8 +50,8 @@ constexpr TunerRow kTable[] = {
     {Pattern::all_gather, kCanonical, 64 * kKiB, 8, push, "direct", kMost, kAnyBytes},
     {Pattern::broadcast, kCanonical, 16 * kKiB, 8, push, "direct", kMost, kAnyBytes},
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, push, "direct", 64, kAnyBytes},
-    // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each. But LL sends
-    // to one peer after the other, which takes longer from 4 ranks on.
+    // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each. The LL that
+    // was measured sent to one peer after the other, which took longer from 4 ranks on.
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 2, ll, "one_shot", 128, kAnyBytes},
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, without_windows},
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, time_sliced},

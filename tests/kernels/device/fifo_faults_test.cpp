@@ -69,8 +69,9 @@ TEST_CASE("a kernel launched after an abort drains, and so do all later ones") {
   for (const Protocol protocol : kProtocols) {
     Fixture f(ring_case(protocol));
     for (int rank = 0; rank < 3; ++rank) f.world.page(rank).abort = 1;
-    CHECK(f.run(0) == "");  // the clock stands still, so nothing but the abort can have ended it
-    for (int rank = 0; rank < 3; ++rank) {
+    f.launches.erase(f.launches.begin() + 1);  // so that the others wait: who need not looks at no abort word
+    CHECK(f.run(0) == "");                     // the clock stands still, so nothing but the abort can have ended it
+    for (const int rank : {0, 2}) {
       CHECK(f.fault(rank).is_set == 1);
       CHECK(f.fault(rank).kind == FaultKind::aborted);
       CHECK(f.world.header(rank).failed == 1);

@@ -6,11 +6,11 @@
 # ---- Simple
 
 rondo_mutant(flag_before_data simple schedules 200 kernels/device/progress.cuh
-  [[      fine = P::move(block);
-]]
-  [[      if (thread == 0 && slice.to_slot != nullptr) P::post(slice.posted, slice.to_step);
-      fine = P::move(block);
-]])
+  "    if (block_or(!move_round<P>(block, round))) break;"
+  "    if (thread < round.slices && round.slice[thread].to_slot != nullptr) {
+      P::post(&peer_mailbox(block, round.slice[thread].to).posted, round.slice[thread].to_step);
+    }
+    if (block_or(!move_round<P>(block, round))) break;")
 
 rondo_mutant(release_missing simple races 200 kernels/device/simple.cuh
   "{ store_release(word, step + 1); }"
@@ -21,8 +21,8 @@ rondo_mutant(acquire_missing simple races 200 kernels/device/progress.cuh
   "const std::uint64_t seen = load_relaxed(word);")
 
 rondo_mutant(credit_relaxed simple races 200 kernels/device/progress.cuh
-  "if (thread == creditor && freed != nullptr) give_credit(freed, from_step + 1);"
-  "if (thread == creditor && freed != nullptr) store_relaxed(freed, from_step + 1);")
+  "give_credit(&peer_mailbox(block, slice.from).freed, slice.from_step + 1);"
+  "store_relaxed(&peer_mailbox(block, slice.from).freed, slice.from_step + 1);")
 
 rondo_mutant(data_posted_as_credit simple races 200 kernels/device/simple.cuh
   "{ store_release(word, step + 1); }"
@@ -59,29 +59,46 @@ rondo_mutant(steps_wrap simple schedules 200 kernels/device/progress.cuh
   if (static_cast<std::uint32_t>(link.posted) > static_cast<std::uint32_t>(link.received)) return true;")
 
 rondo_mutant(no_barrier_after_wait simple schedules 200 kernels/device/progress.cuh
-  "choose_slice<P>(block, moves);
-    if (!block_or(!fine)) {"
-  "choose_slice<P>(block, moves);
-    if (fine) {")
+  "if (block_or(chooses && !choose_round<P>(block, block.round[turn], moves, true))) break;"
+  "if (chooses && !choose_round<P>(block, block.round[turn], moves, true)) break;")
 
 rondo_mutant(divergent_barrier simple schedules 20 kernels/device/progress.cuh
-  "choose_slice<P>(block, moves);
-    if (!block_or(!fine)) {"
-  "choose_slice<P>(block, moves);
-    const bool idle = thread * 16 >= block.slice.bytes;
-    if (idle ? !block_or(!fine)
-             : !block_or(!fine)) {")
+  "    if (block_or(!move_round<P>(block, round))) break;"
+  "    const bool idle = thread * 16 >= round.slice[0].bytes;
+    if (idle ? block_or(false)
+             : block_or(!move_round<P>(block, round))) break;")
 
 rondo_mutant(early_credit simple schedules 500 kernels/device/progress.cuh
-  [[      fine = P::move(block);
-]]
-  [[      fine = P::move(block);
-      if (thread == creditor && freed != nullptr) give_credit(freed, from_step + 1);
-]])
+  "    if (block_or(!move_round<P>(block, round))) break;"
+  "    const bool moved = move_round<P>(block, round);
+    if (thread < round.slices && round.slice[thread].from_slot != nullptr) {
+      give_credit(&peer_mailbox(block, round.slice[thread].from).freed, round.slice[thread].from_step + 1);
+    }
+    if (block_or(!moved)) break;")
+
+rondo_mutant(round_chosen_over_another simple schedules 200 kernels/device/progress.cuh
+  "turn = turn == 2 ? 0 : turn + 1;"
+  "turn = turn % 3;")
+
+rondo_mutant(two_rounds_in_turn simple schedules 500 kernels/device/progress.cuh
+  "turn = turn == 2 ? 0 : turn + 1;"
+  "turn = turn == 1 ? 0 : turn + 1;")
+
+rondo_mutant(round_followed_by_guess simple schedules 500 kernels/device/progress.cuh
+  "chosen = round.is_followed;"
+  "chosen = round.goes_on && block.round[turn].slices != 0;")
+
+rondo_mutant(messages_overtake simple schedules 500 kernels/device/progress.cuh
+  "if (same) active.behind |= std::uint32_t{1} << i;"
+  "if (same) active.behind &= std::uint32_t{1} << i;")
+
+rondo_mutant(threads_of_roles_left_out simple schedules 500 kernels/device/progress.cuh
+  "Crew crew{thread_index() - roles, block_threads() - roles};"
+  "Crew crew{thread_index(), block_threads()};")
 
 rondo_mutant(empty_chunk_travels simple schedules 200 kernels/device/primitives.cuh
-  "if (move.count == 0) return;"
-  "if (move.count == 0 && move.to == kNobody) return;")
+  "active.finished = move.count == 0;"
+  "active.finished = move.count == 0 && move.to == kNobody;")
 
 rondo_mutant(empty_message_not_sent simple schedules 500 kernels/device/fifo_kernel.cuh
   "if (share.count == 0 && channel != 0) continue;"
@@ -102,11 +119,16 @@ rondo_mutant(ll_flag_wraps ll schedules 200 kernels/device/ll.cuh
   "return (step + 1) & 0xffffffffu;")
 
 rondo_mutant(ll_early_credit ll schedules 500 kernels/device/progress.cuh
-  [[      fine = P::move(block);
-]]
-  [[      fine = P::move(block);
-      if (thread == creditor && freed != nullptr) give_credit(freed, from_step + 1);
-]])
+  "    if (block_or(!move_round<P>(block, round))) break;"
+  "    const bool moved = move_round<P>(block, round);
+    if (thread < round.slices && round.slice[thread].from_slot != nullptr) {
+      give_credit(&peer_mailbox(block, round.slice[thread].from).freed, round.slice[thread].from_step + 1);
+    }
+    if (block_or(!moved)) break;")
+
+rondo_mutant(ll_waits_before_it_sends ll schedules 500 kernels/device/progress.cuh
+  "bits_of(sends & below) : bits_of(sends | (ready & below))"
+  "bits_of(ready & ~sends) + bits_of(sends & below) : bits_of(ready & ~sends & below)")
 
 rondo_mutant(ll128_lanes_leave_singly ll128 schedules 200 kernels/device/ll128.cuh
   "if (!warp_any(missing)) return {seen.x, seen.y, true};"

@@ -78,6 +78,7 @@ class Explorer {
     shape.ranks = static_cast<int>(random_.one_in(4) ? 5 + random_.below(4) : 2 + random_.below(3));
     shape.blocks = random_.one_in(4) ? 2 : 1;
     shape.threads = random_.one_in(2) ? 32 : 64;
+    if (is_fifo() && random_.one_in(8)) shape.threads = 256;  // kThreadsWithRoles
     shape.fifo = {random_.one_in(4) ? 4u : 2u, 512};
     const auto lanes = [&] { return static_cast<unsigned>(shape.ranks * shape.blocks * shape.threads); };
     if (lanes() > kMostLanes) shape.blocks = 1;
