@@ -97,7 +97,7 @@ TEST_CASE("twice as many hosts take about twice the time") {
   time_of(1000);
   const double few = time_of(4000), many = time_of(64000);
   INFO(few << " s, and then " << many << " s");
-  CHECK(many < 64 * few);  // as the number: 16, as its square: 256
+  CHECK(many < 128 * few);  // as the number 16, and what the caches take; as its square 256 and more
 }
 
 TEST_CASE("files of hosts, as Open MPI, PBS and Grid Engine write them") {
