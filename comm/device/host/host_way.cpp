@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/base/system_error.hpp"
 #include "comm/call/blocks.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/device/memory/cuda_handles.hpp"
@@ -99,6 +100,9 @@ struct HostWay::Impl {
     } catch (const Error& error) {
       failed = true;
       fail(error);
+    } catch (const std::exception& error) {
+      failed = true;
+      fail({ErrorCode::system, fmt::format("rank {}: {}", host.rank(), reason_of(error)), host.rank()});
     }
   }
 

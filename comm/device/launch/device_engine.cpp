@@ -333,7 +333,7 @@ void DeviceEngine::add_by_host(const Call& call, cudaStream_t stream, std::chron
   Signature signature = signature_of(call);
   signature.sequence = ++calls_;
   note(signature, KernelKind::simple);
-  parts_.recorder->begin(signature, HostWay::kName);
+  parts_.recorder->begin(signature, HostWay::kName, "copies");
   parts_.host_way->enqueue(call, stream, timeout);
   parts_.recorder->end();
   if (!parts_.choices->speaks()) return;
@@ -350,7 +350,7 @@ void DeviceEngine::add_levels(const Call& call, cudaStream_t stream, std::chrono
   Signature signature = signature_of(call);
   signature.sequence = ++calls_;
   note(signature, KernelKind::simple);
-  parts_.recorder->begin(signature, kTwoLevel.name);
+  parts_.recorder->begin(signature, kTwoLevel.name, parts_.levels->kernels_of(call));
   parts_.levels->run(call, signature, stream, timeout,
                      [&](std::byte* failed_word) { pass_failure_to(failed_word, stream); });
   parts_.recorder->end();

@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/device/levels/levels.hpp"
 
+#include <mutex>
+#include <set>
 #include <vector>
 
 #include "comm/device/launch/device_engine.hpp"
 
 namespace rondo::comm::device {
+namespace {
+
+// Flight records keep views of names. There are few combinations of kernels.
+std::string_view lasting(std::string names) {
+  static std::mutex mutex;
+  static auto* const all = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return *all->insert(std::move(names)).first;
+}
+
+}  // namespace
 
 Levels::Levels(Parts parts) : parts_(std::move(parts)) {}
 Levels::~Levels() = default;
@@ -27,7 +40,7 @@ void Levels::run(const Call& call, const Signature& signature, cudaStream_t stre
   }
 }
 
-std::string Levels::kernels_of(const Call& call) const {
+std::string_view Levels::kernels_of(const Call& call) const {
   std::string names;
   std::string_view latest;
   for (const LevelStep& step : plan_levels(call, parts_.shape)) {
@@ -36,7 +49,7 @@ std::string Levels::kernels_of(const Call& call) const {
     names.append(names.empty() ? "" : ", ").append(name);
     latest = name;
   }
-  return names;
+  return lasting(std::move(names));
 }
 
 void Levels::inspect() {

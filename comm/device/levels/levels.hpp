@@ -36,7 +36,7 @@ class Levels {
   // before(word): a level is about to be used; `word`: Regions::failed_word().
   void run(const Call& call, const Signature& signature, cudaStream_t stream, std::chrono::milliseconds timeout,
            const std::function<void(std::byte* word)>& before);
-  std::string kernels_of(const Call& call) const;  // "window, simple, window"
+  std::string_view kernels_of(const Call& call) const;  // "window, simple, window"; for as long as the process lives
 
   void inspect();
   void abort();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/base/log.hpp"
+#include "comm/call/algorithms.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/device/setup/obstacles.hpp"
 #include "comm/device/setup/terms.hpp"
@@ -137,8 +138,9 @@ std::unique_ptr<DeviceEngine> make_engine(rondo::detail::CommunicatorImpl& impl,
 
 }  // namespace
 
-LevelPlaces place_levels(const Team& team, const DeviceCards& cards, BlockShare share) {
+LevelPlaces place_levels(const Team& team, const DeviceCards& cards, BlockShare share, std::string_view wanted) {
   LevelPlaces places{.nodes = nodes_of(team), .settings = cards.settings(), .whole = cards};
+  if (!wanted.empty() && wanted != kTwoLevel.name) return places;
   if (!places.nodes.nested() || !is_same_division(places.nodes, cards)) return places;
   if (!fits(places.nodes, cards.settings(), share, cards.size())) {
     if (cards.rank() == 0)

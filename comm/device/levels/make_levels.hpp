@@ -18,8 +18,9 @@ struct LevelPlaces {
   DeviceCards whole;  // whose settings have the whole's part of the memory
   std::size_t scratch_bytes = 0;
 };
-// No levels where no node has several ranks, or their memory is too little for three sorts of links.
-LevelPlaces place_levels(const Team& team, const DeviceCards& cards, BlockShare share);
+// No levels where no node has several ranks, another algorithm is asked for by name, or the memory is too little for
+// three sorts of links.
+LevelPlaces place_levels(const Team& team, const DeviceCards& cards, BlockShare share, std::string_view wanted);
 
 struct LevelRegions {
   Communicator node_world, rail_world;

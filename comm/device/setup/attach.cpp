@@ -165,7 +165,7 @@ DeviceEngine::Parts make_parts(rondo::detail::CommunicatorImpl& impl, FlightReco
   parts.shares_process = shares_process(cards);
   parts.shares_default_stream = shares_default_stream(cards);
   BlockReservation reservation = reserve_blocks(world, cards);
-  const LevelPlaces places = place_levels(impl.team(), cards, reservation.share());
+  const LevelPlaces places = place_levels(impl.team(), cards, reservation.share(), impl.config().algorithm);
   parts.regions = std::make_unique<Regions>(*found.api, found.index, world, places.whole, std::move(reservation));
   parts.terms = agree(*parts.regions, impl.options(), impl.config());
   LevelRegions levels = make_level_regions(impl, places, *parts.regions);

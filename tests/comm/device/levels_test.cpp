@@ -129,6 +129,7 @@ TEST_CASE("levels: sums that are rounded have the same bits on all ranks, and ag
         comm.submit(call);
         comm.synchronize();
         expect_way(comm, "two_level");
+        expect(contains(comm.flight_record(), "\"kernel\": \"window"), "the record names kernels");
         Bytes& own = sum[static_cast<std::size_t>(comm.rank())];
         own.resize(9973 * sizeof(float));
         memory.copy_to(
