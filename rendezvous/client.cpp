@@ -260,14 +260,23 @@ void Client::tell_of(const Client& before, Deadline deadline) {
 }
 
 std::vector<int> Client::survivors(std::string_view name, int index, std::span<const int> members, Deadline deadline) {
+  return survivors(name, index, members, {}, deadline).ranks;
+}
+
+Survived Client::survivors(std::string_view name, int index, std::span<const int> members, const Doubt& doubt,
+                           Deadline deadline) {
   check_sizes(name, 0);
   proto::Request request;
   proto::Survive& message = *request.mutable_survivors();
   message.set_name(std::string(name));
   message.set_index(static_cast<std::uint32_t>(index));
   for (const int member : members) message.add_members(static_cast<std::uint32_t>(member));
+  message.set_growth(doubt.growth);
+  message.set_instead(doubt.instead);
+  message.set_smaller(static_cast<std::uint32_t>(doubt.members));
   const proto::Reply reply = impl_->call(std::move(request), deadline);
-  return {reply.survivors().begin(), reply.survivors().end()};
+  return {.ranks = {reply.survivors().begin(), reply.survivors().end()},
+          .in_smaller = !doubt.instead.empty() && reply.gave_up() == doubt.growth};
 }
 
 void Client::missing(std::string_view name, std::span<const int> indices) {

@@ -62,6 +62,8 @@ class RONDO_API Client final : public Store, public Recruiter {
                               Deadline deadline) override;
   std::vector<int> survivors(std::string_view name, int index, std::span<const int> members,
                              Deadline deadline) override;
+  Survived survivors(std::string_view name, int index, std::span<const int> members, const Doubt& doubt,
+                     Deadline deadline) override;
   void missing(std::string_view name, std::span<const int> indices) override;
   void missing(const Growth& growth, std::span<const int> members) override;
   Growth admit(std::span<const int> members, int joiners, std::uint32_t generation, Deadline deadline) override;

@@ -69,6 +69,12 @@ void Growths::replace_growth_of(const proto::Admit& request) {
   for (Entry growth = growths_.begin(); growth != growths_.end(); ++growth) {
     if (is_asked_for(request, growth->second.job_ranks, growth->second.members)) fail(growth, asked_anew());
   }
+  std::erase_if(admissions_, [&](const Admission& one) {
+    const std::vector<int> members(one.request.members().begin(), one.request.members().end());
+    if (!is_asked_for(request, members, members.size())) return false;
+    replies_.fail(waits_.take(one.wait).caller, asked_anew());
+    return true;
+  });
 }
 
 void Growths::note_asking(const proto::Admit& request) {

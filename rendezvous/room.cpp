@@ -32,6 +32,12 @@ const proto::Gather& checked(const proto::Gather& gather) {
   value(gather.value());
   return gather;
 }
+const proto::Survive& checked(const proto::Survive& survive) {
+  key(survive.name());
+  check_text(survive.growth(), "growth", true);
+  check_text(survive.instead(), "name", true);
+  return survive;
+}
 const proto::Join& checked(const proto::Join& join) {
   check_text(join.node(), "node name", true);
   check_text(join.host(), "host name", true);
@@ -99,8 +105,7 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
     case Operation::kBarrier:
       return gatherings_.arrive(caller, checked(request.barrier()), false, deadline);
     case Operation::kSurvivors:
-      key(request.survivors().name());
-      members_.expect(request.survivors().members(), now);
+      members_.expect(checked(request.survivors()).members(), now);
       if (survivals_.ask(caller, request.survivors(), deadline)) gatherings_.fail_hopeless();
       return;
     case Operation::kMissing:
@@ -138,9 +143,9 @@ void Room::take_told(Caller caller, const proto::Told& told, Time now) {
     return gatherings_.fail_hopeless();
   }
   if (told.has_survivors()) {
-    key(told.survivors().name());
-    members_.expect(told.survivors().members(), now);
-    return survivals_.told(caller, told);
+    members_.expect(checked(told.survivors()).members(), now);
+    survivals_.told(caller, told);
+    return gatherings_.fail_hopeless();
   }
   key(told.key());
   value(told.value());

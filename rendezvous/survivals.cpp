@@ -16,7 +16,91 @@ constexpr std::uint32_t kMostMembers = 1U << 20;
 
 std::string missed_key(int job_rank) { return fmt::format("rondo/missed/{}", job_rank); }
 
+// Nobody who has the larger communicator has used it: a barrier of all its ranks comes first. So it is given up as soon
+// as anybody has. A joiner has it only after that barrier, and is never among them.
+proto::Survive Survivals::of_smaller(const proto::Survive& of_larger) {
+  proto::Survive request = of_larger;
+  if (of_larger.index() >= of_larger.smaller() ||
+      of_larger.smaller() > static_cast<std::uint32_t>(request.members_size()))
+    throw Error(ErrorCode::peer_lost, fmt::format("the members of '{}' have given it up", of_larger.growth()));
+  request.set_name(of_larger.instead());
+  request.mutable_members()->Truncate(static_cast<int>(of_larger.smaller()));
+  request.clear_instead();
+  request.clear_smaller();
+  return request;
+}
+
+bool Survivals::is_given_up(const proto::Survive& request) const {
+  if (request.instead().empty()) return false;
+  const auto smaller = survivals_.find(request.instead());
+  return smaller != survivals_.end() && smaller->second.gave_up == request.growth();
+}
+
+// It did not ask in time, so the others have gone on in the larger one.
+void Survivals::check_not_gone_on(const std::string& growth, int index) const {
+  for (const auto& [name, survival] : survivals_) {
+    if (survival.growth != growth || survival.decided.empty()) continue;
+    throw Error(ErrorCode::peer_lost,
+                fmt::format("rank {} gave '{}' up and was taken for lost, and the survivors have gone on with it",
+                            index, growth),
+                index);
+  }
+}
+
+bool Survivals::take_back(const std::string& growth) {
+  std::vector<std::pair<Wait, proto::Survive>> taken;
+  for (auto& [name, survival] : survivals_) {
+    if (survival.growth != growth) continue;
+    for (const auto& [index, asking] : std::exchange(survival.asked, {})) {
+      proto::Survive request;
+      request.set_instead(survival.instead);
+      request.set_smaller(static_cast<std::uint32_t>(survival.smaller));
+      request.set_growth(growth);
+      request.set_index(static_cast<std::uint32_t>(index));
+      for (const int member : survival.members) request.add_members(static_cast<std::uint32_t>(member));
+      taken.emplace_back(waits_.take(asking.second), std::move(request));
+    }
+  }
+  bool gave_up = false;
+  for (const auto& [wait, request] : taken) {
+    try {
+      gave_up = ask(wait.caller, of_smaller(request), wait.deadline) || gave_up;
+    } catch (const Error& error) {
+      replies_.fail(wait.caller, error);
+    }
+  }
+  return gave_up;
+}
+
+void Survivals::turn_away_from_smaller(const std::string& growth) {
+  for (auto& [name, survival] : survivals_) {
+    if (survival.gave_up != growth || !survival.decided.empty()) continue;
+    for (const auto& [index, asking] : std::exchange(survival.asked, {})) {
+      const Caller caller = waits_.take(asking.second).caller;
+      try {
+        check_not_gone_on(growth, index);
+      } catch (const Error& error) {
+        replies_.fail(caller, error);
+      }
+    }
+  }
+}
+
+// True: what take_back() says.
+bool Survivals::note_doubt(Survival& survival, const proto::Survive& request) {
+  if (request.growth().empty()) return false;
+  if (request.instead().empty()) {
+    survival.gave_up = request.growth();
+    return take_back(request.growth());
+  }
+  survival.growth = request.growth();
+  survival.instead = request.instead();
+  survival.smaller = request.smaller();
+  return false;
+}
+
 bool Survivals::ask(Caller caller, const proto::Survive& request, Time deadline) {
+  if (is_given_up(request)) return ask(caller, of_smaller(request), deadline);
   const std::vector<int> members(request.members().begin(), request.members().end());
   const int index = static_cast<int>(request.index());
   if (request.index() >= members.size()) {
@@ -33,13 +117,15 @@ bool Survivals::ask(Caller caller, const proto::Survive& request, Time deadline)
     reply_decided(survival, request.name(), index, caller);
     return false;
   }
+  if (!request.growth().empty() && request.instead().empty()) check_not_gone_on(request.growth(), index);
   if (survival.asked.contains(index)) {
     throw Error(ErrorCode::mismatch, fmt::format("rank {} of '{}' asks twice who has survived", index, request.name()));
   }
   survival.missing.erase(index);  // it was away for a moment
   survival.asked[index] = {caller.connection, waits_.add({caller, deadline, WaitKind::survivors, request.name()})};
-  settle(survival);
-  return give_up_others(request.name(), members, index);
+  const bool others_gave_up = note_doubt(survival, request);
+  if (survival.decided.empty()) settle(survival);
+  return give_up_others(request.name(), members, index) || others_gave_up;
 }
 
 // Whoever could not meet the survivors asks again under another name, and they must not wait for it.
@@ -80,6 +166,8 @@ void Survivals::told(Caller caller, const proto::Told& told) {
     survival.number = ++decisions_;
     for (const auto& [index, asking] : std::exchange(survival.asked, {}))
       reply_decided(survival, name, index, waits_.take(asking.second).caller);
+    note_doubt(survival, told.survivors());
+    if (!survival.growth.empty()) turn_away_from_smaller(survival.growth);
   }
   replies_.send(caller, proto::Reply());
 }
@@ -126,6 +214,7 @@ std::vector<int> Survivals::awaited(const Survival& survival) const {
 SharedBody Survivals::list_body(const Survival& survival) {
   proto::Reply reply;
   for (const int index : survival.decided) reply.add_survivors(static_cast<std::uint32_t>(index));
+  reply.set_gave_up(survival.gave_up);
   return Replies::body_of(reply);
 }
 

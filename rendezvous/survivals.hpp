@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Survivors of a failed communicator ask who is left; as soon as all of its members that live have asked, each gets
-// the same list.
+// the same list. Where a rank died while a communicator was growing, some may ask for the larger one and others for the
+// smaller: then all get the survivors of the smaller one.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -45,7 +46,17 @@ class Survivals {
     std::vector<int> decided{};
     std::uint64_t number = 0;  // of the decision, in their order
     std::set<int> given_up{};  // of those decided on
+    std::string growth{};      // of which those who ask do not know whether all members have it
+    std::string instead{};     // then: what they ask if some have not
+    std::size_t smaller = 0;   // and of how many members
+    std::string gave_up{};     // the growth that somebody who asks has given up
   };
+  static proto::Survive of_smaller(const proto::Survive& of_larger);
+  bool is_given_up(const proto::Survive& request) const;
+  void check_not_gone_on(const std::string& growth, int index) const;
+  bool take_back(const std::string& growth);  // from the larger communicator
+  void turn_away_from_smaller(const std::string& growth);
+  bool note_doubt(Survival& survival, const proto::Survive& request);
   void settle(Survival& survival);
   bool give_up_others(const std::string& name, const std::vector<int>& members, int index);
   bool lives(const Survival& survival, int index) const;

@@ -28,6 +28,16 @@ proto::Told written_by(const proto::Request& request, const proto::Reply& reply)
   return told;
 }
 
+// Of the smaller communicator, where the larger one that was asked for had been given up.
+proto::Survive as_answered(proto::Survive asked, const proto::Reply& reply) {
+  if (asked.instead().empty() || reply.gave_up() != asked.growth()) return asked;
+  asked.set_name(asked.instead());
+  asked.mutable_members()->Truncate(static_cast<int>(asked.smaller()));
+  asked.clear_instead();
+  asked.clear_smaller();
+  return asked;
+}
+
 }  // namespace
 
 void Written::forget(const std::string& key) {
@@ -44,7 +54,7 @@ void Written::note_answer(const proto::Request& request, const proto::Reply& rep
   if (request.has_exchange()) *told.mutable_exchange() = request.exchange();
   if (request.has_barrier()) *told.mutable_barrier() = request.barrier();
   if (request.has_survivors()) {
-    *told.mutable_survivors() = request.survivors();
+    *told.mutable_survivors() = as_answered(request.survivors(), reply);
     *told.mutable_decided() = reply.survivors();
   }
   if (!reply.membership().growth().empty()) *told.mutable_growth() = reply.membership();

@@ -7,12 +7,12 @@ namespace rondo::runtime {
 
 // The server that says who is lost names a rank; an error without one is about the server. Each turn joins another one,
 // by the deadline, and tells it what the last one knew of this rank: some may have heard its answer, others ask again.
-std::vector<int> PlaceStore::survivors(std::string_view name, int index, std::span<const int> members,
-                                       Deadline deadline) {
+Survived PlaceStore::survivors(std::string_view name, int index, std::span<const int> members, const Doubt& doubt,
+                               Deadline deadline) {
   for (;;) {
     const auto met = now();
     try {
-      return met->client->survivors(name, index, members, deadline);
+      return met->client->survivors(name, index, members, doubt, deadline);
     } catch (const Error& error) {
       if (error.error_code() != ErrorCode::peer_lost || error.culprit() >= 0) throw;
       log::info("{}; the survivors meet where rank 0 was met", error.what());

@@ -29,7 +29,11 @@ class PlaceStore final : public Store, public Recruiter {
     return now()->client->exchange(name, index, participants, value, deadline);
   }
   std::vector<int> survivors(std::string_view name, int index, std::span<const int> members,
-                             Deadline deadline) override;
+                             Deadline deadline) override {
+    return survivors(name, index, members, {}, deadline).ranks;
+  }
+  Survived survivors(std::string_view name, int index, std::span<const int> members, const Doubt& doubt,
+                     Deadline deadline) override;
   Growth admit(std::span<const int> members, int joiners, std::uint32_t generation, Deadline deadline) override {
     return now()->client->admit(members, joiners, generation, deadline);
   }

@@ -29,6 +29,7 @@
 #include "comm/node/ways/board_collectives.hpp"
 #include "comm/setup/bootstrap.hpp"
 #include "comm/setup/config.hpp"
+#include "comm/setup/lineage.hpp"
 #include "comm/team/team.hpp"
 
 namespace rondo::comm {
@@ -66,8 +67,7 @@ class CommunicatorImpl {
   const Options& options() const { return options_; }
   const comm::Config& config() const { return config_; }
   int next_child() { return children_++; }
-  int shrinks() const { return shrinks_; }  // that its survivors have decided on
-  void count_shrink() { ++shrinks_; }
+  comm::Ancestry& ancestry() { return ancestry_; }
   const std::shared_ptr<comm::Windows>& windows() const { return windows_; }      // on the CPU
   comm::device::DeviceEngine* device() const { return device_.get(); }            // null: the CPU
   int driver() const { return device_ ? device_->driver() : bootstrap_.driver; }  // see device/memory/berth.hpp
@@ -136,6 +136,7 @@ class CommunicatorImpl {
   const Origin origin_{};
   std::unique_ptr<comm::Team> team_;
   Bootstrap bootstrap_;
+  comm::Ancestry ancestry_{bootstrap_};
   Options options_;
   comm::Config config_;
   const std::string named_;  // what configures the algorithm, in words; empty: nothing does
@@ -148,7 +149,7 @@ class CommunicatorImpl {
   comm::FlightRecorder recorder_;
   comm::ChoiceLog choices_;
   std::uint64_t sequence_ = 0;
-  int children_ = 0, shrinks_ = 0;
+  int children_ = 0;
   std::shared_ptr<comm::FlightRecords> records_ = comm::FlightRecords::of_process();
   std::atomic<bool> recorded_{false};  // the records have been written, for this failure
   std::mutex checking_;                // check() may come from any thread, at any time

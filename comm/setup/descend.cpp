@@ -149,34 +149,54 @@ class LookingOut {
   const std::shared_ptr<MeetingAgain> place_;
 };
 
+// Also of the smaller communicator, of which others may ask.
+void tell_missing(Store& store, const std::string& name, const Doubt& doubt, std::span<const int> missing) {
+  store.missing(name, missing);
+  if (doubt.instead.empty()) return;
+  std::vector<int> members(missing.begin(), missing.end());
+  std::erase_if(members, [&](int rank) { return rank >= doubt.members; });
+  store.missing(doubt.instead, members);
+}
+
+Survived ask_who_survived(detail::CommunicatorImpl& failed, const Doubt& doubt, Store::Deadline deadline) {
+  const LookingOut looking_out(failed);
+  const Lineage& own = failed.ancestry().own();
+  const Bootstrap& place = failed.bootstrap();
+  if (doubt.growth.empty())
+    return {.ranks = place.store->survivors(own.next_key(), failed.rank(), own.job_ranks, deadline)};
+  return place.recruiter->survivors(own.next_key(), failed.rank(), own.job_ranks, doubt, deadline);
+}
+
 // Ranks that have decided together have decided equally often, whether or not they came together after it. `absences`:
 // told from now on, also while they come together.
 Survivors decide(detail::CommunicatorImpl& failed, Store::Deadline deadline, std::optional<Absences>& absences) {
-  Survivors survivors{.ranks = {}, .next = failed.bootstrap(), .name = {}};
+  const Doubt doubt = failed.ancestry().doubt();
+  if (failed.team().monitor()) {
+    absences.emplace(failed.team(),
+                     [store = failed.bootstrap().store, name = failed.ancestry().own().next_key(),
+                      doubt](std::span<const int> missing) { tell_missing(*store, name, doubt, missing); });
+  }
+  const Survived survived = ask_who_survived(failed, doubt, deadline);
+  if (survived.in_smaller) {
+    log::info("{} was given up by others: its members go on as survivors of the smaller one", doubt.growth);
+    failed.ancestry().become_smaller();
+  }
+  const Lineage lineage = failed.ancestry().own();
+  failed.ancestry().count_decision();
+  const auto own = std::find(survived.ranks.begin(), survived.ranks.end(), failed.rank());
+  if (own == survived.ranks.end())
+    throw Error(ErrorCode::peer_lost,
+                fmt::format("the survivors of {} went on without rank {}", lineage.next_name(), failed.rank()),
+                failed.rank());
+  Survivors survivors{.ranks = survived.ranks, .next = failed.bootstrap(), .name = lineage.next_key()};
   Bootstrap& next = survivors.next;
   next.driver = failed.driver();
-  next.generation += 1;
-  if (const int before = failed.shrinks(); before > 0) next.name += fmt::format("~{}", before);
-  survivors.name = fmt::format("{}@{}", next.name, next.generation);
-  if (failed.team().monitor()) {
-    absences.emplace(failed.team(), [store = next.store, name = survivors.name](std::span<const int> missing) {
-      store->missing(name, missing);
-    });
-  }
-  {
-    const LookingOut looking_out(failed);
-    survivors.ranks = next.store->survivors(survivors.name, failed.rank(), next.job_ranks, deadline);
-  }
-  failed.count_shrink();
-  const auto own = std::find(survivors.ranks.begin(), survivors.ranks.end(), failed.rank());
-  if (own == survivors.ranks.end())
-    throw Error(ErrorCode::peer_lost,
-                fmt::format("the survivors of {} went on without rank {}", next.name, failed.rank()), failed.rank());
-  next.rank = static_cast<int>(own - survivors.ranks.begin());
-  next.world_size = static_cast<int>(survivors.ranks.size());
+  next.name = lineage.next_name();
+  next.generation = lineage.generation + 1;
+  next.rank = static_cast<int>(own - survived.ranks.begin());
+  next.world_size = static_cast<int>(survived.ranks.size());
   next.job_ranks.clear();
-  for (const int r : survivors.ranks)
-    next.job_ranks.push_back(failed.bootstrap().job_ranks[static_cast<std::size_t>(r)]);
+  for (const int r : survived.ranks) next.job_ranks.push_back(lineage.job_ranks[static_cast<std::size_t>(r)]);
   return survivors;
 }
 

@@ -103,12 +103,15 @@ class Growing {
     });
     absences.reset();
     if (own.error) made = {};  // those who have it hear of that
-    for (const Store::Bytes& said : parent_.all_gather_bytes(own.encode(), left() + kForWord)) {
+    for (const Store::Bytes& said : hear_from_all(own, growth)) {
       if (const GrowthWord word = GrowthWord::decode(said); word.error) throw Error(*word.error);
     }
-    // All members have it. Whoever is lost from here on is a lost rank of it, which its next call says.
-    if (const auto lost = error_of([&] { come_together(made, left()); }))
+    // All members had it. Whoever is lost from here on is a lost rank of it, which its next call says; but some may not
+    // have heard that all had it, and come back to the smaller one, as all then do (rendezvous/survivals.cpp).
+    if (const auto lost = error_of([&] { come_together(made, left()); })) {
       log::info("{}: {}", growth.key(), lost->what());
+      detail::impl_of(made).ancestry().doubt(growth.key(), parent_.ancestry().own());
+    }
     return made;
   }
 
@@ -144,6 +147,15 @@ class Growing {
                 fmt::format("grow: {} ranks cannot become a world of {}: it takes more than there are and {} at most, "
                             "or 0 for whoever waits to join",
                             parent_.world_size(), world_size_, kMostRanks));
+  }
+
+  std::vector<Store::Bytes> hear_from_all(const GrowthWord& own, const Growth& growth) {
+    try {
+      return parent_.all_gather_bytes(own.encode(), left() + kForWord);
+    } catch (const Error&) {  // others may have heard all
+      parent_.ancestry().give_up(growth.key());
+      throw;
+    }
   }
 
   std::chrono::milliseconds left() const { return left_until(deadline_); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <rondo/error.hpp>
@@ -21,9 +22,25 @@ struct Growth {
   std::string key() const { return name + '@' + std::to_string(generation); }
 };
 
+// A communicator that a rank has and others may not, as somebody died before all knew that all have it. Who has it
+// looks whether others have given it up; who has given it up says so.
+struct Doubt {
+  std::string growth{};   // its key; empty: there is no doubt
+  std::string instead{};  // under this name they ask who survived the smaller one; empty: this rank has given it up
+  int members = 0;        // of the smaller one
+};
+
+struct Survived {
+  std::vector<int> ranks{};  // in the communicator that was asked for
+  bool in_smaller = false;   // they are the smaller one's, and go on under its name; its ranks are the same there
+};
+
 class Recruiter {
  public:
   virtual ~Recruiter() = default;
+  // As Store::survivors(), where there is a doubt.
+  virtual Survived survivors(std::string_view name, int index, std::span<const int> members, const Doubt& doubt,
+                             Store::Deadline deadline) = 0;
   // Rank 0's: takes in that many of those who wait, in the order in which they came, and waits for them; 0: all that
   // wait now, which may be nobody. `members`: by rank, their ranks in the job. timeout: not so many came.
   virtual Growth admit(std::span<const int> members, int joiners, std::uint32_t generation,

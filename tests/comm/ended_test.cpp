@@ -120,6 +120,9 @@ class OneWaits final : public Recruiter {
  public:
   static Growth growth() { return {.name = "grown", .generation = 1, .job_ranks = {0, 1, 2}}; }
   Growth admit(std::span<const int>, int, std::uint32_t, Store::Deadline) override { return growth(); }
+  Survived survivors(std::string_view, int, std::span<const int>, const Doubt&, Store::Deadline) override {
+    throw Error(ErrorCode::unsupported, "nobody doubts it here");
+  }
   void check(const Growth&) override {}
   void missing(const Growth&, std::span<const int>) override {}
   void give_up(const Growth&, const Error&) noexcept override {}

@@ -42,6 +42,7 @@ class Lives {
       const bool dies_grown = rank == 0 && rank_0_serves_ && draw(0, 2) == 0;
       start({.seed = seed, .rank = rank, .world_size = size, .dies_grown = dies_grown}, 300);
     }
+    if (draw(0, 3) == 0) members_[draw(0, members_.size() - 1)]->die_agreeing();
     const int joiners = static_cast<int>(draw(0, 3));
     for (int i = 0; i < joiners; ++i) start({.seed = seed, .rank = -1}, span_ms());
     const std::uint64_t troubles = draw(0, 4);
@@ -67,6 +68,10 @@ class Lives {
       }
     }
     if (network_.core().waiting_count() != 0) return "requests are left";
+    for (const auto& member : members_)
+      for (const std::string& growth : member->life().grown)
+        if (any([&](const Life& life) { return life.not_grown.contains(growth); }))
+          return fmt::format("{} went on with {}, and others without", who(*member), growth);
     for (const auto& [key, ranks] : decided)
       for (const auto& member : members_)
         if (was_left_out(*member, key, ranks, made)) return fmt::format("{} is left out of {}", who(*member), key);
@@ -89,6 +94,10 @@ class Lives {
   }
   bool failed_to_grow() const {
     return any([](const Life& life) { return life.failed_growths > 0; });
+  }
+  // A rank had a larger communicator that another member had given up.
+  bool took_back() const {
+    return any([](const Life& life) { return life.taken_back > 0; });
   }
   bool server_was_lost() const {
     return server_was_lost_ || (rank_0_serves_ && (host_ > 0 || members_.front()->troubled()));
@@ -230,7 +239,7 @@ std::uint64_t given(const char* name, std::uint64_t otherwise) {
 TEST_CASE("jobs that grow and shrink agree and go on, whatever befalls ranks, network and server, and nobody hangs") {
   const std::uint64_t only = given("RONDO_SIM_SEED", 0);
   const std::uint64_t first = only != 0 ? only : 1, last = only != 0 ? only : given("RONDO_SIM_SCHEDULES", kLives);
-  std::uint64_t shrunk = 0, grown = 0, not_grown = 0, joined_again = 0, servers = 0, came_back = 0;
+  std::uint64_t shrunk = 0, grown = 0, not_grown = 0, taken_back = 0, joined_again = 0, servers = 0, came_back = 0;
   int faults = 0;
   for (std::uint64_t seed = first; seed <= last && faults < 10; ++seed) {
     Lives lives(seed);
@@ -242,15 +251,18 @@ TEST_CASE("jobs that grow and shrink agree and go on, whatever befalls ranks, ne
     shrunk += lives.shrank();
     grown += lives.grew();
     not_grown += lives.failed_to_grow();
+    taken_back += lives.took_back();
     joined_again += lives.joined_again();
     servers += lives.server_was_lost();
     came_back += lives.came_back();
   }
   std::cout << fmt::format(
-      "{} jobs: {} shrank, {} grew and {} could not once, in {} a process joined again, {} lost their server, in {} a "
-      "connection broke\n",
-      last - first + 1, shrunk, grown, not_grown, joined_again, servers, came_back);
+      "{} jobs: {} shrank, {} grew and {} could not once, in {} some had grown and came back to those who had not, in "
+      "{} "
+      "a process joined again, {} lost their server, in {} a connection broke\n",
+      last - first + 1, shrunk, grown, not_grown, taken_back, joined_again, servers, came_back);
   if (only != 0) return;
   for (const std::uint64_t happened : {shrunk, grown, not_grown, joined_again, servers, came_back})
     CHECK(happened > (last - first) / 100);
+  CHECK(taken_back > (last - first) / 1000);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks of a communicator say to each other without the server: rounds in which all come together, and that a rank
-// is lost, or has given the communicator up, of which every other one hears.
+// is lost, or has given the communicator up, of which every other one hears. Where a rank dies in the midst of a round,
+// some hear all of it and others of the death.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -36,17 +37,20 @@ class SimLinks {
     if (here.waiting.size() < members.size()) return;
     Values values;
     for (auto& [from, said] : here.values) values.push_back(said);
-    for (const Done& one : here.waiting) answer(one, values);
+    for (const Done& one : here.waiting) answer_unless_one_dies(group_name, one, values);
     group.rounds.erase(round);
   }
   // Its process has ended, or does nothing any more; its peers hear of it a little later.
   void lose(int job_rank) {
+    dying_.insert(job_rank);
     network_.after(milliseconds(network_.draw(1, 50)), [this, job_rank] {
       gone_.insert(job_rank);
       for (auto& [name, group] : groups_)
         if (std::ranges::find(group.members, job_rank) != group.members.end()) fail(name, job_rank);
     });
   }
+  // Its process has ended well, as its host sees.
+  void end(int job_rank) { ended_.insert(job_rank); }
   void fail(const std::string& group_name, int job_rank) {
     Group& group = groups_[group_name];
     if (group.lost) return;
@@ -71,7 +75,7 @@ class SimLinks {
     const auto group = groups_.find(group_name);
     const bool left = group != groups_.end() && group->second.left.contains(job_rank);
     if (group != groups_.end() && group->second.given_up.contains(job_rank)) return true;
-    return gone_.contains(job_rank) && (neighbour || !left);
+    return (gone_.contains(job_rank) && (neighbour || !left)) || (ended_.contains(job_rank) && neighbour);
   }
 
  private:
@@ -92,9 +96,20 @@ class SimLinks {
     network_.after(milliseconds(network_.draw(0, 2)), [done, outcome = std::move(outcome)] { done(outcome); });
   }
 
+  void answer_unless_one_dies(const std::string& group_name, const Done& done, const Values& values) {
+    network_.after(milliseconds(network_.draw(0, 2)), [this, group_name, done, values] {
+      const auto& members = groups_[group_name].members;
+      const auto dying = std::ranges::find_if(members, [this](int member) { return dying_.contains(member); });
+      if (dying == members.end() || network_.draw(0, 1) == 0) return done(values);
+      const int job_rank = *dying;
+      fail(group_name, job_rank);
+      done(lost(group_name, job_rank));
+    });
+  }
+
   Network& network_;
   std::map<std::string, Group> groups_;
-  std::set<int> gone_;
+  std::set<int> gone_, dying_, ended_;  // of whose death all know; who has died; who has gone all the way
 };
 
 }  // namespace rondo::rendezvous::test

@@ -26,6 +26,7 @@ class SimMember {
     int rank = 0, world_size = 1;  // rank -1: it enlists
     int* host = nullptr;           // the number of the process that serves; null: a server does by itself
     bool dies_grown = false;       // as soon as it knows that all members have the larger communicator
+    bool dies_agreeing = false;    // while they tell each other
   };
 
   SimMember(Network& network, SimLinks& links, const std::optional<Secret>& secret, Plan plan)
@@ -57,6 +58,8 @@ class SimMember {
   void hold_up(milliseconds duration) {
     if (begins_trouble()) client().hold_up(duration);
   }
+
+  void die_agreeing() { plan_.dies_agreeing = true; }
 
   const Life& life() const { return life_; }
   bool troubled() const { return troubled_; }
@@ -137,6 +140,7 @@ class SimMember {
     life_.last_words = last_words;
     client().leave();
     if (!last_words.empty()) depart();
+    links_.end(life_.job_rank);
     leave_place();
     co_return true;
   }
@@ -154,6 +158,7 @@ class SimMember {
         failed = error;
       }
       if (!failed) continue;
+      if (const auto given_up = given_up_.find(comm.key()); given_up != given_up_.end()) comm.growth = given_up->second;
       note("{}: {}", comm.key(), failed->what());
       links_.fail(comm.key(), life_.job_rank);
       Comm next = co_await shrink(comm);
@@ -393,7 +398,19 @@ class SimMember {
       failed = error;
     }
     told_.insert(next.key());
-    const Values ends = co_await together(comm, failed ? "failed" : "");
+    if (plan_.dies_agreeing) network_.after(milliseconds(network_.draw(0, 2)), [this] { die(false); });
+    Values ends;
+    std::optional<Error> unheard;
+    try {
+      ends = co_await together(comm, failed ? "failed" : "");
+    } catch (const Error& error) {
+      unheard = error;
+    }
+    if (unheard) {  // others may have heard all
+      given_up_[comm.key()] = next.key();
+      links_.fail(next.key(), life_.job_rank);
+      throw Error(*unheard);
+    }
     const bool all_have_it = std::ranges::all_of(ends, &std::string::empty);
     if (!all_have_it) {
       links_.fail(next.key(), life_.job_rank);  // it has left
@@ -408,7 +425,10 @@ class SimMember {
       co_await together(next);
     } catch (const Error& error) {  // a rank of the new one is lost, which its next step says
       note("{}: {}", next.key(), error.what());
+      next.growth = next.key();
+      next.smaller = std::make_shared<Comm>(comm);
     }
+    if (next.growth.empty()) life_.grown.insert(next.key());
     co_return next;
   }
   // All that wait, or so many of them.
@@ -451,7 +471,29 @@ class SimMember {
       survive.set_name(next.key());
       survive.set_index(static_cast<std::uint32_t>(comm.rank));
       for (const int rank : comm.job_ranks) survive.add_members(static_cast<std::uint32_t>(rank));
+      survive.set_growth(comm.growth);
+      if (comm.smaller) {
+        survive.set_instead(fmt::format("{}@{}", comm.smaller->name, comm.smaller->generation + 1));
+        survive.set_smaller(static_cast<std::uint32_t>(comm.smaller->job_ranks.size()));
+        Comm members = comm;
+        members.job_ranks.resize(comm.smaller->job_ranks.size());
+        tell_missing(members, survive.instead(), false, 0);
+      }
       const proto::Reply reply = co_await ask_survivors(request, deadline);
+      told_.insert(survive.instead());
+      if (comm.smaller && reply.gave_up() == comm.growth) {
+        note("{} was given up", comm.growth);
+        ++life_.taken_back;
+        const int step = comm.step;
+        comm = Comm(*comm.smaller);
+        comm.step = step;
+        comm.growth = reply.gave_up();
+        next.name = comm.name;
+        next.generation = comm.generation + 1;
+        tries = 0;
+        before = 0;
+      }
+      if (!comm.growth.empty()) (comm.smaller ? life_.grown : life_.not_grown).insert(comm.growth);
       for (const std::uint32_t index : reply.survivors()) next.job_ranks.push_back(comm.job_ranks.at(index));
       life_.decided[next.key()] = next.job_ranks;
       next.rank = static_cast<int>(std::ranges::find(next.job_ranks, life_.job_rank) - next.job_ranks.begin());
@@ -502,13 +544,14 @@ class SimMember {
   Network& network_;
   SimLinks& links_;
   const std::optional<Secret>& secret_;
-  const Plan plan_;
+  Plan plan_;
   std::vector<std::unique_ptr<SimClient>> clients_;  // a joiner has a new one for each try; the last is in use
   std::string comm_that_failed_;
   proto::Join place_;  // with which it comes again
   Life life_{};
   std::map<std::string, int> rounds_{};
   std::set<std::string> told_{};
+  std::map<std::string, std::string> given_up_{};  // growths, by what grew
   std::uint64_t ticket_ = 0;
   bool troubled_ = false, dead_ = false;
   Task<bool> task_{};
