@@ -11,6 +11,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -18,6 +19,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <future>
 #include <memory>
 #include <new>
 #include <optional>
@@ -131,6 +133,11 @@ class Server::Impl final : private Output {
     acceptors_.clear();
   }
   std::uint16_t port() const { return port_; }
+  void wait_for_others(std::chrono::milliseconds patience) {
+    constexpr std::chrono::milliseconds kBetweenLooks{2};
+    const auto until = now() + patience;
+    while (connections() > 1 && now() < until) std::this_thread::sleep_for(kBetweenLooks);
+  }
 
  private:
   struct Connection {
@@ -143,6 +150,12 @@ class Server::Impl final : private Output {
   using ConnectionPtr = std::shared_ptr<Connection>;
 
   static Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+  std::size_t connections() {
+    std::promise<std::size_t> count;
+    asio::post(io_, [this, &count] { count.set_value(core_.connection_count()); });
+    return count.get_future().get();
+  }
 
   void run() {
     for (bool again = true; again;) {
@@ -419,5 +432,6 @@ Server::Server(ServerOptions options)
       }()) {}
 Server::~Server() = default;
 std::uint16_t Server::port() const { return impl_->port(); }
+void Server::wait_for_others(std::chrono::milliseconds patience) const { impl_->wait_for_others(patience); }
 
 }  // namespace rondo::rendezvous

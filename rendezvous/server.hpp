@@ -49,6 +49,8 @@ class RONDO_API Server {
   Server& operator=(const Server&) = delete;
 
   std::uint16_t port() const;
+  // Until nobody but this process's own client is connected, at most so long: others may still ask why they fail.
+  void wait_for_others(std::chrono::milliseconds patience) const;
 
  private:
   class Impl;

@@ -18,6 +18,7 @@
 #include "rendezvous/crypto.hpp"
 #include "runtime/borrowed_store.hpp"
 #include "runtime/meeting.hpp"
+#include "runtime/place_store.hpp"
 
 namespace rondo {
 namespace {
@@ -26,7 +27,13 @@ namespace {
 Communicator make(Bootstrap bootstrap, const Options& options, Store::Deadline deadline) {
   bootstrap.name = runtime::next_world_name(*bootstrap.store, bootstrap.generation, bootstrap.rank);
   bootstrap.deadline = deadline;
-  return make_communicator(std::move(bootstrap), options);
+  const std::shared_ptr<Store> store = bootstrap.store;
+  try {
+    return make_communicator(std::move(bootstrap), options);
+  } catch (...) {
+    if (const auto* place = dynamic_cast<const runtime::PlaceStore*>(store.get())) place->let_others_hear();
+    throw;
+  }
 }
 
 Bootstrap world_of_one() {

@@ -32,6 +32,11 @@ class PlaceStore final : public Store, public Recruiter {
                              Deadline deadline) override {
     return survivors(name, index, members, {}, deadline).ranks;
   }
+  // This rank serves, and its communicator came to nothing: the others hear why from its server before that ends.
+  void let_others_hear() const {
+    constexpr std::chrono::milliseconds kPatience{500};
+    if (const auto met = now(); met->hosting && met->hosting->server) met->hosting->server->wait_for_others(kPatience);
+  }
   Survived survivors(std::string_view name, int index, std::span<const int> members, const Doubt& doubt,
                      Deadline deadline) override;
   Growth admit(std::span<const int> members, int joiners, std::uint32_t generation, Deadline deadline) override {

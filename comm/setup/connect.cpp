@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,7 @@
 #include "comm/setup/agreement.hpp"
 #include "comm/setup/card.hpp"
 #include "comm/setup/create.hpp"
+#include "comm/setup/growth_word.hpp"
 #include "comm/setup/placement.hpp"
 #include "comm/setup/transport_choice.hpp"
 #include "comm/transport/memory.hpp"
@@ -94,6 +96,20 @@ class Connecting {
     auto impl = std::make_unique<detail::CommunicatorImpl>(std::move(team), std::move(bootstrap_), options_, config_);
     impl->attach_device();
     return Communicator(std::move(impl));
+  }
+
+  // Who has lost another fails, and mostly ends: to the rest it is lost, too, or they wait for both. So the first that
+  // fails says in the job's store whom it missed. The ranks of a split hear it over their parent.
+  Error cause_of(const Error& error) const {
+    const bool misses = error.error_code() == ErrorCode::peer_lost || error.error_code() == ErrorCode::timeout;
+    if (obstacles_.tell || !misses || error.culprit() < 0) return error;  // without a culprit it is about the store
+    try {
+      if (place_.compare_and_set(loss_key(), std::nullopt, GrowthWord{.error = error}.encode())) return error;
+      return loss().value_or(error);
+    } catch (const Error& of_store) {  // which is gone: the error is all that is known
+      log::debug("{}: {}", name_, of_store.what());
+      return error;
+    }
   }
 
  private:
@@ -192,13 +208,19 @@ class Connecting {
       throw;
     }
   }
-  // Of the store, now and then. Throws when that is gone, which is mostly rank 0's.
+  std::string loss_key() const { return name_ + "/lost"; }
+  std::optional<Error> loss() const {
+    const auto said = place_.try_get(loss_key());
+    return said ? GrowthWord::decode(*said).error : std::nullopt;
+  }
+  // Of the store, now and then. Throws when that is gone, which is mostly rank 0's, and what a rank of these has lost.
   bool knows_obstacle() {
     if (obstacles_.has_told) return std::any_of(neighbours_.begin(), neighbours_.end(), obstacles_.has_told);
     constexpr std::chrono::milliseconds kBetween{100};
     const auto now = std::chrono::steady_clock::now();
     if (now - last_look_ < kBetween) return false;
     last_look_ = now;
+    if (const auto error = loss()) throw Error(*error);
     return bootstrap_.store->try_get(obstacle_key()).has_value();
   }
 
@@ -466,7 +488,12 @@ class Connecting {
 Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, Lookout lookout, Obstacles obstacles) {
   constexpr std::size_t kSockets = 4;  // to listen for peers and for the node
   reserve_descriptors(kSockets, fmt::format("rank {} of {}", bootstrap.rank, bootstrap.world_size));
-  return Connecting(std::move(bootstrap), place, options, std::move(lookout), std::move(obstacles)).run();
+  Connecting meeting(std::move(bootstrap), place, options, std::move(lookout), std::move(obstacles));
+  try {
+    return meeting.run();
+  } catch (const Error& error) {
+    throw Error(meeting.cause_of(error));
+  }
 }
 
 }  // namespace rondo::comm
