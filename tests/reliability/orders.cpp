@@ -6,93 +6,29 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <random>
-#include <set>
 #include <thread>
 
 #include "tests/process/host.hpp"
 #include "tests/process/secret_file.hpp"
+#include "tests/reliability/empty_host.hpp"
 #include "tests/reliability/subjects.hpp"
 
 namespace rondo::test {
 namespace {
 
 using namespace std::chrono_literals;
-namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kWorkers = 3;  // most of a job is waiting
 constexpr int kStartUs = 400'000;    // a job has begun by then
 constexpr int kGapUs = 4000;         // between two kills
 constexpr auto kGoneWithin = 10s;    // a grace period is 300 ms; the rest is for a busy machine
 
-// The first line; nothing, of a process that has ended meanwhile.
-std::string line_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 void sleep_us(int us) {
   const timespec delay{.tv_sec = us / 1'000'000, .tv_nsec = us % 1'000'000 * 1000L};
   ::nanosleep(&delay, nullptr);
 }
-
-// A host on which nothing is but what a job leaves.
-class EmptyHost {
- public:
-  EmptyHost() {
-    const auto mounted = run(host_.inside({"mount", "-t", "tmpfs", "none", "/dev/shm"}));
-    if (mounted.code != 0) throw std::runtime_error("mount: " + mounted.err);
-    network_ = fs::read_symlink("/proc/" + host_.pid() + "/ns/net").string();
-    usual_sockets_ = sockets();
-  }
-  const Host& host() const { return host_; }
-  // By number, with their names.
-  std::map<pid_t, std::string> processes() const {
-    std::map<pid_t, std::string> found;
-    for (const auto& entry : fs::directory_iterator("/proc")) {
-      const std::string name = entry.path().filename().string();
-      if (name.find_first_not_of("0123456789") != std::string::npos || name == host_.pid()) continue;
-      std::error_code gone;
-      if (fs::read_symlink(entry.path() / "ns/net", gone).string() != network_ || gone) continue;
-      found[std::stoi(name)] = line_of(entry.path() / "comm");
-    }
-    return found;
-  }
-  // What there is of it, in words; empty: nothing.
-  std::string left() const {
-    std::string all;
-    for (const auto& [pid, name] : processes()) all += fmt::format(" {} ({})", name, pid);
-    for (const auto& entry : fs::directory_iterator("/proc/" + host_.pid() + "/root/dev/shm"))
-      all += " " + entry.path().filename().string();
-    if (sockets() > usual_sockets_) all += fmt::format(" {} sockets", sockets() - usual_sockets_);
-    return all;
-  }
-
- private:
-  // Unix sockets and TCP ones that somebody holds; what has been closed waits in TIME_WAIT for a minute.
-  std::size_t sockets() const {
-    std::size_t count = 0;
-    for (const char* table : {"unix", "tcp", "tcp6"}) {
-      std::ifstream file("/proc/" + host_.pid() + "/net/" + table);
-      std::string line;
-      std::getline(file, line);  // the head
-      while (std::getline(file, line)) {
-        const bool listens_or_talks = line.find(" 0A ") != std::string::npos || line.find(" 01 ") != std::string::npos;
-        if (table[0] == 'u' || listens_or_talks) ++count;
-      }
-    }
-    return count;
-  }
-  Host host_;
-  std::string network_;
-  std::size_t usual_sockets_ = 0;
-};
 
 // One job and who of it is killed.
 class Order {
@@ -189,13 +125,11 @@ void work(const Given& given, Report& report, Leftovers& tally, const SecretFile
     Order order(empty, secret, given.seed + static_cast<unsigned>(i));
     order.kill();
     order.end();
-    const auto until = Clock::now() + kGoneWithin;
-    std::string left;
-    while (!(left = empty.left()).empty() && Clock::now() < until) sleep_us(2000);
+    const std::string left = empty.left_after(kGoneWithin);
     if (left.empty()) continue;
     ++tally.left;
     report.say(fmt::format("left, seed {}: {}; {}", given.seed + i, left, order.what()));
-    for (const auto& [pid, name] : empty.processes()) ::kill(pid, SIGKILL);
+    empty.kill_all();
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // reliability SUBJECT... [--count N] [--seconds N] [--seed N] [--busy]: what fails, how fast and how rightly it is
 // noticed, and what is left. Prints a table and a verdict for every bound; ends with 1 where one is broken. --busy: on
-// a machine that does other things, bounds of times are not judged.
+// a machine that does other things, bounds of times are not judged. Of `moments`, also [--phase NAME] [--place NAME]
+// [--rank N] [--call N]: those alone.
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string_view>
@@ -29,6 +31,11 @@ const Subject kSubjects[] = {
     {"odd-calls", "ranks that call something else, or too late", {.count = 500}, false, measure_odd_calls},
     {"changes", "kills, joins and ends of the server in random sequences", {.count = 1000}, false, measure_changes},
     {"orders", "SIGKILLs of a job's processes in any order: what is left", {.count = 1000}, true, measure_orders},
+    {"moments",
+     "SIGKILL of a process at every system call of a short life; --count: a sample",
+     {},
+     true,
+     measure_moments},
     {"strangers",
      "strangers at the ports of a job that meets, and of one that runs",
      {.count = 3},
@@ -45,6 +52,9 @@ struct Asked {
   std::vector<const Subject*> subjects;
   bool busy = false;
   unsigned count = 0, seconds = 0, seed = std::random_device{}();
+  std::optional<unsigned> rank{}, call{};
+  std::string phase{}, place{};
+  bool of_moments() const { return rank || call || !phase.empty() || !place.empty(); }
 };
 
 struct Refused : std::runtime_error {
@@ -67,11 +77,24 @@ const Subject& subject(std::string_view name) {
 
 void help() {
   fmt::print("reliability SUBJECT... [--count N] [--seconds N] [--seed N] [--busy]\n");
+  fmt::print(
+      "reliability moments [--phase NAME] [--place NAME] [--rank N] [--call N] [--count N] [--seed N] [--busy]\n");
   for (const Subject& row : kSubjects) {
     fmt::print("  {:14} {}{}{}\n", row.name, row.what,
                row.usual.count > 0 ? fmt::format("; --count {}", row.usual.count) : "",
                row.usual.duration > 0s ? fmt::format("; --seconds {}", row.usual.duration.count()) : "");
   }
+}
+
+void take(Asked& asked, std::string_view word, std::string_view value) {
+  if (word == "--phase") return void(asked.phase = value);
+  if (word == "--place") return void(asked.place = value);
+  if (word == "--count") return void(asked.count = number(value));
+  if (word == "--seconds") return void(asked.seconds = number(value));
+  if (word == "--seed") return void(asked.seed = number(value));
+  if (word == "--rank") return void(asked.rank = number(value));
+  if (word == "--call") return void(asked.call = number(value));
+  throw Refused(fmt::format("there is no {}", word));
 }
 
 Asked read(int count, char** words) {
@@ -86,13 +109,13 @@ Asked read(int count, char** words) {
       asked.busy = true;
       continue;
     }
-    unsigned* place = word == "--count" ? &asked.count : word == "--seconds" ? &asked.seconds : nullptr;
-    if (word == "--seed") place = &asked.seed;
-    if (place == nullptr) throw Refused(fmt::format("there is no {}", word));
-    if (++i == count) throw Refused(fmt::format("{} needs a number", word));
-    *place = number(words[i]);
+    if (++i == count) throw Refused(fmt::format("{} needs a value, or does not exist", word));
+    take(asked, word, words[i]);
   }
   if (asked.subjects.empty()) throw Refused("name a subject; --help lists them");
+  for (const Subject* row : asked.subjects)
+    if (asked.of_moments() && row->measure != measure_moments)
+      throw Refused(fmt::format("--phase, --place, --rank and --call are of moments, not of {}", row->name));
   return asked;
 }
 
@@ -107,6 +130,10 @@ std::string load() {
 bool measure(const Subject& row, const Asked& asked) {
   Given given = row.usual;
   given.seed = asked.seed;
+  given.phase = asked.phase;
+  given.place = asked.place;
+  given.rank = asked.rank ? static_cast<int>(*asked.rank) : -1;
+  given.call = asked.call.value_or(0);
   if (asked.count > 0) given.count = asked.count;
   if (asked.seconds > 0) given.duration = std::chrono::seconds(asked.seconds);
   Report report(asked.busy);

@@ -15,6 +15,9 @@ struct Given {
   std::size_t count = 0;  // what is counted, the subject says
   std::chrono::seconds duration{0};
   unsigned seed = 0;
+  std::string phase{}, place{};  // of moments: these alone; empty and -1: all
+  int rank = -1;
+  unsigned call = 0;
 };
 
 // Times in ms, in any order.

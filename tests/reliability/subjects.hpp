@@ -10,6 +10,7 @@ void measure_kills_of_hosts(const Given& given, Report& report);
 void measure_odd_calls(const Given& given, Report& report);
 void measure_changes(const Given& given, Report& report);
 void measure_orders(const Given& given, Report& report);
+void measure_moments(const Given& given, Report& report);
 void measure_strangers(const Given& given, Report& report);
 void measure_weathers(const Given& given, Report& report);
 
