@@ -106,7 +106,7 @@ class Connecting {
     try {
       if (place_.compare_and_set(loss_key(), std::nullopt, GrowthWord{.error = error}.encode())) return error;
       return loss().value_or(error);
-    } catch (const Error& of_store) {  // which is gone: the error is all that is known
+    } catch (const std::exception& of_store) {  // which is gone: the error is all that is known
       log::debug("{}: {}", name_, of_store.what());
       return error;
     }

@@ -79,6 +79,14 @@ Communicator split_threads(detail::CommunicatorImpl& parent, const std::vector<i
   return join_local_group(shared, static_cast<int>(own - group.begin()), options.device, parent.driver());
 }
 
+// Who calls split() knows ranks by their numbers in what is split.
+Error as_of_parent(const Error& error, const std::vector<int>& group) {
+  if (error.culprit() < 0 || error.culprit() >= static_cast<int>(group.size())) return error;
+  const int rank = group[static_cast<std::size_t>(error.culprit())];
+  return {error.error_code(),
+          fmt::format("split: rank {} here would be rank {} there: {}", rank, error.culprit(), error.what()), rank};
+}
+
 Communicator split_processes(detail::CommunicatorImpl& parent, int color, const std::vector<int>& group,
                              const Options& options) {
   const int child = parent.next_child();
@@ -99,10 +107,15 @@ Communicator split_processes(detail::CommunicatorImpl& parent, int color, const 
   // The job's store may be gone by now, and belongs to a rank that has no part in this.
   comm::Team& team = parent.team();
   const auto number = static_cast<std::uint32_t>(child) + 1;
-  return connect(
-      std::move(bootstrap), place, options, [&team] { team.failure().check(); },
-      {.tell = [&] { team.keep_apart(number); },
-       .has_told = [&](int rank) { return team.keeps_apart(group[static_cast<std::size_t>(rank)], number); }});
+  try {
+    return connect(
+        std::move(bootstrap), place, options, [&team] { team.failure().check(); },
+        {.tell = [&] { team.keep_apart(number); },
+         .has_told = [&](int rank) { return team.keeps_apart(group[static_cast<std::size_t>(rank)], number); }});
+  } catch (const Error& error) {
+    team.failure().check();
+    throw Error(as_of_parent(error, group));
+  }
 }
 
 // What survivors of a failed communicator have in common: one try to meet.
