@@ -132,7 +132,12 @@ class Life {
   }
   void part() {
     Communicator half = comm_.split(comm_.rank() % 2, comm_.rank());
-    half.barrier();
+    try {
+      half.barrier();
+    } catch (const rondo::Error& error) {  // whose rank is one of the half
+      const int culprit = error.culprit() < 0 ? -1 : 2 * error.culprit() + comm_.rank() % 2;
+      throw rondo::Error(error.error_code(), error.what(), culprit);
+    }
   }
   void save(int value) {
     rondo::trainer::Checkpoint checkpoint;

@@ -280,8 +280,10 @@ class RONDO_API Communicator : public Verbs<Communicator, void> {
   // knows those by their connection, so they need no rank. This communicator stays as it is, as after split(). What
   // joiners must know, a broadcast from rank 0 tells them. Every rank throws the same, and none has the larger one:
   // timeout: not so many came; those who did wait on. peer_lost: a rank died meanwhile; where culprit() is a joiner,
-  // this communicator goes on, else shrink() it. mismatch: sizes or devices differ. unsupported: nobody can join, of
-  // ranks as threads, of a Store given to create(), of a world of one without a meeting place.
+  // this communicator goes on, else shrink() it: another rank may have the larger one then, which fails in its next
+  // call, and shrink() brings that rank back to the survivors of this one. mismatch: sizes or devices differ.
+  // unsupported: nobody can join, of ranks as threads, of a Store given to create(), of a world of one without a
+  // meeting place.
   Communicator grow(int world_size = 0, std::chrono::milliseconds timeout = {});
   // Of the calls from now on; at first options.timeout, and with the same limits.
   void set_timeout(std::chrono::milliseconds timeout);
