@@ -58,6 +58,7 @@ struct Api {
   cudaError_t (*EventElapsedTime)(float*, cudaEvent_t, cudaEvent_t);
 
   cudaError_t (*LaunchKernel)(const void*, dim3, dim3, void**, std::size_t, cudaStream_t);
+  cudaError_t (*LaunchKernelExC)(const cudaLaunchConfig_t*, const void*, void**);
   cudaError_t (*LaunchHostFunc)(cudaStream_t, cudaHostFn_t, void*);
   cudaError_t (*FuncGetAttributes)(cudaFuncAttributes*, const void*);
   cudaError_t (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, const void*, int, std::size_t);

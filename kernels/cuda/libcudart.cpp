@@ -140,6 +140,7 @@ const Api& table() {
       .EventSynchronize = &cudaEventSynchronize,
       .EventElapsedTime = &cudaEventElapsedTime,
       .LaunchKernel = &cudaLaunchKernel,
+      .LaunchKernelExC = &cudaLaunchKernelExC,
       .LaunchHostFunc = &cudaLaunchHostFunc,
       .FuncGetAttributes = &cudaFuncGetAttributes,
       .OccupancyMaxActiveBlocksPerMultiprocessor = &cudaOccupancyMaxActiveBlocksPerMultiprocessor,

@@ -80,6 +80,7 @@ enum cudaDeviceAttr {
   cudaDevAttrHostNativeAtomicSupported = 86,
   cudaDevAttrCooperativeLaunch = 95,
   cudaDevAttrMaxBlocksPerMultiprocessor = 106,
+  cudaDevAttrMemSyncDomainCount = 126,
   cudaDevAttrMpsEnabled = 133  // as of CUDA 12.3
 };
 enum cudaDeviceP2PAttr { cudaDevP2PAttrNativeAtomicSupported = 3 };
@@ -108,6 +109,11 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeRelaxed = 2
 };
 enum cudaUserObjectFlags { cudaUserObjectNoDestructorSync = 1 };
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+  cudaLaunchAttributeMemSyncDomain = 10
+};
+enum cudaLaunchMemSyncDomain { cudaLaunchMemSyncDomainDefault = 0, cudaLaunchMemSyncDomainRemote = 1 };
 
 inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2,
                           cudaHostAllocWriteCombined = 4;
@@ -143,3 +149,22 @@ struct cudaFuncAttributes {
   int cacheModeCA;
   int maxDynamicSharedSizeBytes;
 };
+
+// Of the values those of the two attributes above.
+union cudaLaunchAttributeValue {
+  char pad[64];
+  int programmaticStreamSerializationAllowed;
+  cudaLaunchMemSyncDomain memSyncDomain;
+};
+typedef struct cudaLaunchAttribute_st {
+  cudaLaunchAttributeID id;
+  char pad[8 - sizeof(cudaLaunchAttributeID)];
+  cudaLaunchAttributeValue val;
+} cudaLaunchAttribute;
+typedef struct cudaLaunchConfig_st {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+} cudaLaunchConfig_t;

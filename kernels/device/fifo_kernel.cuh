@@ -172,6 +172,8 @@ template <class P>
 RONDO_KERNEL fifo_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_SHARED(FifoBlock, block);
   RONDO_STAMP(begin);
+  await_stream();
+  RONDO_STAMP(awaited);
   const std::uint64_t latest = latest_sequence(*launch.team);
   const bool alone = enter_alone(launch, P::kProtocol, false);
   open_links<P>(block, launch);

@@ -268,6 +268,8 @@ RONDO_DEVICE_CALL bool take_patiently(const PushLaunch& launch, const PushOperat
 template <class Column>
 RONDO_SMALL_KERNEL push_kernel(RONDO_KERNEL_ARGUMENT PushLaunch launch) {
   RONDO_STAMP(begin);
+  await_stream();
+  RONDO_STAMP(awaited);
   RegionHeader& header = *launch.header;
   std::uint32_t epoch = load<std::uint32_t>(&header.push_epoch[block_index()]);
   std::uint64_t sequence = load<std::uint64_t>(&header.block_sequence[block_index()]);

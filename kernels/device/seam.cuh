@@ -39,6 +39,8 @@ struct alignas(16) u64x2 {
 // RONDO_SHARED(T, name) one object per block, not initialised
 // RONDO_UNROLL          before a loop of constant length; RONDO_NO_UNROLL: where code size matters more
 //
+// Stream:  await_stream(), by every thread of a kernel before it uses memory or ends: the kernel may be launched early,
+//          while what comes before it on its stream still runs; after it, that has ended and is seen
 // Index:   thread_index block_index block_threads grid_blocks lane_index
 // Block:   block_sync block_or(bool) group_sync(id, threads)
 // Warp:    warp_sync warp_any(bool) warp_ballot(bool) shuffle(value, lane); only warp_sync orders memory

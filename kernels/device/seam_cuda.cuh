@@ -17,6 +17,13 @@
 
 namespace rondo::kernels::device::inline RONDO_SEAM {
 
+// Whoever launches a kernel early asks its code's version first (comm/device/launch/launch_way.hpp).
+RONDO_DEVICE void await_stream() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 RONDO_DEVICE unsigned thread_index() { return threadIdx.x; }
 RONDO_DEVICE unsigned block_index() { return blockIdx.x; }
 RONDO_DEVICE unsigned block_threads() { return blockDim.x; }

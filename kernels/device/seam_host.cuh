@@ -76,8 +76,18 @@ T shuffle(T value, unsigned lane, SourceLocation place = SourceLocation::here())
   return value;
 }
 
+inline void await_stream(SourceLocation place = SourceLocation::here()) {
+  simt::LaneHead& lane = *simt::t_lane;
+  while (lane.ended != nullptr && __atomic_load_n(lane.ended, __ATOMIC_ACQUIRE) == 0) {
+    const simt::Watch watch{.word = lane.ended, .bytes = sizeof *lane.ended};
+    simt::park(&watch, 1, nullptr, place);
+  }
+  lane.early = false;
+  lane.watched = lane.explore;
+}
+
 inline void scheduling_point() {
-  if (__builtin_expect(lane_head().explore, 0)) simt::scheduling_point();
+  if (__builtin_expect(lane_head().watched, 0)) simt::scheduling_point();
 }
 inline void stored(const void* p) {
   if (__builtin_expect(lane_head().explore, 0)) {
@@ -191,6 +201,7 @@ inline void ll_store(void* p, u64x2 value) {
 inline void ll128_store(void* p, u64x2 value, SourceLocation place = SourceLocation::here()) {
   auto* words = static_cast<std::uint64_t*>(p);
   const bool has_flag = (lane_index() & 7) == 7;
+  scheduling_point();
   simt::warp_meet(simt::WarpOperation::line128_store, 0, 0, place);
   __atomic_store_n(words, value.x, __ATOMIC_RELAXED);
   if (!has_flag) __atomic_store_n(words + 1, value.y, __ATOMIC_RELAXED);
@@ -204,6 +215,7 @@ inline u64x2 ll128_load(const void* p, SourceLocation place = SourceLocation::he
   auto* words = static_cast<const std::uint64_t*>(p);
   const bool has_flag = (lane_index() & 7) == 7;
   u64x2 value{};
+  scheduling_point();
   simt::warp_meet(simt::WarpOperation::line128_load, 0, 0, place);
   if (has_flag) {
     RONDO_COST(read_flag(words + 1, false));

@@ -9,6 +9,7 @@ namespace rondo::kernels::device {
 
 enum class Stamp : std::uint32_t {
   begin,
+  awaited,
   opened,
   history,
   planned,
@@ -30,6 +31,7 @@ enum class Stamp : std::uint32_t {
 // Without commas, since they stand between commas.
 inline constexpr const char* kStampNames[] = {
     "begin: nothing done yet",
+    "awaited: what came before on the stream has ended",
     "opened: epochs and counters and links are read",
     "history: signature written for peers to read",
     "planned: operation and row in shared memory",

@@ -301,6 +301,8 @@ RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch,
 RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_SHARED(WindowBlock, block);
   RONDO_STAMP(begin);
+  await_stream();
+  RONDO_STAMP(awaited);
   const DeviceTeam& team = *launch.team;
   RegionHeader& header = own_header(team);
   bool alive = enter_alone(launch, Protocol::simple, true);

@@ -10,6 +10,9 @@ struct LaneHead {
   unsigned thread = 0, block = 0, block_threads = 0, grid_blocks = 0;
   int rank = 0;
   bool explore = false, weak = false;
+  bool early = false;                    // it has not waited yet for what comes before its kernel on the stream,
+  const std::uint32_t* ended = nullptr;  // which is 1 when that has ended; null: it has
+  bool watched = false;                  // explore or early: scheduling_point() has something to do
 };
 extern constinit thread_local LaneHead* t_lane;  // the running lane; null in host code
 
@@ -21,7 +24,7 @@ struct SourceLocation {  // of a call in a kernel; clang 14 has no std::source_l
   }
 };
 
-void scheduling_point();           // explore: somebody else may run
+void scheduling_point();           // explore: somebody else may run. early: a misuse, for the lane uses memory
 void stored(const void* word);     // explore: wakes who watches this line
 void exchanges(const void* word);  // traps where Options::may_exchange says that the device cannot
 

@@ -64,6 +64,7 @@ void lane_main(void* owner) {
   char thrown[128];
   run_body(grid.spec, thrown, sizeof thrown);
   if (thrown[0] != 0) running_machine().fail(lane, "the kernel threw: %s", thrown);
+  if (lane.early) running_machine().fail(lane, "the lane ends and %s", kHasNotWaited);
   happens_before(&grid.end_key);
   running_machine().end(lane);
 }
@@ -129,6 +130,9 @@ void Machine::build(Block& block) {
     lane.rank = block.grid->spec.rank;
     lane.explore = options.explore;
     lane.weak = options.explore && options.weak;
+    lane.early = block.grid->spec.early;
+    lane.ended = block.grid->spec.ended;
+    lane.watched = lane.explore || lane.early;
     lane.home = &block;
     lane.warp = &block.warps[t / kWarpLanes];
     if (lane.warp->lane_count++ == 0) lane.warp->lanes = &lane;

@@ -221,7 +221,11 @@ std::uint64_t Machine::now_ns() const { return options.explore ? steps + clock_j
 
 // ---- the calls of lane_api.hpp
 
-void scheduling_point() { running_machine().scheduling_point(running_lane()); }
+void scheduling_point() {
+  Lane& lane = running_lane();
+  if (lane.early) running_machine().fail(lane, "the lane uses memory and %s", kHasNotWaited);
+  if (lane.explore) running_machine().scheduling_point(lane);
+}
 void stored(const void* word) { running_machine().wake(word); }
 void park(const Watch* watches, unsigned count, const std::uint32_t* abort, SourceLocation place) {
   Lane& lane = running_lane();

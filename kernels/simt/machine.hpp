@@ -16,6 +16,7 @@
 
 namespace rondo::simt {
 
+inline constexpr char kHasNotWaited[] = "has not waited for what comes before its kernel on the stream";
 inline constexpr char kNobodyCanRun[] = "no lane can run: each waits, and no word that one waits for has changed";
 
 class Machine {

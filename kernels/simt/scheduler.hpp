@@ -58,6 +58,10 @@ struct GridSpec {
   unsigned blocks = 1, threads = 32;
   void (*body)(void* argument) = nullptr;  // run by every lane
   void* argument = nullptr;                // outlives run()
+  // May begin before what comes before it on its stream has ended. A lane that uses memory, or returns, before it has
+  // waited for that is a misuse, whether or not it has ended.
+  bool early = false;
+  const std::uint32_t* ended = nullptr;  // early, external: not 0 when that has ended. null: it has
 };
 
 class Machine;

@@ -5,9 +5,9 @@
 
 namespace rondo::soft {
 
-void Capture::add(Stream& stream, std::function<void()> run) {
+void Capture::add(Stream& stream, Work work) {
   Branch& branch = branches.at(&stream);
-  graph.nodes.push_back({branch.index, &stream.device(), std::move(branch.heads), std::move(run)});
+  graph.nodes.push_back({branch.index, &stream.device(), std::move(branch.heads), std::move(work)});
   branch.heads = {static_cast<int>(graph.nodes.size()) - 1};
 }
 

@@ -35,7 +35,7 @@ struct GraphNode {
   int branch;
   Device* device;
   std::vector<int> after;
-  std::function<void()> run;
+  Work work;
 };
 
 struct Graph {
@@ -64,7 +64,7 @@ struct Capture {
   std::map<Stream*, Branch> branches;
   bool invalidated = false, ended = false;
 
-  void add(Stream& stream, std::function<void()> run);
+  void add(Stream& stream, Work work);
   void join(Stream& stream, const std::vector<int>& after);
   bool is_joined() const;  // every node comes before the heads of the origin
 };

@@ -45,11 +45,13 @@ void enqueue(Process& here, Executable& executable, Stream& stream) {
     const GraphNode& node = graph->nodes[index];
     const auto branch = static_cast<std::size_t>(node.branch);
     Stream& target = branch == 0 ? stream : *executable.branches[branch];
-    auto run = [graph, index] {
-      const GraphNode& mine = graph->nodes[index];
-      if (!mine.device->has_failed()) mine.run();
-    };
-    tickets.push_back(target.push({dependencies(*graph, node, tickets, begin), std::move(run)}));
+    Work work(
+        [graph, index](const std::uint32_t* ended) {
+          const GraphNode& mine = graph->nodes[index];
+          if (!mine.device->has_failed()) mine.work.run(ended);
+        },
+        node.work.may_begin_early, node.work.lets_next_begin);
+    tickets.push_back(target.push({dependencies(*graph, node, tickets, begin), std::move(work)}));
     if (branch != 0) ends[branch] = tickets.back();
   }
   executable.last = push(here, stream, {std::move(ends), {}});

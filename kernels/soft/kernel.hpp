@@ -10,13 +10,14 @@ struct Kernel {
   const char* name;
   void (*run)(void* argument);  // by every lane
   std::size_t argument_bytes;
+  bool lets_next_begin = false;  // says so as it begins: an early launch behind it may begin, too
 };
 inline constexpr unsigned kKernelMagic = 0x50F7C0DA;
 
 template <auto Function, class Argument>
-constexpr Kernel kernel(const char* name) {
+constexpr Kernel kernel(const char* name, bool lets_next_begin = false) {
   return {kKernelMagic, name, [](void* argument) { Function(*static_cast<const Argument*>(argument)); },
-          sizeof(Argument)};
+          sizeof(Argument), lets_next_begin};
 }
 
 }  // namespace rondo::soft

@@ -19,7 +19,8 @@ struct Settings {
   std::vector<std::pair<int, int>> denied_peers = {};  // but not between these, by number in the machine, either way
   std::vector<std::pair<int, int>> broken_peers = {};  // offered, but what one copies to the other is lost
   std::vector<std::pair<int, int>> plain_peers = {};   // by a bus that has no atomics and cuts lines of 128 bytes
-  int mps = 1;  // 1: processes run side by side on a device, as is so here; 0: in turns; -1: nobody can tell
+  int mps = 1;            // 1: processes run side by side on a device, as is so here; 0: in turns; -1: nobody can tell
+  int architecture = 90;  // of the devices and of the kernels' code; below 90 no launch may begin early
   int multiprocessors = 16;                        // of a device; no more than its resident blocks
   int resident_blocks = 64;                        // that run on a device at the same time, per process
   std::size_t memory_bytes = 0;                    // of a device, per process; 0: what the machine has

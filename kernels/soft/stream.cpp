@@ -66,13 +66,39 @@ bool Stream::take(Operation& operation) {
   return true;
 }
 
+// The next operation, where it is there already, may begin early, and waits for no other stream.
+bool Stream::take_early(Operation& operation) {
+  const std::lock_guard lock(mutex_);
+  if (dropping_ || queue_.empty() || !queue_.front().work.may_begin_early) return false;
+  for (const Ticket& ticket : queue_.front().after) {
+    if (!ticket.is_done()) return false;
+  }
+  operation = std::move(queue_.front());
+  queue_.pop_front();
+  return true;
+}
+
+void Stream::run(const Operation& operation, const std::uint32_t* ended) const {
+  if (operation.work.run && !device_.has_failed() && !is_dropping()) operation.work.run(ended);
+}
+
 void Stream::work() {
-  Operation operation;
+  Operation operation, next;
   for (std::uint64_t number = 1; take(operation); ++number) {
     for (const Ticket& ticket : operation.after) ticket.wait();
-    if (operation.run && !device_.has_failed() && !is_dropping()) operation.run();
+    std::uint32_t ended = 0;
+    std::thread beside;
+    if (operation.work.lets_next_begin && take_early(next)) {
+      beside = start_thread("rondo-early", [&] { run(next, &ended); });
+    }
+    run(operation, nullptr);
     operation = {};  // before anybody hears of it: what it held is gone by then
     timeline_->finish(number);
+    if (!beside.joinable()) continue;
+    __atomic_store_n(&ended, 1u, __ATOMIC_RELEASE);
+    beside.join();
+    next = {};
+    timeline_->finish(++number);
   }
 }
 

@@ -2,6 +2,7 @@
 // A stream: operations done in order by one thread, which starts with the first of them. The thread touches the queue,
 // the timeline and what the operations touch.
 #pragma once
+#include <concepts>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -17,9 +18,22 @@ namespace rondo::soft {
 struct Capture;
 struct Device;
 
+// What an operation does. `ended`: null, or a word that is 1 when what comes before it on the stream has ended.
+struct Work {
+  std::function<void(const std::uint32_t* ended)> run;  // empty: only waits
+  bool may_begin_early = false;                         // beside the operation before it, if that
+  bool lets_next_begin = false;                         // says so
+
+  Work() = default;
+  template <std::invocable F>
+  Work(F body) : run([body = std::move(body)](const std::uint32_t*) { body(); }) {}
+  template <std::invocable<const std::uint32_t*> F>
+  Work(F body, bool early, bool lets_next) : run(std::move(body)), may_begin_early(early), lets_next_begin(lets_next) {}
+};
+
 struct Operation {
   std::vector<Ticket> after;  // of other streams
-  std::function<void()> run;  // empty: only waits
+  Work work;
 };
 
 class Stream {
@@ -45,6 +59,8 @@ class Stream {
  private:
   void work();
   bool take(Operation& operation);
+  bool take_early(Operation& operation);
+  void run(const Operation& operation, const std::uint32_t* ended) const;
   bool is_dropping() const;
 
   Device& device_;

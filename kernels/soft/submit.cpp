@@ -16,14 +16,14 @@ Ticket push(Process& here, Stream& stream, Operation operation) {
   return stream.push(std::move(operation));
 }
 
-cudaError_t submit(Process& here, Stream& stream, std::function<void()> run) {
+cudaError_t submit(Process& here, Stream& stream, Work work) {
   if (stream.capture != nullptr) {
     if (stream.capture->invalidated) return cudaErrorStreamCaptureInvalidated;
-    stream.capture->add(stream, std::move(run));
+    stream.capture->add(stream, std::move(work));
     return cudaSuccess;
   }
   const cudaError_t refused = refuse_implicit_use(here, stream);
-  if (refused == cudaSuccess) push(here, stream, {{}, std::move(run)});
+  if (refused == cudaSuccess) push(here, stream, {{}, std::move(work)});
   return refused;
 }
 

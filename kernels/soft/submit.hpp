@@ -12,7 +12,7 @@ namespace rondo::soft {
 Ticket push(Process& here, Stream& stream, Operation operation);
 
 // Recorded where the stream captures, else pushed. cudaErrorStreamCapture…: what CUDA says.
-cudaError_t submit(Process& here, Stream& stream, std::function<void()> run);
+cudaError_t submit(Process& here, Stream& stream, Work work);
 
 // For calls on a stream that make no sense while it captures, such as synchronising it: they spoil the capture.
 cudaError_t refuse_capturing(Stream& stream);

@@ -44,17 +44,18 @@ std::string places(const AnatomyCase& what) {
 }  // namespace
 
 TEST_CASE("the window kernel's places, buffers in windows") {
-  const std::string alone = "begin, opened, history, planned, posted, seen, met, decided, moved, finished, end";
+  const std::string alone = "begin, awaited, opened, history, planned, posted, seen, met, decided, moved, finished, end";
   const std::string together =
-      "begin, opened, history, planned, posted, seen, met, decided, moved, posted again, met again, finished, end";
+      "begin, awaited, opened, history, planned, posted, seen, met, decided, moved, posted again, met again, finished, end";
   CHECK(places({.window = true, .registered = true, .ranks = 1}) == alone);
   CHECK(places({.window = true, .registered = true, .ranks = 2}) == together);
   CHECK(places({.window = true, .registered = true, .ranks = 8}) == together);
+  CHECK(places({.window = true, .registered = true, .ranks = 2, .early = true}) == together);
 }
 
 TEST_CASE("the window kernel's places, ordinary buffers: staged, and met once") {
   CHECK(places({.window = true, .registered = false, .ranks = 2}) ==
-        "begin, opened, history, planned, moved, posted, seen, met, decided, moved, finished, end");
+        "begin, awaited, opened, history, planned, moved, posted, seen, met, decided, moved, finished, end");
 }
 
 TEST_CASE("LL's places: a send for each peer, then one fold") {
@@ -64,14 +65,14 @@ TEST_CASE("LL's places: a send for each peer, then one fold") {
     for (int i = 0; i < ranks - 1; ++i) sends += ", chosen, moved, credited";
     const std::string fold = ranks == 1 ? ", chosen, moved, credited" : ", arrived, folded, credited";
     CHECK(places({.window = false, .registered = false, .ranks = ranks}) ==
-          "begin, opened, shared" + sends + fold + ", finished, end");
+          "begin, awaited, opened, shared" + sends + fold + ", finished, end");
   }
 }
 
 TEST_CASE("a push's places: to all peers, then from all") {
   for (const int ranks : {1, 2, 8}) {
     CHECK(places({.window = false, .registered = false, .ranks = ranks, .push = true}) ==
-          "begin, posted, folded, finished, end");
+          "begin, awaited, posted, folded, finished, end");
   }
 }
 

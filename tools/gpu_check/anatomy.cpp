@@ -223,8 +223,8 @@ std::vector<double> lateness(const std::vector<std::vector<device::StampedLaunch
 }  // namespace
 
 std::string AnatomyCase::name() const {
-  if (push) return "push";
-  return window ? registered ? "window" : "window unregistered" : "ll";
+  const std::string kernel = push ? "push" : window ? registered ? "window" : "window unregistered" : "ll";
+  return early ? kernel + " early" : kernel;
 }
 
 Anatomy take_apart(const Api& api, const StampedKernels& kernels, const AnatomyCase& what, const Batches& batches) {
@@ -233,8 +233,8 @@ Anatomy take_apart(const Api& api, const StampedKernels& kernels, const AnatomyC
   const World world(api, what);
   Anatomy found;
   found.call = time_calls(api, what.ranks, true, batches, [&](int rank, cudaStream_t stream) {
-    if (what.push) return launch(api, kernels.push, 1, threads, world.push_launch(rank), stream);
-    launch(api, what.window ? kernels.window : kernels.ll, 1, threads, world.launch(rank), stream);
+    if (what.push) return launch(api, kernels.push, 1, threads, world.push_launch(rank), stream, what.early);
+    launch(api, what.window ? kernels.window : kernels.ll, 1, threads, world.launch(rank), stream, what.early);
   });
   world.check_results();
   std::vector<std::vector<device::StampedLaunch>> ranks;

@@ -18,6 +18,7 @@ struct AnatomyCase {
   int ranks = 2;
   std::size_t bytes = 8;  // of floats
   bool push = false;
+  bool early = false;  // launched so that it may begin before the call before it has ended
   std::string name() const;
 };
 

@@ -53,13 +53,18 @@ int main(int argc, char** argv) {
       cudaFuncAttributes loaded{};  // asking loads it: no first launch meets a kernel that waits
       if (!simulated) check(*api, api->FuncGetAttributes(&loaded, kernel), "FuncGetAttributes");
     }
+    int major = 0;
+    check(*api, api->DeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "DeviceGetAttribute");
+    const bool has_early_launches = major >= 9;
     const Batches batches = simulated ? Batches{2, 2, 1} : Batches{};
     fmt::print(
         "# stamp,device,kernel,ranks,bytes,rank,order,place,median_us,least_us,most_us: since the kernel began\n");
     for (const int ranks : worlds) {
       for (const AnatomyCase& what :
            {AnatomyCase{true, true, ranks, bytes}, AnatomyCase{false, false, ranks, bytes},
-            AnatomyCase{true, false, ranks, bytes}, AnatomyCase{false, false, ranks, bytes, true}}) {
+            AnatomyCase{true, false, ranks, bytes}, AnatomyCase{false, false, ranks, bytes, true},
+            AnatomyCase{true, true, ranks, bytes, false, true}, AnatomyCase{false, false, ranks, bytes, true, true}}) {
+        if (what.early && !has_early_launches) continue;
         print(what, take_apart(*api, kernels, what, batches), simulated ? "simulated" : "cuda");
       }
     }

@@ -35,8 +35,8 @@ first_right() {
 }
 
 first_short() {
-  printf '| ranks | default R0 | default R1 | push | window R1 | window R0 | ll | empty kernel | ping | default R0 / ping | NCCL | default R0 / NCCL |\n'
-  printf '|---|---|---|---|---|---|---|---|---|---|---|---|\n'
+  printf '| ranks | default R0 | default R1 | push | window R1 | window R0 | ll | default R0, not early | window R1, no domain | empty kernel | ping | default R0 / ping | NCCL | default R0 / NCCL |\n'
+  printf '|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n'
   { ping_rows; nccl_rows; empty_rows; all_rows; } | awk -F, '
     $1 == "empty" { empty = $2; next }
     $1 == "ping" && $3 == 8 { ping[$2] = $4; next }
@@ -45,8 +45,8 @@ first_short() {
       us[$5, $2] = sprintf("%.2f", $13); if ($2 == "default-R0") ran[$5] = " (" $25 ")" }
     function times(mine, other) { return mine == "" || other == "" || other == 0 ? "" : sprintf("%.1f", mine / other) }
     END { for (n = 2; n <= 8; n *= 2)
-      printf "| %d | %s%s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", n, us[n, "default-R0"], ran[n], us[n, "default-R1"],
-        us[n, "push-R0"], us[n, "window-R1"], us[n, "window-R0"], us[n, "ll-R0"], empty, ping[n], times(us[n, "default-R0"], ping[n]), nccl[n],
+      printf "| %d | %s%s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", n, us[n, "default-R0"], ran[n], us[n, "default-R1"],
+        us[n, "push-R0"], us[n, "window-R1"], us[n, "window-R0"], us[n, "ll-R0"], us[n, "default-not-early-R0"], us[n, "window-no-domain-R1"], empty, ping[n], times(us[n, "default-R0"], ping[n]), nccl[n],
         times(us[n, "default-R0"], nccl[n]) }'
 }
 empty_rows() { awk -F, '$3 ~ /^empty <<<1 512>>>/ && $4 == "graph" && $5 == 1 { printf "empty,%s\n", $7 }' "$out/raw/floors/floors.csv" 2>/dev/null || true; }

@@ -51,6 +51,7 @@ stage_deciding_cells() {
     for ranks in "${worlds[@]}"; do deciding "$label" "$ranks" "${short[@]}"; done
   done
   for label in default-R1 default-R0; do deciding "$label" 2 "${long[@]}"; done
+  without_attributes
   settings=(RONDO_DEVICE_BLOCKS=64)
   deciding window-64-blocks-R1 2 "${long[@]}"
   settings=()
@@ -63,11 +64,29 @@ stage_deciding_cells() {
   sweep_slots
 }
 
-# The ring: do larger slots help?
+# What the attributes of launches bring: the same without. Labels as above; of bash's scope: worlds, short, long.
+without_attributes() {
+  local ranks
+  ! $rehearse || worlds=(2)
+  for ranks in "${worlds[@]}"; do
+    settings=(RONDO_DEVICE_EARLY_LAUNCH=off)
+    deciding default-not-early-R0 "$ranks" "${short[@]}"
+    settings=(RONDO_DEVICE_SYNC_DOMAIN=off)
+    deciding window-no-domain-R1 "$ranks" "${short[@]}"
+  done
+  deciding default-no-domain-R1 2 "${long[@]}"
+  settings=()
+}
+
+# The ring: do larger slots help? And does its own domain?
 sweep_slots() {
   local bytes sweep=(-b 8M -e 128M -f 16 -n 5 -w 1 --batches 3 -G 2) all=(32768 131072 262144 524288 1048576) ranks=(2 4)
   if $rehearse; then sweep=(-b 4K -e 4K -n 1 -w 0 --batches 1 --sets 1 -G 1) all=(4096 8192) ranks=(2); fi
   local world
+  settings=(RONDO_DEVICE_SYNC_DOMAIN=off)
+  cell graphs ring-slots-default-no-domain 20 2 all_reduce --protocol simple --algorithm ring -T 5 "${sweep[@]}"
+  settings=()
+  cell graphs ring-slots-default 20 2 all_reduce --protocol simple --algorithm ring -T 5 "${sweep[@]}"
   for world in "${ranks[@]}"; do
     for bytes in "${all[@]}"; do
       settings=("RONDO_DEVICE_SLOT_BYTES=$bytes" RONDO_DEVICE_SLOTS=4 RONDO_DEVICE_BYTES=1073741824)

@@ -32,11 +32,16 @@ class DeviceMemory {  // zeroed
   void* memory_ = nullptr;
 };
 
+// early: the kernel may begin before what comes before it on the stream has ended.
 template <class Argument>
 void launch(const Api& api, const void* kernel, unsigned blocks, unsigned threads, Argument argument,
-            cudaStream_t stream) {
+            cudaStream_t stream, bool early = false) {
   void* arguments[] = {&argument};
-  check(api, api.LaunchKernel(kernel, {blocks, 1, 1}, {threads, 1, 1}, arguments, 0, stream), "LaunchKernel");
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{dim3(blocks), dim3(threads), 0, stream, &attribute, early ? 1u : 0u};
+  check(api, api.LaunchKernelExC(&config, kernel, arguments), "LaunchKernelExC");
 }
 
 struct Batches {

@@ -32,11 +32,16 @@ DeviceEngine::DeviceEngine(Parts parts)
       berth_(parts_.regions->reservation().berth()),
       last_(make_event(api_, parts_.device.index)),
       captured_(make_event(api_, parts_.device.index)),
+      way_(api_, parts_.device.index, parts_.regions->cards().settings()),
       watcher_([this] {
         const bool busy = inspect();
         return tell_works(false) || busy;
       }) {
   status_->engine = this;
+  if (!way_.no_early_launch().empty())
+    log::info("rank {}: kernels do not begin early: {}", rank_, way_.no_early_launch());
+  if (!way_.no_sync_domain().empty())
+    log::info("rank {}: kernels are in the domain of all others: {}", rank_, way_.no_sync_domain());
   if (parts_.shares_process) traffic_.emplace(api_);
   if (!parts_.shares_default_stream) return;
   own_stream_ = make_stream(api_, parts_.device.index);
@@ -78,6 +83,11 @@ void DeviceEngine::check(cudaError_t code, std::string_view what) const {
   device::check(api_, code, parts_.device.index, what);
 }
 
+void DeviceEngine::await_event(cudaStream_t stream, cudaEvent_t event, std::string_view what) {
+  check(api_.StreamWaitEvent(stream, event, 0), what);
+  behind_event_ = true;
+}
+
 bool DeviceEngine::is_capturing(cudaStream_t stream) const {
   if (stream == nullptr) return false;
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -90,7 +100,7 @@ bool DeviceEngine::is_capturing(cudaStream_t stream) const {
 cudaStream_t DeviceEngine::stream_of(rondo::Stream stream) {
   if (stream != nullptr || !own_stream_) return static_cast<cudaStream_t>(stream);
   check(api_.EventRecord(default_passed_.get(), nullptr), "recording an event");
-  check(api_.StreamWaitEvent(own_stream_.get(), default_passed_.get(), 0), "waiting for the default stream");
+  await_event(own_stream_.get(), default_passed_.get(), "waiting for the default stream");
   return own_stream_.get();
 }
 
@@ -209,10 +219,10 @@ void DeviceEngine::enqueue_in_turn(std::span<const Call> calls, cudaStream_t str
                                    std::chrono::milliseconds timeout) {
   Berth::Turn turn(*berth_, this);
   if (launches_ != 0 && last_stream_ != stream) {
-    check(api_.StreamWaitEvent(stream, last_.get(), 0), "waiting for another stream");
+    await_event(stream, last_.get(), "waiting for another stream");
   }
   if (cudaEvent_t before = turn.before(); before != nullptr) {
-    check(api_.StreamWaitEvent(stream, before, 0), "waiting for another communicator");
+    await_event(stream, before, "waiting for another communicator");
   }
   enqueue(calls, stream, timeout);
   check(api_.EventRecord(last_.get(), stream), "recording an event");
@@ -229,7 +239,7 @@ void DeviceEngine::enqueue_in_capture(std::span<const Call> calls, cudaStream_t 
   check(api_.StreamCaptureId(stream, &capture), "capturing");
   if (capture != capture_) failed_word_ = nullptr;  // when it is replayed, others will have been used last
   if (capture == capture_ && captured_stream_ != stream) {
-    check(api_.StreamWaitEvent(stream, captured_.get(), 0), "waiting for another captured stream");
+    await_event(stream, captured_.get(), "waiting for another captured stream");
   }
   enqueue(calls, stream, timeout);
   check(api_.EventRecord(captured_.get(), stream), "capturing");
@@ -382,10 +392,9 @@ void DeviceEngine::pass_failure_to(std::byte* failed_word, cudaStream_t stream) 
 
 void DeviceEngine::launch(Batch& batch, cudaStream_t stream) {
   if (parts_.levels) pass_failure_to(failed_word(), stream);
-  void* arguments[] = {batch.argument()};
-  const dim3 grid(static_cast<unsigned>(batch.blocks()));
-  const dim3 block(static_cast<unsigned>(batch.threads()));
-  check(api_.LaunchKernel(batch.kernel(api_.kernels), grid, block, arguments, 0, stream), "launching a kernel");
+  check(way_.launch(batch.kind(), batch.kernel(api_.kernels), batch.blocks(), batch.threads(), batch.argument(), stream,
+                    std::exchange(behind_event_, false)),
+        "launching a kernel");
   batch.clear();
 }
 

@@ -18,6 +18,7 @@
 #include "comm/call/flight_recorder.hpp"
 #include "comm/device/host/host_way.hpp"
 #include "comm/device/launch/faults.hpp"
+#include "comm/device/launch/launch_way.hpp"
 #include "comm/device/launch/launcher.hpp"
 #include "comm/device/launch/watcher.hpp"
 #include "comm/device/levels/levels.hpp"
@@ -133,6 +134,7 @@ class DeviceEngine {
   void check_buffers(const Call& call);
   void check_buffer(const Call& call, const void* data, std::size_t bytes, std::string_view name);
   void check(cudaError_t code, std::string_view what) const;
+  void await_event(cudaStream_t stream, cudaEvent_t event, std::string_view what);  // by the stream
   bool is_busy();
   bool tell_works(bool at_end);  // true: some are still awaited
   void look_at_wait();
@@ -152,6 +154,8 @@ class DeviceEngine {
   cudaStream_t last_stream_ = nullptr;
   Event captured_;  // the same of the latest capture with calls of ours, which has that number
   cudaStream_t captured_stream_ = nullptr;
+  LaunchWay way_;
+  bool behind_event_ = false;  // the next launch is
   unsigned long long capture_ = 0;
   std::atomic<std::uint64_t> launches_{0};
   std::atomic<std::int64_t> timeout_ms_{0};

@@ -25,6 +25,7 @@ class Batch {
   void clear();
 
   const void* kernel(const cuda::Kernels& kernels) const;
+  KernelKind kind() const { return kernel_; }
   int blocks() const { return blocks_; }
   int threads() const { return threads_; }
   void* argument() { return is_push() ? static_cast<void*>(&push_) : &launch_; }

@@ -48,13 +48,16 @@ void write(ByteWriter& out, const Settings& settings) {
       .number(settings.blocks)
       .number(settings.push_blocks)
       .number(settings.threads)
-      .number(settings.p2p);
+      .number(settings.p2p)
+      .number(settings.early_launch)
+      .number(settings.sync_domain);
   for (const kernels::device::FifoShape& shape : settings.fifo) out.number(shape);
   out.number(settings.device_bytes).number(settings.staging_bytes);
 }
 Settings read_settings(ByteReader& in) {
   Settings settings;
-  for (int* field : {&settings.channels, &settings.blocks, &settings.push_blocks, &settings.threads, &settings.p2p})
+  for (int* field : {&settings.channels, &settings.blocks, &settings.push_blocks, &settings.threads, &settings.p2p,
+                     &settings.early_launch, &settings.sync_domain})
     *field = in.number<int>();
   for (kernels::device::FifoShape& shape : settings.fifo) shape = in.number<kernels::device::FifoShape>();
   for (std::uint64_t* field : {&settings.device_bytes, &settings.staging_bytes}) *field = in.number<std::uint64_t>();

@@ -62,12 +62,17 @@ Settings Settings::from_environment(rondo::Device::Kind kind) {
   s.fifo[0].slot_bytes = (s.fifo[0].slot_bytes + 511) / 512 * 512;
   number("RONDO_DEVICE_BYTES", s.device_bytes, 1 << 14, 1L << 34);
   number("RONDO_DEVICE_STAGING_BYTES", s.staging_bytes, 0, 1L << 33);
-  if (const auto p2p = env("RONDO_DEVICE_P2P")) {
-    if (*p2p != "on" && *p2p != "off") {
-      throw Error(ErrorCode::invalid_argument, fmt::format("RONDO_DEVICE_P2P={} is neither on nor off", *p2p));
+  const auto onoff = [](const char* name, int& field) {
+    const auto value = env(name);
+    if (!value) return;
+    if (*value != "on" && *value != "off") {
+      throw Error(ErrorCode::invalid_argument, fmt::format("{}={} is neither on nor off", name, *value));
     }
-    s.p2p = *p2p == "on" ? 1 : 0;
-  }
+    field = *value == "on" ? 1 : 0;
+  };
+  onoff("RONDO_DEVICE_P2P", s.p2p);
+  onoff("RONDO_DEVICE_EARLY_LAUNCH", s.early_launch);
+  onoff("RONDO_DEVICE_SYNC_DOMAIN", s.sync_domain);
   return s;
 }
 
@@ -78,7 +83,8 @@ bool Settings::are_possible() const {
   };
   return within(channels, 1, kMaxBlocks) && within(blocks, channels, kMaxBlocks) &&
          within(push_blocks, 0, kMaxBlocks) && within(threads, 32, kMaxThreads) && threads % 32 == 0 &&
-         within(p2p, 0, 1) && std::all_of(std::begin(fifo), std::end(fifo), is_shape) &&
+         within(p2p, 0, 1) && within(early_launch, 0, 1) && within(sync_domain, 0, 1) &&
+         std::all_of(std::begin(fifo), std::end(fifo), is_shape) &&
          within(device_bytes, std::uint64_t{1} << 14, std::uint64_t{1} << 34) &&
          within(staging_bytes, std::uint64_t{0}, std::uint64_t{1} << 33);
 }
@@ -88,7 +94,8 @@ bool operator==(const Settings& a, const Settings& b) {
     return x.slots == y.slots && x.slot_bytes == y.slot_bytes;
   };
   return a.channels == b.channels && a.blocks == b.blocks && a.push_blocks == b.push_blocks && a.threads == b.threads &&
-         a.p2p == b.p2p && std::equal(std::begin(a.fifo), std::end(a.fifo), std::begin(b.fifo), same_shape) &&
+         a.p2p == b.p2p && a.early_launch == b.early_launch && a.sync_domain == b.sync_domain &&
+         std::equal(std::begin(a.fifo), std::end(a.fifo), std::begin(b.fifo), same_shape) &&
          a.device_bytes == b.device_bytes && a.staging_bytes == b.staging_bytes;
 }
 

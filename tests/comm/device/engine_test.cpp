@@ -20,10 +20,9 @@ std::atomic<int> launches{0};
 const cuda::Api& counting_api() {
   static const cuda::Api api = [] {
     cuda::Api copy = api_under_test();
-    copy.LaunchKernel = [](const void* kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
-                           cudaStream_t stream) {
+    copy.LaunchKernelExC = [](const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
       ++launches;
-      return api_under_test().LaunchKernel(kernel, grid, block, arguments, shared, stream);
+      return api_under_test().LaunchKernelExC(config, kernel, arguments);
     };
     return copy;
   }();

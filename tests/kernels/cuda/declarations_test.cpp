@@ -104,6 +104,11 @@ constexpr Pair kEnumerators[] = {
     RONDO_PAIR(cudaDevAttrHostNativeAtomicSupported),
     RONDO_PAIR(cudaDevAttrCooperativeLaunch),
     RONDO_PAIR(cudaDevAttrMaxBlocksPerMultiprocessor),
+    RONDO_PAIR(cudaDevAttrMemSyncDomainCount),
+    RONDO_PAIR(cudaLaunchAttributeProgrammaticStreamSerialization),
+    RONDO_PAIR(cudaLaunchAttributeMemSyncDomain),
+    RONDO_PAIR(cudaLaunchMemSyncDomainDefault),
+    RONDO_PAIR(cudaLaunchMemSyncDomainRemote),
     RONDO_PAIR(cudaMemoryTypeUnregistered),
     RONDO_PAIR(cudaMemoryTypeHost),
     RONDO_PAIR(cudaMemoryTypeDevice),
@@ -135,6 +140,10 @@ TEST_CASE("Own declarations have the toolkit's values", "[cuda]") {
   CHECK(offsetof(own::cudaPointerAttributes, hostPointer) == offsetof(::cudaPointerAttributes, hostPointer));
   CHECK(offsetof(own::cudaFuncAttributes, maxDynamicSharedSizeBytes) ==
         offsetof(::cudaFuncAttributes, maxDynamicSharedSizeBytes));
+  CHECK(sizeof(own::cudaLaunchAttribute) == sizeof(::cudaLaunchAttribute));
+  CHECK(offsetof(own::cudaLaunchAttribute, val) == offsetof(::cudaLaunchAttribute, val));
+  CHECK(sizeof(own::cudaLaunchConfig_t) == sizeof(::cudaLaunchConfig_t));
+  CHECK(offsetof(own::cudaLaunchConfig_t, numAttrs) == offsetof(::cudaLaunchConfig_t, numAttrs));
 }
 
 }  // namespace rondo

@@ -210,7 +210,8 @@ class DeviceWorld {
                                .blocks = static_cast<unsigned>(shape_.blocks),
                                .threads = static_cast<unsigned>(shape_.threads),
                                .body = soft.run,
-                               .argument = &launch});
+                               .argument = &launch,
+                               .early = true});
   }
 
   WorldShape shape_;

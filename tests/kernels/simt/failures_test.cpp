@@ -131,3 +131,27 @@ TEST_CASE("simt: a failed run stays failed, and the next one on the thread works
     CHECK(ran == 96);
   }
 }
+
+TEST_CASE("simt: a lane that may begin early waits for its stream before it uses memory, and before it ends") {
+  std::uint64_t word[2] = {};
+  const simt::GridSpec early{.early = true};
+  const auto uses = [&](auto access) { return run({}, early, [&] { access(); }); };
+  for (const Outcome& outcome :
+       {uses([&] { load<std::uint64_t>(word); }), uses([&] { store<std::uint64_t>(word, 1); }),
+        uses([&] { load_acquire(word); }), uses([&] { store_release(word, 1); }), uses([&] { give_credit(word, 1); }),
+        uses([&] { ll_load(word); }), uses([&] { ll_store(word, {}); }), uses([&] { ll128_load(word); }),
+        uses([&] { ll128_store(word, {}); })}) {
+    INFO(outcome.report);
+    CHECK(outcome.status == Status::misuse);
+    CHECK(outcome.says("the lane uses memory and has not waited for what comes before its kernel on the stream"));
+  }
+  const Outcome one_waits = run({}, early, [&] {
+    if (thread_index() == 0) await_stream();
+    block_sync();
+    load<std::uint64_t>(word);
+  });
+  CHECK(one_waits.says("the lane uses memory and has not waited"));
+  CHECK(run({}, early, [] {}).says("the lane ends and has not waited for what comes before its kernel on the stream"));
+  CHECK(run({}, early, [&] { await_stream(), load<std::uint64_t>(word); }).status == Status::ok);
+  CHECK(run({}, {}, [&] { load<std::uint64_t>(word); }).status == Status::ok);
+}

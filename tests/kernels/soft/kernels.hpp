@@ -74,6 +74,21 @@ inline void meet_body(const Meet& meet) {
 }
 inline constexpr Kernel kMeet = kernel<meet_body, Meet>("meet");
 
+// Says that it has begun, which no kernel of ours may, then waits for its stream; *sum becomes *passed + 1.
+struct Follow {
+  std::uint32_t* began;
+  const std::uint32_t* passed;
+  std::uint32_t* sum;
+};
+inline void follow_body(const Follow& follow) {
+  using namespace kernels::device;
+  if (thread_index() == 0) __atomic_store_n(follow.began, 1u, __ATOMIC_RELEASE);
+  await_stream();
+  if (thread_index() == 0) store<std::uint32_t>(follow.sum, load<std::uint32_t>(follow.passed) + 1);
+}
+inline constexpr Kernel kFollow = kernel<follow_body, Follow>("follow");
+inline constexpr Kernel kOpenGate = kernel<gate_body, Gate>("open gate", true);  // that lets the next one begin
+
 struct Nothing {
   std::uint32_t unused;
 };

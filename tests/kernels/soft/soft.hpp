@@ -66,4 +66,18 @@ cudaError_t launch(const Kernel& kernel, Argument argument, cudaStream_t stream,
   return api().LaunchKernel(&kernel, dim3(blocks), dim3(threads), arguments, 0, stream);
 }
 
+template <class Argument>
+cudaError_t launch_early(const Kernel& kernel, Argument argument, cudaStream_t stream, int early = 1) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = early;
+  cudaLaunchConfig_t config{};
+  config.blockDim = dim3(32);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  void* arguments[] = {&argument};
+  return api().LaunchKernelExC(&config, &kernel, arguments);
+}
+
 }  // namespace rondo::soft::testing

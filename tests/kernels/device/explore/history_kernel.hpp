@@ -31,6 +31,7 @@ RONDO_DEVICE void read_along(const DeviceTeam& team) {
 }
 
 RONDO_KERNEL history_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
+  await_stream();
   const DeviceTeam& team = *launch.team;
   if (team.rank != 0) return read_along(team);
   if (thread_index() != 0) return;

@@ -242,6 +242,41 @@ rondo_mutant(push_epoch_kept_early push races 200 kernels/device/push.cuh
   "if (thread_index() == 0) store<std::uint32_t>(&header.push_epoch[block_index()], epoch);
     alive = !block_or(!alive);")
 
+# ---- launches that may begin early
+
+rondo_mutant(simple_without_wait_for_stream simple schedules 200 kernels/device/fifo_kernel.cuh
+  "  await_stream();
+"
+  "")
+
+rondo_mutant(window_without_wait_for_stream window schedules 200 kernels/device/window.cuh
+  "  await_stream();
+"
+  "")
+
+rondo_mutant(push_without_wait_for_stream push schedules 200 kernels/device/push.cuh
+  "  await_stream();
+"
+  "")
+
+rondo_mutant(push_waits_for_stream_late push schedules 200 kernels/device/push.cuh
+  [[  await_stream();
+  RONDO_STAMP(awaited);
+  RegionHeader& header = *launch.header;
+  std::uint32_t epoch = load<std::uint32_t>(&header.push_epoch[block_index()]);
+]]
+  [[  RegionHeader& header = *launch.header;
+  std::uint32_t epoch = load<std::uint32_t>(&header.push_epoch[block_index()]);
+  await_stream();
+]])
+
+rondo_mutant(window_thread_waits_for_all window schedules 200 kernels/device/window.cuh
+  "  await_stream();
+"
+  "  if (thread_index() == 0) await_stream();
+  block_sync();
+")
+
 # ---- histories
 
 rondo_mutant(history_unchecked history schedules 200 kernels/device/sequence.cuh
