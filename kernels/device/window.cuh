@@ -22,7 +22,7 @@ class WindowOperation {
         if (phase == 1 && !(round == 0 ? begin() : begin_again(round))) return false;
         if (phase == 2 && !plan_.ends_together) break;
         if (phase == 2 && !end(round)) return false;
-        run_list(list_moves(phase, round));
+        run_list(list_moves(phase, round), phase == 1 && round == 0);
       }
     } while (++round < plan_.rounds);
     return true;
@@ -64,11 +64,8 @@ class WindowOperation {
     const auto offset_for = [&](int peer) {  // of all_to_all: nobody else knows where the peer's block begins
       return plan_.reads == Reads::each ? block_.sends[peer].start * plan_.element : std::uint64_t{0};
     };
-    if (!meet_first(block_, own, offset_for)) return false;
+    if (!meet_first(block_, own, stages_input(), offset_for)) return false;
     RONDO_STAMP(met);
-    if (thread_index() == 0) decide();
-    block_sync();
-    RONDO_STAMP(decided);
     return true;
   }
 
@@ -82,21 +79,24 @@ class WindowOperation {
                       is_written(plan_.rank) ? Since::wrote : Since::read);
   }
 
-  // By one thread, from what all ranks see alike.
-  RONDO_DEVICE void decide() const {
-    WindowPlan& plan = block_.plan;
-    plan.staged = false;
-    plan.ends_together = plan.ranks > 1 && plan.writes != Writes::own;
+  // From what all ranks see alike: whether a buffer is staged. By every thread that fills tables, since asking one of
+  // them would take a barrier; the rest of the plan is theirs to know when the tables are. A call: inline it spilled.
+  RONDO_DEVICE_CALL bool decide() const {
+    bool staged = false, ends_together = plan_.ranks > 1 && plan_.writes != Writes::own;
     std::uint64_t most = 1;
     RONDO_NO_UNROLL
-    for (int rank = 0; plan.ranks > 1 && rank < plan.ranks; ++rank) {
-      if (is_read(rank) && block_.input[rank] == nullptr) plan.staged = true;
-      if (is_read(rank) && block_.input[rank] != nullptr) plan.ends_together = true;
-      if (is_written(rank) && block_.output[rank] == nullptr) plan.staged = true;
+    for (int rank = 0; plan_.ranks > 1 && rank < plan_.ranks; ++rank) {
+      if (is_read(rank) && block_.input[rank] == nullptr) staged = true;
+      if (is_read(rank) && block_.input[rank] != nullptr) ends_together = true;
+      if (is_written(rank) && block_.output[rank] == nullptr) staged = true;
       if (block_.rounds[rank] > most) most = block_.rounds[rank];
     }
-    plan.rounds = plan.staged ? static_cast<unsigned>(most) : 1;
-    if (plan.staged && plan.step == 0) trap("the staging area is smaller than least_staging_bytes");
+    if (thread_index() != 0) return staged;
+    block_.plan.staged = staged;
+    block_.plan.ends_together = ends_together;
+    block_.plan.rounds = staged ? static_cast<unsigned>(most) : 1;
+    if (staged && plan_.step == 0) trap("the staging area is smaller than least_staging_bytes");
+    return staged;
   }
 
   // ---- what a round moves ----
@@ -113,22 +113,22 @@ class WindowOperation {
     std::uint64_t from, to, count;  // elements
     std::uint64_t staged;           // bytes
   };
-  RONDO_DEVICE Places places(unsigned round) const {
+  RONDO_DEVICE Places places(unsigned round, bool staged) const {
     if (plan_.cut != Cut::blocks) {
-      const Range range = in_round(whole_share(), round, plan_.staged);
+      const Range range = in_round(whole_share(), round, staged);
       const Range mine = plan_.cut == Cut::whole ? range : aligned_part(range, plan_.element, plan_.ranks, plan_.rank);
       return {mine.offset, mine.offset, mine.count, (mine.offset - range.offset) * plan_.element};
     }
     const bool sends = sends_blocks(plan_);
     const BlockShare& block = sends ? block_.sends[plan_.rank] : block_.receives[plan_.rank];
-    const Range range = in_round(block.share, round, plan_.staged);
+    const Range range = in_round(block.share, round, staged);
     const std::uint64_t placed = block.start + range.offset;
     return {sends ? placed : range.offset, sends ? range.offset : placed, range.count, slot_of(plan_.rank)};
   }
   // Of all_to_all: what `peer` has for this rank. Its arrival points to the block.
-  RONDO_DEVICE Places places_from(int peer, unsigned round) const {
+  RONDO_DEVICE Places places_from(int peer, unsigned round, bool staged) const {
     const BlockShare& block = block_.receives[peer];
-    const Range range = in_round(block.share, round, plan_.staged);
+    const Range range = in_round(block.share, round, staged);
     const std::uint64_t start = peer == plan_.rank ? block_.sends[peer].start : 0;
     return {start + range.offset, block.start + range.offset, range.count, slot_of(plan_.rank)};
   }
@@ -157,12 +157,18 @@ class WindowOperation {
   RONDO_DEVICE List list_moves(int phase, unsigned round) const {
     if (phase == 0) return stages_input() ? copy_in(round) : List{};
     if (phase == 2) return stages_output() ? copy_out(round) : List{};
+    const bool staged = round == 0 ? decide() : plan_.staged;
     if (plan_.cut == Cut::nothing) return {};
-    return plan_.reads == Reads::each ? move_each(round) : move_one(round);
+    return plan_.reads == Reads::each ? move_each(round, staged) : move_one(round, staged);
   }
-  RONDO_DEVICE void run_list(List list) const {
-    if (list.moves == 0) return;
+  // decided: the plan has been, with the list.
+  RONDO_DEVICE void run_list(List list, bool decided) const {
+    if (list.moves == 0 && !decided) return;
     block_sync();
+    if (decided) {
+      RONDO_STAMP(decided);
+    }
+    if (list.moves == 0) return;
     if (list.arithmetic == nullptr && block_.target[list.targets - 1] == block_.source[0]) {
       --list.targets;  // a copy onto itself is none
     }
@@ -230,23 +236,23 @@ class WindowOperation {
     return staging(rank, epoch(round) + 1) + at.staged;
   }
 
-  RONDO_DEVICE List move_each(unsigned round) const {
+  RONDO_DEVICE List move_each(unsigned round, bool staged) const {
     RONDO_NO_UNROLL
     for (int i = static_cast<int>(thread_index()); i < plan_.ranks; i += static_cast<int>(block_threads())) {
       const int peer = (plan_.rank + i) % plan_.ranks;  // every rank begins with another
-      const Places at = places_from(peer, round);
+      const Places at = places_from(peer, round, staged);
       list_copy(i, target(plan_.rank, at, round), source(peer, at, round), at.count);
     }
     return {.moves = plan_.ranks};
   }
 
-  RONDO_DEVICE List move_one(unsigned round) const {
+  RONDO_DEVICE List move_one(unsigned round, bool staged) const {
     const bool folds = plan_.reads == Reads::fold;
     const List list{.moves = 1,
                     .sources = folds ? plan_.ranks : 1,
                     .targets = plan_.writes == Writes::all ? plan_.ranks : 1,
                     .arithmetic = folds ? &plan_.arithmetic : nullptr};
-    const Places at = places(round);
+    const Places at = places(round, staged);
     const int from = plan_.reads == Reads::root ? plan_.root : plan_.rank;
     RONDO_NO_UNROLL
     for (int i = static_cast<int>(thread_index()); i < plan_.ranks; i += static_cast<int>(block_threads())) {
@@ -271,33 +277,41 @@ class WindowOperation {
   const Operation& operation_;
 };
 
-// Blocks beyond the channels of an operation have nothing to do with it but count.
-RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch, const Operation& operation,
-                                       std::uint64_t sequence) {
+// By one thread, when the operation before is over for all; a barrier must follow. Peers who have seen an arrival find
+// the history.
+RONDO_DEVICE void prepare(WindowBlock& block, const Launch& launch, int index) {
+  const Operation& operation = launch.operation[index];
   DeviceSignature signature = operation.signature;
-  if (signature.sequence == 0) signature.sequence = sequence;
-  block_sync();  // the operation before is over for all threads
-  if (thread_index() == 0) {
-    block.patience.operation = signature;
-    if (block_index() == 0) write_history(own_header(*launch.team), signature);
-    RONDO_STAMP(history);
-    plan_operation(block, *launch.team, operation);
+  if (signature.sequence == 0) signature.sequence = block.sequence + static_cast<unsigned>(index) + 1;
+  block.patience.operation = signature;
+  if (block_index() == 0) write_history(own_header(*launch.team), signature);
+  RONDO_STAMP(history);
+  plan_operation(block, *launch.team, operation);
+  RONDO_STAMP(planned);
+}
+
+// The first is prepared. Blocks beyond the channels of an operation have nothing to do with it but count.
+RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch, int index) {
+  const Operation& operation = launch.operation[index];
+  if (index > 0) {
+    block_sync();  // the operation before is over for all threads
+    if (thread_index() == 0) prepare(block, launch, index);
   }
   if (block_index() >= operation.channels) return true;
-  block_sync();
-  RONDO_STAMP(planned);
+  if (index > 0) block_sync();
   if (block.plan.cut == Cut::blocks) {
     if (sends_blocks(block.plan)) plan_blocks(block.sends, launch, operation, operation.send_counts);
     if (receives_blocks(block.plan)) plan_blocks(block.receives, launch, operation, operation.recv_counts);
     block_sync();
   }
   if (!WindowOperation(block).run()) return false;
-  block_sync();
+  // Nobody else looks at the epoch after the operation's last barrier.
   if (thread_index() == 0) block.epoch += block.plan.rounds * (block.plan.ends_together ? 2u : 1u);
   RONDO_STAMP(finished);
   return true;
 }
 
+// One thread reads the rank's counters, before a barrier, and one writes them at the end: no other barrier is needed.
 RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   RONDO_SHARED(WindowBlock, block);
   RONDO_STAMP(begin);
@@ -309,21 +323,18 @@ RONDO_KERNEL window_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
   if (thread_index() == 0) {
     block.patience = {&team, timer_ns(), launch.timeout_ns, {}, Protocol::simple, true};
     block.epoch = load<std::uint64_t>(&header.block_epoch[block_index()]);
+    block.sequence = latest_sequence(team);
     alive = alive && load_relaxed(&header.failed) == 0;
+    if (alive && launch.operations > 0) prepare(block, launch, 0);
   }
   alive = !block_or(!alive);  // one look for all: another block may fail meanwhile
   RONDO_STAMP(opened);
   RONDO_NO_UNROLL
-  for (int i = 0; i < launch.operations && alive; ++i) {
-    alive =
-        run_window_operation(block, launch, launch.operation[i], latest_sequence(team) + static_cast<unsigned>(i) + 1);
-  }
-  block_sync();
+  for (int i = 0; i < launch.operations && alive; ++i) alive = run_window_operation(block, launch, i);
   if (thread_index() == 0) store<std::uint64_t>(&header.block_epoch[block_index()], block.epoch);
-  const std::uint64_t latest = latest_sequence(team) + static_cast<unsigned>(launch.operations);
-  block_sync();
-  advance_sequence(header, latest);
+  advance_sequence(header, block.sequence + static_cast<unsigned>(launch.operations));
   if (!alive && thread_index() == 0) store_relaxed(&header.failed, 1);
+  if (launch.guarded != 0) block_sync();  // a thread leaves for all
   leave_alone(launch);
   RONDO_STAMP_END(team);
 }

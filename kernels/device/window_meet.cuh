@@ -35,7 +35,8 @@ struct WindowBlock {  // in shared memory; the tables: entry p by the thread tha
   Patience patience;
   Operation operation;  // of the launch: kept here, the kernel's argument would be kept in registers
   WindowPlan plan;
-  std::uint64_t epoch;  // of the latest meeting before the operation
+  std::uint64_t epoch;     // of the latest meeting before the operation
+  std::uint64_t sequence;  // of the latest collective before this kernel
   BlockShare sends[kMaxRanks], receives[kMaxRanks];
   const std::byte* input[kMaxRanks];  // of each rank, for this rank to read; null: staged
   std::byte* output[kMaxRanks];       // of each rank; null: staged
@@ -90,13 +91,14 @@ RONDO_DEVICE_CALL void refuse_arrival(const WindowBlock& block, int peer, std::u
   wait_for(block.patience, &line->epoch, peer, epoch, block.patience.operation, [](std::uint64_t) { return false; });
 }
 
-// The start of an operation, by all threads; what they wrote before is seen by those who have met them. Fills the
-// tables. `offset_for(peer)`: bytes from the input's start to what that peer reads. False: drain.
+// The start of an operation, by all threads; what they wrote before is seen by those who have met them. `wrote`: some
+// of it since the latest barrier. Fills the tables; another barrier must follow before they are written again.
+// `offset_for(peer)`: bytes from the input's start to what that peer reads. False: drain.
 template <class F>
-RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, F&& offset_for) {
+RONDO_DEVICE bool meet_first(WindowBlock& block, const Arrival& own, bool wrote, F&& offset_for) {
   const DeviceTeam& team = *block.patience.team;
   bool met = true;
-  block_sync();
+  if (wrote) block_sync();
   RONDO_NO_UNROLL
   for (int peer = static_cast<int>(thread_index()); peer < team.world_size; peer += static_cast<int>(block_threads())) {
     if (peer == team.rank) continue;

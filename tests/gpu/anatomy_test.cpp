@@ -44,9 +44,9 @@ std::string places(const AnatomyCase& what) {
 }  // namespace
 
 TEST_CASE("the window kernel's places, buffers in windows") {
-  const std::string alone = "begin, awaited, opened, history, planned, posted, seen, met, decided, moved, finished, end";
+  const std::string alone = "begin, awaited, history, planned, opened, posted, seen, met, decided, moved, finished, end";
   const std::string together =
-      "begin, awaited, opened, history, planned, posted, seen, met, decided, moved, posted again, met again, finished, end";
+      "begin, awaited, history, planned, opened, posted, seen, met, decided, moved, posted again, met again, finished, end";
   CHECK(places({.window = true, .registered = true, .ranks = 1}) == alone);
   CHECK(places({.window = true, .registered = true, .ranks = 2}) == together);
   CHECK(places({.window = true, .registered = true, .ranks = 8}) == together);
@@ -55,7 +55,7 @@ TEST_CASE("the window kernel's places, buffers in windows") {
 
 TEST_CASE("the window kernel's places, ordinary buffers: staged, and met once") {
   CHECK(places({.window = true, .registered = false, .ranks = 2}) ==
-        "begin, awaited, opened, history, planned, moved, posted, seen, met, decided, moved, finished, end");
+        "begin, awaited, history, planned, opened, moved, posted, seen, met, decided, moved, finished, end");
 }
 
 TEST_CASE("LL's places: a send for each peer, then one fold") {

@@ -186,6 +186,20 @@ rondo_mutant(meeting_without_first_barrier window schedules 200 kernels/device/w
     if (peer == team.rank) continue;
     std::uint64_t* const word")
 
+rondo_mutant(staged_input_met_without_barrier window races 500 kernels/device/window_meet.cuh
+  "  if (wrote) block_sync();
+"
+  "")
+
+rondo_mutant(planned_over_the_operation_before window races 500 kernels/device/window.cuh
+  "    block_sync();  // the operation before is over for all threads
+"
+  "")
+
+rondo_mutant(plan_is_known_with_moves_alone window schedules 500 kernels/device/window.cuh
+  "if (list.moves == 0 && !decided) return;"
+  "if (list.moves == 0) return;")
+
 rondo_mutant(meeting_without_last_barrier window schedules 200 kernels/device/window_meet.cuh
   "    block.rounds[peer] = theirs.rounds;
   }
@@ -204,7 +218,7 @@ rondo_mutant(one_shot_in_place_is_shared window schedules 200 kernels/device/win
   "operation_.send_window >= 0")
 
 rondo_mutant(no_second_meeting window schedules 200 kernels/device/window.cuh
-  "if (is_read(rank) && block_.input[rank] != nullptr) plan.ends_together = true;"
+  "if (is_read(rank) && block_.input[rank] != nullptr) ends_together = true;"
   "")
 
 # ---- short messages
