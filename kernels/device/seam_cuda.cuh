@@ -15,7 +15,8 @@
 #define RONDO_UNROLL _Pragma("unroll")
 #define RONDO_NO_UNROLL _Pragma("unroll 1")
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 // Whoever launches a kernel early asks its code's version first (comm/device/launch/launch_way.hpp).
 RONDO_DEVICE void await_stream() {
@@ -199,4 +200,5 @@ RONDO_DEVICE void store_release_gpu(std::uint64_t* p, std::uint64_t value) {
   asm volatile("st.release.gpu.global.b64 [%0], %1;" ::"l"(global_address(p)), "l"(value) : "memory");
 }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

@@ -31,7 +31,8 @@
 #define RONDO_COST_MEETING(meeting) const ::rondo::kernels::device::costs::meeting
 #endif
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 inline const simt::LaneHead& lane_head() { return *simt::t_lane; }
 inline unsigned thread_index() { return lane_head().thread; }
@@ -288,4 +289,5 @@ inline void fence_gpu() { fence_system(); }
 inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) { return load_acquire(p); }
 inline void store_release_gpu(std::uint64_t* p, std::uint64_t value) { store_release(p, value); }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

@@ -44,9 +44,11 @@ std::string places(const AnatomyCase& what) {
 }  // namespace
 
 TEST_CASE("the window kernel's places, buffers in windows") {
-  const std::string alone = "begin, awaited, history, planned, opened, posted, seen, met, decided, moved, finished, end";
+  const std::string alone =
+      "begin, awaited, history, planned, opened, posted, seen, met, decided, moved, finished, end";
   const std::string together =
-      "begin, awaited, history, planned, opened, posted, seen, met, decided, moved, posted again, met again, finished, end";
+      "begin, awaited, history, planned, opened, posted, seen, met, decided, moved, posted again, met again, finished, "
+      "end";
   CHECK(places({.window = true, .registered = true, .ranks = 1}) == alone);
   CHECK(places({.window = true, .registered = true, .ranks = 2}) == together);
   CHECK(places({.window = true, .registered = true, .ranks = 8}) == together);

@@ -3,7 +3,8 @@
 #pragma once
 #include "kernels/device/sequence.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 inline constexpr std::uint64_t kWritten = 3 * kHistory;
 
@@ -39,4 +40,5 @@ RONDO_KERNEL history_kernel(RONDO_KERNEL_ARGUMENT Launch launch) {
     write_history(own_header(team), signature_of(sequence));
 }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device
