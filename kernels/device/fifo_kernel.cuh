@@ -24,7 +24,7 @@ RONDO_DEVICE void open_links(FifoBlock& block, const Launch& launch) {
     link.sent = load<std::uint64_t>(&mailbox_at(link.mine).sent);
     link.received = load<std::uint64_t>(&mailbox_at(link.mine).received);
     link.freed = load<std::uint64_t>(&mailbox_at(link.mine).seen_freed);
-    // Here all peers are looked at side by side, later by one thread, one after the other.
+    // Here all peers are looked at side by side; later a move that is alone waits for its look.
     if (link.sent - link.freed >= shape.slots) link.freed = load_credit(&mailbox_at(link.mine).freed);
     link.posted = link.received;
   }

@@ -27,10 +27,18 @@ constexpr int kMost = kernels::device::kMaxThreads;
 enum class When : std::uint8_t { always, without_windows, time_sliced };  // the latter: before all others
 using enum When;
 
+struct Most {  // bytes of the larger buffer of a rank
+  std::size_t bytes = 0;
+  std::size_t Terms::*threshold = nullptr;  // of the tuning file, in the place of `bytes`
+  constexpr Most(std::size_t most) : bytes(most) {}
+  constexpr Most(std::size_t Terms::*most) : threshold(most) {}
+  constexpr std::size_t in(const Terms& terms) const { return threshold == nullptr ? bytes : terms.*threshold; }
+};
+
 struct TunerRow {
   Pattern pattern;
-  bool canonical;         // for calls that need the canonical order; the others may use any row
-  std::size_t max_bytes;  // of the larger buffer of a rank
+  bool canonical;  // for calls that need the canonical order; the others may use any row
+  Most most;
   int max_world_size;
   KernelKind kernel;
   std::string_view algorithm;
@@ -44,11 +52,11 @@ struct TunerRow {
 // run. No GPU has measured a push: on one, LL and windows took 13 to 36 us for 8 bytes, and a push does less than
 // either at any step. Of the thresholds, LL's alone comes from measurements.
 constexpr TunerRow kTable[] = {
-    {Pattern::all_reduce, kCanonical, 16 * kKiB, 8, push, "one_shot", kMost, kAnyBytes},
+    {Pattern::all_reduce, kCanonical, &Terms::push_most, 8, push, "one_shot", kMost, kAnyBytes},
     {Pattern::all_reduce, kCanonical, 1 * kKiB, kAnyWorld, push, "one_shot", kMost, kAnyBytes},
     {Pattern::reduce_scatter, kCanonical, 64 * kKiB, 8, push, "direct", kMost, kAnyBytes},
     {Pattern::all_gather, kCanonical, 64 * kKiB, 8, push, "direct", kMost, kAnyBytes},
-    {Pattern::broadcast, kCanonical, 16 * kKiB, 8, push, "direct", kMost, kAnyBytes},
+    {Pattern::broadcast, kCanonical, &Terms::push_most, 8, push, "direct", kMost, kAnyBytes},
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, push, "direct", 64, kAnyBytes},
     // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each. The LL that
     // was measured sent to one peer after the other, which took longer from 4 ranks on.
@@ -56,21 +64,21 @@ constexpr TunerRow kTable[] = {
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, without_windows},
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, time_sliced},
     {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, window, "one_shot", kMost, 16 * kKiB, time_sliced},
-    {Pattern::all_reduce, kCanonical, 128 * kKiB, 8, window, "one_shot", kMost, 16 * kKiB},
-    {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, window, "two_shot", kMost, 64 * kKiB},
+    {Pattern::all_reduce, kCanonical, &Terms::one_shot_most, 8, window, "one_shot", kMost, 16 * kKiB},
+    {Pattern::all_reduce, kCanonical, &Terms::window_most, kAnyWorld, window, "two_shot", kMost, 64 * kKiB},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
     {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, simple, "two_shot", kMost, 128 * kKiB},
-    {Pattern::reduce, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
-    {Pattern::reduce, kAnyOrder, 64 * kKiB, kAnyWorld, ll, "ring", 256, 16 * kKiB},
+    {Pattern::reduce, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::reduce, kAnyOrder, &Terms::ll_most, kAnyWorld, ll, "ring", 256, 16 * kKiB},
     {Pattern::reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
-    {Pattern::reduce, kCanonical, 64 * kKiB, kAnyWorld, ll, "direct", 256, 16 * kKiB},
+    {Pattern::reduce, kCanonical, &Terms::ll_most, kAnyWorld, ll, "direct", 256, 16 * kKiB},
     {Pattern::reduce, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
-    {Pattern::broadcast, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
-    {Pattern::broadcast, kCanonical, 64 * kKiB, kAnyWorld, ll, "tree", 256, 16 * kKiB},
+    {Pattern::broadcast, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::broadcast, kCanonical, &Terms::ll_most, kAnyWorld, ll, "tree", 256, 16 * kKiB},
     {Pattern::broadcast, kCanonical, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
-    {Pattern::all_gather, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::all_gather, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
     {Pattern::all_gather, kCanonical, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
-    {Pattern::reduce_scatter, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::reduce_scatter, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
     {Pattern::reduce_scatter, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
     {Pattern::reduce_scatter, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
     {Pattern::all_to_all, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
@@ -90,7 +98,7 @@ consteval bool always_finds_one() {
     bool found = false;
     for (const TunerRow& row : kTable) {
       if (row.pattern != pattern.pattern || row.kernel != simple || row.canonical != kCanonical) continue;
-      found |= row.max_bytes == kAnyBytes && row.max_world_size == kAnyWorld && row.when == always;
+      found |= row.most.bytes == kAnyBytes && row.max_world_size == kAnyWorld && row.when == always;
     }
     if (!found) return false;
   }
@@ -167,7 +175,7 @@ class RowSearch {
   }
 
   bool fits(const TunerRow& row) const {
-    return shape_.bytes <= row.max_bytes && terms_.world_size <= row.max_world_size;
+    return shape_.bytes <= row.most.in(terms_) && terms_.world_size <= row.max_world_size;
   }
 
   // Rows whose size fits first; then any row of the pattern, for an algorithm that the table would not take here.

@@ -8,6 +8,7 @@
 #include <rondo/communicator.hpp>
 
 #include "comm/call/shape.hpp"
+#include "comm/setup/tuning.hpp"
 #include "kernels/device/layout.hpp"
 
 namespace rondo::comm::device {
@@ -32,6 +33,9 @@ struct Terms {
   std::size_t round_bytes = 0;  // that pass the staging area in one round of all blocks, of each rank
   bool is_level = false;        // the ranks are some of a communicator in two levels
   std::size_t slots_bytes = 0;  // that the slots between two ranks hold: a longer message waits for its receiver
+  // Thresholds of the tuning file, of the larger buffer of a rank.
+  std::size_t push_most = Tuning{}.device_push_bytes, one_shot_most = Tuning{}.device_one_shot_bytes,
+              window_most = Tuning{}.device_window_bytes, ll_most = Tuning{}.device_ll_bytes;
 };
 
 struct Choice {

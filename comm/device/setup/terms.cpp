@@ -45,7 +45,11 @@ Terms agree(const Regions& regions, const Options& options, const Config& config
                   regions.one_island() && !regions.in_pairs() ? kernels::device::push_capacity(layout.push_blocks) : 0,
               .time_sliced = is_time_sliced(regions.cards()),
               .round_bytes = round_bytes(regions),
-              .slots_bytes = slots_bytes(layout)};
+              .slots_bytes = slots_bytes(layout),
+              .push_most = config.tuning.device_push_bytes,
+              .one_shot_most = config.tuning.device_one_shot_bytes,
+              .window_most = config.tuning.device_window_bytes,
+              .ll_most = config.tuning.device_ll_bytes};
   for (int p = 0; p < kernels::device::kProtocolCount; ++p) {
     terms.protocols[p] = has_protocol(layout, static_cast<kernels::device::Protocol>(p));
   }

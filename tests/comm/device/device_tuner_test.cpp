@@ -18,8 +18,7 @@ std::string choice(int world_size, std::size_t bytes, bool windows = true) {
 
 }  // namespace
 
-TEST_CASE(
-    "short all_reduces: LL between two ranks, over windows among more, which LL would serve one after the other") {
+TEST_CASE("short all_reduces: LL between two ranks, over windows among more") {
   CHECK(choice(2, 8) == "ll one_shot");
   CHECK(choice(2, 2048) == "ll one_shot");
   CHECK(choice(2, 2052) == "window one_shot");
@@ -82,6 +81,35 @@ TEST_CASE("a push that is asked for by name is had for what its inboxes take") {
   };
   CHECK(named(8192) == "push");
   CHECK(named(8196) == "window");
+}
+
+TEST_CASE("thresholds of the tuning file decide between pushes, windows, rings and trees") {
+  using rondo::kernels::Pattern;
+  device::Terms terms{.world_size = 4,
+                      .push_bytes = 16384,
+                      .slots_bytes = 0,
+                      .push_most = 1000,
+                      .one_shot_most = 2000,
+                      .window_most = 3000,
+                      .ll_most = 4000};
+  const auto chosen = [&](Pattern pattern, std::size_t bytes) {
+    const device::Choice found = device::choose({.pattern = pattern, .bytes = bytes}, terms);
+    return fmt::format("{} {}", device::name_of(found.kernel), found.algorithm);
+  };
+  CHECK(chosen(Pattern::all_reduce, 1000) == "push one_shot");
+  CHECK(chosen(Pattern::all_reduce, 1004) == "window one_shot");
+  CHECK(chosen(Pattern::all_reduce, 2000) == "window one_shot");
+  CHECK(chosen(Pattern::all_reduce, 2004) == "window two_shot");
+  CHECK(chosen(Pattern::all_reduce, 3000) == "window two_shot");
+  CHECK(chosen(Pattern::all_reduce, 3004) == "simple ring");
+  CHECK(chosen(Pattern::broadcast, 1004) == "window direct");
+  CHECK(chosen(Pattern::broadcast, 3004) == "ll tree");
+  CHECK(chosen(Pattern::broadcast, 4004) == "simple ring");
+  CHECK(chosen(Pattern::reduce, 3000) == "window direct");
+  CHECK(chosen(Pattern::reduce, 4000) == "ll ring");
+  CHECK(chosen(Pattern::all_gather, 3004) == "simple ring");
+  CHECK(chosen(Pattern::reduce_scatter, 3004) == "simple ring");
+  CHECK(chosen(Pattern::all_to_all, 3004) == "window direct");  // no ring does that
 }
 
 TEST_CASE("processes that take turns on a GPU take the fewest dependent rounds") {
