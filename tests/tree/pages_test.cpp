@@ -190,6 +190,15 @@ TEST_CASE("every page keeps to its budget of lines") {
   }
 }
 
+TEST_CASE("no page has the marks of a merge that was left unfinished") {
+  for (const std::string& page : pages()) {
+    CAPTURE(page);
+    for (const std::string& line : lines_of(slurp(kRoot / page))) {
+      for (const char* mark : {"<<<<<<< ", "=======", ">>>>>>> "}) CHECK(!line.starts_with(mark));
+    }
+  }
+}
+
 TEST_CASE("a folder's page has few decisions") {
   for (const std::string& page : pages()) {
     const std::string text = slurp(kRoot / page);
