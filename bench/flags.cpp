@@ -119,7 +119,7 @@ void add_options(CLI::App& app, Flags& f, Words& w) {
   app.add_option("--sets", f.sets, "buffers used in turn; by the size of a device's cache")->check(CLI::Range(1, 64));
   app.add_option("--algorithm", f.algorithm, "ring, two_shot, ...; sets RONDO_ALGORITHM");
   app.add_option("--protocol", f.protocol, "on a device: simple, ll, ll128, window, push or host; sets RONDO_PROTOCOL")
-      ->check(CLI::IsMember({"simple", "ll", "ll128", "window", "push"}));
+      ->check(CLI::IsMember({"simple", "ll", "ll128", "window", "push", "host"}));
   app.add_option("-J,--json,--output_file", f.json, "file to write with everything that comparing two runs needs");
   app.add_flag("--csv", f.csv, "rows with commas instead of the table");
 }

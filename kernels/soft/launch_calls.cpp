@@ -39,6 +39,7 @@ void run_blocks(Process& here, const Launch& launch, const std::uint32_t* ended,
   options.watchdog_s = watchdog_s;
   options.cancel = &here.cancel;
   options.may_exchange = &may_exchange;
+  options.shared_bytes = 48 << 10;  // what CUDA allows without asking
   simt::Scheduler scheduler(options);
   scheduler.add_grid({.name = launch.kernel->name,
                       .rank = launch.device->number,

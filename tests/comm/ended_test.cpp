@@ -118,14 +118,19 @@ class LosingStore final : public AskingStore {
 // Where rank 2 waits to join the others.
 class OneWaits final : public Recruiter {
  public:
+  explicit OneWaits(std::shared_ptr<Store> store) : store_(std::move(store)) {}
   static Growth growth() { return {.name = "grown", .generation = 1, .job_ranks = {0, 1, 2}}; }
   Growth admit(std::span<const int>, int, std::uint32_t, Store::Deadline) override { return growth(); }
-  Survived survivors(std::string_view, int, std::span<const int>, const Doubt&, Store::Deadline) override {
-    throw Error(ErrorCode::unsupported, "nobody doubts it here");
+  Survived survivors(std::string_view name, int index, std::span<const int> members, const Doubt&,
+                     Store::Deadline deadline) override {
+    return {.ranks = store_->survivors(name, index, members, deadline)};  // nobody has given it up
   }
   void check(const Growth&) override {}
   void missing(const Growth&, std::span<const int>) override {}
   void give_up(const Growth&, const Error&) noexcept override {}
+
+ private:
+  std::shared_ptr<Store> store_;
 };
 
 Bootstrap bootstrap_of(int rank, int world_size, std::shared_ptr<Store> store) {
@@ -133,7 +138,7 @@ Bootstrap bootstrap_of(int rank, int world_size, std::shared_ptr<Store> store) {
   bootstrap.rank = rank;
   bootstrap.world_size = world_size;
   bootstrap.store = std::move(store);
-  bootstrap.recruiter = std::make_shared<OneWaits>();
+  bootstrap.recruiter = std::make_shared<OneWaits>(bootstrap.store);
   return bootstrap;
 }
 

@@ -86,30 +86,31 @@ TEST_CASE("a push that is asked for by name is had for what its inboxes take") {
 TEST_CASE("thresholds of the tuning file decide between pushes, windows, rings and trees") {
   using rondo::kernels::Pattern;
   device::Terms terms{.world_size = 4,
-                      .push_bytes = 16384,
+                      .push_bytes = 1 << 20,
                       .slots_bytes = 0,
-                      .push_most = 1000,
-                      .one_shot_most = 2000,
-                      .window_most = 3000,
-                      .ll_most = 4000};
+                      .push_most = 10000,
+                      .one_shot_most = 20000,
+                      .window_most = 30000,
+                      .ll_most = 40000};
   const auto chosen = [&](Pattern pattern, std::size_t bytes) {
     const device::Choice found = device::choose({.pattern = pattern, .bytes = bytes}, terms);
     return fmt::format("{} {}", device::name_of(found.kernel), found.algorithm);
   };
-  CHECK(chosen(Pattern::all_reduce, 1000) == "push one_shot");
-  CHECK(chosen(Pattern::all_reduce, 1004) == "window one_shot");
-  CHECK(chosen(Pattern::all_reduce, 2000) == "window one_shot");
-  CHECK(chosen(Pattern::all_reduce, 2004) == "window two_shot");
-  CHECK(chosen(Pattern::all_reduce, 3000) == "window two_shot");
-  CHECK(chosen(Pattern::all_reduce, 3004) == "simple ring");
-  CHECK(chosen(Pattern::broadcast, 1004) == "window direct");
-  CHECK(chosen(Pattern::broadcast, 3004) == "ll tree");
-  CHECK(chosen(Pattern::broadcast, 4004) == "simple ring");
-  CHECK(chosen(Pattern::reduce, 3000) == "window direct");
-  CHECK(chosen(Pattern::reduce, 4000) == "ll ring");
-  CHECK(chosen(Pattern::all_gather, 3004) == "simple ring");
-  CHECK(chosen(Pattern::reduce_scatter, 3004) == "simple ring");
-  CHECK(chosen(Pattern::all_to_all, 3004) == "window direct");  // no ring does that
+  CHECK(chosen(Pattern::all_reduce, 10000) == "push one_shot");
+  CHECK(chosen(Pattern::all_reduce, 10004) == "window one_shot");
+  CHECK(chosen(Pattern::all_reduce, 20000) == "window one_shot");
+  CHECK(chosen(Pattern::all_reduce, 20004) == "window two_shot");
+  CHECK(chosen(Pattern::all_reduce, 30000) == "window two_shot");
+  CHECK(chosen(Pattern::all_reduce, 30004) == "simple ring");
+  CHECK(chosen(Pattern::broadcast, 10004) == "window direct");
+  CHECK(chosen(Pattern::broadcast, 30004) == "ll tree");
+  CHECK(chosen(Pattern::broadcast, 40004) == "simple ring");
+  CHECK(chosen(Pattern::reduce, 30000) == "window direct");
+  CHECK(chosen(Pattern::reduce, 40000) == "ll ring");
+  constexpr std::size_t kNeverPushed = 100'000;
+  CHECK(chosen(Pattern::all_gather, kNeverPushed) == "simple ring");
+  CHECK(chosen(Pattern::reduce_scatter, kNeverPushed) == "simple ring");
+  CHECK(chosen(Pattern::all_to_all, kNeverPushed) == "window direct");  // no ring does that
 }
 
 TEST_CASE("processes that take turns on a GPU take the fewest dependent rounds") {

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "comm/device/launch/launch_way.hpp"
+#include "comm/device/memory/frees.hpp"
 #include "tests/comm/device/graph.hpp"
 #include "tests/kernels/soft/kernels.hpp"
 #include "tests/support/catch.hpp"
@@ -61,6 +62,16 @@ void produce(const Produce& argument) {
 }
 constexpr soft::Kernel kProduce = soft::kernel<produce, Produce>("produce", true);
 
+// What is left to be freed waits for all kernels of the process, gates among them, and calls wait for it. So nobody
+// shuts a gate before all ranks are here and nothing is left.
+void settle(Communicator& comm, Stream stream) {
+  for (int i = 0; i < 2; ++i) {
+    comm.barrier(stream);
+    comm.synchronize(stream);
+    must(comm::device::await_no_frees(api_under_test(), std::chrono::seconds(60)) ? cudaSuccess : cudaErrorUnknown);
+  }
+}
+
 // Short, long, and by slots: a push, a window, a FIFO kernel.
 void sum_what_is_produced(Communicator& comm, bool in_graph) {
   const DeviceStream stream(comm.device());
@@ -78,6 +89,7 @@ void sum_what_is_produced(Communicator& comm, bool in_graph) {
       comm.all_reduce(data.span(), ReduceOp::sum, stream.get());
     };
     std::optional<Graph> graph;
+    settle(comm, stream.get());
     // Both are on the stream before the first begins.
     soft::testing::Gate shut{gate + 1, 1, gate + 1};
     void* arguments[] = {&shut};
