@@ -279,7 +279,7 @@ RONDO_DEVICE_CALL void progress(FifoBlock& block, int moves) {
       RONDO_STAMP(chosen);
     }
     Round& round = block.round[turn];
-    if (round.slices == 0) return;
+    if (round.slices == 0) return block_sync();  // or the next step's first round is written while others look here
     const bool last = round.last;
     turn = turn == 2 ? 0 : turn + 1;
     if (chooses && round.goes_on) {
