@@ -116,6 +116,16 @@ void Waiter::sleep(std::span<const Blocked> blocked) {
   if (then >= next_inspection_ || (ready == 0 && then >= started_ + timeout_)) inspect(blocked);
 }
 
+// What a look finds is the communicator's failure.
+template <class Look>
+void Waiter::look(Look look) {
+  try {
+    look();
+  } catch (const Error& error) {
+    fail(error);
+  }
+}
+
 void Waiter::inspect(std::span<const Blocked> blocked) {
   team_.failure().check();
   const auto now = team_.system().now();
@@ -126,10 +136,10 @@ void Waiter::inspect(std::span<const Blocked> blocked) {
     team_.own_line().alone_in.store(alone_ ? signature_.sequence : 0, std::memory_order_release);
     team_.own_line().waits_in.store(signature_.sequence, std::memory_order_release);
     look_for_mismatch();
-    if (alone_) look_for_standoff();
+    if (alone_) look([&] { team_.look_for_standoff(signature_); });
   }
   look_for_departures(blocked);
-  look_for_silence(blocked);
+  look([&] { farewell_watch_.look(team_, blocked); });
   death_watch_.look(team_, blocked);
   if (collective_ && now >= next_announcement_) {
     alone_ ? team_.announce_waiting_alone(signature_) : team_.announce_waiting(signature_);
@@ -155,14 +165,6 @@ void Waiter::look_for_mismatch() {
   }
 }
 
-void Waiter::look_for_standoff() {
-  try {
-    team_.look_for_standoff(signature_);
-  } catch (const Error& error) {
-    fail(error);
-  }
-}
-
 // What a departed rank had sent through the segment is still on its way to us the first time we see it gone. By other
 // links it may take any time; there the end of the link tells, which comes after it.
 void Waiter::look_for_departures(std::span<const Blocked> blocked) {
@@ -179,14 +181,6 @@ void Waiter::look_for_departures(std::span<const Blocked> blocked) {
   }
   suspect_ = gone->peer;
   next_inspection_ = team_.system().now() + kFirstInspection;
-}
-
-void Waiter::look_for_silence(std::span<const Blocked> blocked) {
-  try {
-    farewell_watch_.look(team_, blocked);
-  } catch (const Error& error) {
-    fail(error);
-  }
 }
 
 // A call that waits is not what others wait for: who is, they have to be asked.

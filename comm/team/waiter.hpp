@@ -74,9 +74,9 @@ class Waiter {
   void sleep(std::span<const Blocked> blocked);
   void inspect(std::span<const Blocked> blocked);
   void look_for_mismatch();
-  void look_for_standoff();
+  template <class Look>
+  void look(Look look);
   void look_for_departures(std::span<const Blocked> blocked);
-  void look_for_silence(std::span<const Blocked> blocked);
   struct Report {
     std::vector<int> ranks;  // that hold the call up
     std::string sentence;

@@ -31,6 +31,13 @@ def free_port():
         return str(probe.getsockname()[1])
 
 
+def end(process):
+    """What it did, and what it wrote in the end."""
+    process.kill()
+    out, err = process.communicate()
+    return f"{process.args} ({process.returncode}):\n{out}{err}"
+
+
 def run_all(commands):
     """Each with its variables, at once; the lines of all that they write, without [rank]."""
     running = [
@@ -48,6 +55,8 @@ def run_all(commands):
     for process in running:
         try:
             out, err = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError("\n".join([f"not over within {LIMIT_S} s", *map(end, running)])) from None
         finally:
             process.kill()
         errors += err if process.returncode != 0 else ""

@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdlib>
 #include <iostream>
 
 #include "tests/rendezvous/sim_member.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/seeds.hpp"
 
 using namespace rondo;
 using namespace rondo::rendezvous;
@@ -229,22 +229,16 @@ class Lives {
   bool server_was_lost_ = false, stands_still_ = false;
 };
 
-std::uint64_t given(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 }  // namespace
 
 TEST_CASE("jobs that grow and shrink agree and go on, whatever befalls ranks, network and server, and nobody hangs") {
-  const std::uint64_t only = given("RONDO_SIM_SEED", 0);
-  const std::uint64_t first = only != 0 ? only : 1, last = only != 0 ? only : given("RONDO_SIM_SCHEDULES", kLives);
+  const auto [first, last, one] = rondo::test::Seeds::given(kLives);
   std::uint64_t shrunk = 0, grown = 0, not_grown = 0, taken_back = 0, joined_again = 0, servers = 0, came_back = 0;
   int faults = 0;
   for (std::uint64_t seed = first; seed <= last && faults < 10; ++seed) {
     Lives lives(seed);
     const std::string fault = lives.fault();
-    if (only != 0) std::cout << lives.tell();
+    if (one) std::cout << lives.tell();
     INFO("RONDO_SIM_SEED=" << seed << ": " << fault);
     CHECK(fault.empty());
     faults += fault.empty() ? 0 : 1;
@@ -261,7 +255,7 @@ TEST_CASE("jobs that grow and shrink agree and go on, whatever befalls ranks, ne
       "{} "
       "a process joined again, {} lost their server, in {} a connection broke\n",
       last - first + 1, shrunk, grown, not_grown, taken_back, joined_again, servers, came_back);
-  if (only != 0) return;
+  if (one) return;
   for (const std::uint64_t happened : {shrunk, grown, not_grown, joined_again, servers, came_back})
     CHECK(happened > (last - first) / 100);
   CHECK(taken_back > (last - first) / 1000);

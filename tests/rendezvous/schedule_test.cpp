@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdlib>
 #include <iostream>
 
 #include "tests/rendezvous/schedule.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/seeds.hpp"
 
 using namespace rondo;
 using namespace rondo::rendezvous;
@@ -187,22 +187,16 @@ class Schedule {
   bool froze_ = false;
 };
 
-std::uint64_t given(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 }  // namespace
 
 TEST_CASE("whatever befalls ranks, network and server, ranks without trouble agree, go on, and blame nobody else's") {
-  const std::uint64_t only = given("RONDO_SIM_SEED", 0);
-  const std::uint64_t first = only != 0 ? only : 1, last = only != 0 ? only : given("RONDO_SIM_SCHEDULES", kSchedules);
+  const auto [first, last, one] = rondo::test::Seeds::given(kSchedules);
   std::uint64_t shrunk = 0, again = 0, troubled = 0, servers = 0, frozen = 0;
   int faults = 0;
   for (std::uint64_t seed = first; seed <= last && faults < 10; ++seed) {
     const Schedule schedule(seed);
     const std::string fault = schedule.fault();
-    if (only != 0) std::cout << schedule.tell();
+    if (one) std::cout << schedule.tell();
     INFO("RONDO_SIM_SEED=" << seed << ": " << fault);
     CHECK(fault.empty());
     faults += fault.empty() ? 0 : 1;
@@ -216,7 +210,7 @@ TEST_CASE("whatever befalls ranks, network and server, ranks without trouble agr
       "{} schedules: ranks had troubles in {}, shrank in {} and again in {}, the server was lost in "
       "{} and stood still in {}\n",
       last - first + 1, troubled, shrunk, again, servers, frozen);
-  if (only != 0) return;
+  if (one) return;
   for (const std::uint64_t happened : {troubled, shrunk, again, servers, frozen})
     CHECK(happened > (last - first) / 100);
 }

@@ -12,9 +12,11 @@
 #include <thread>
 #include <vector>
 
+#include "comm/base/duration.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/call/blocks.hpp"
 #include "comm/call/communicator_impl.hpp"
+#include "comm/device/launch/device_engine.hpp"
 #include "comm/device/memory/cuda_handles.hpp"
 #include "kernels/thread.hpp"
 
@@ -106,19 +108,16 @@ struct HostWay::Impl {
     }
   }
 
-  // Looks often at first: what is copied is short.
+  // False: what waits is given up.
   bool await(const Event& arrived) const {
-    for (int look = 0;; ++look) {
+    bool there = false;
+    poll_for(kForEver, [&] {
       const cudaError_t code = api.EventQuery(arrived.get());
-      if (code == cudaSuccess) return true;
       if (code != cudaErrorNotReady) check(api, code, device, "waiting for a copy to the host");
-      if (failed) return false;
-      if (look < 1000) {
-        std::this_thread::yield();
-      } else {
-        std::this_thread::sleep_for(std::chrono::microseconds(std::min(look / 20, 500)));
-      }
-    }
+      there = code == cudaSuccess;
+      return there || failed;
+    });
+    return there;
   }
 
   const cuda::Api& api;

@@ -17,9 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kPatience = 1000ms;  // with kernels that are nearly done
-constexpr std::chrono::milliseconds kReportAfter = 2000ms;
-constexpr std::chrono::milliseconds kBelief = 500ms;      // that a kernel still waits, since it last said so
-constexpr std::chrono::milliseconds kSuspicion = 1000ms;  // that a kernel waits for a rank that has left
 
 bool is_message(const Call& call) { return rondo::row_of(call.collective).is_message(); }
 
@@ -317,7 +314,7 @@ void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream, std:
     signature.sequence = ++calls_;
     if (parts_.levels) numbers_.note(calls_);
     note(signature, choice.kernel);
-    if (parts_.choices->speaks()) explain(call, choice);
+    explain_choice(call, choice);
   }
   parts_.recorder->begin(signature, choice.algorithm, name_of(choice.kernel));
   parts_.recorder->end();
@@ -339,6 +336,23 @@ void DeviceEngine::note(const Signature& signature, KernelKind kernel) {
   may_be_alone_ = alone;
 }
 
+// Both are made where somebody hears them.
+template <class Way, class Why>
+void DeviceEngine::explain(const Call& call, Way way, Why why) {
+  if (!parts_.choices->speaks()) return;
+  const std::size_t bytes = larger_count(call, parts_.terms.world_size) * size_of(call.dtype);
+  parts_.choices->explain(call.collective, bytes, way(), why);
+}
+
+void DeviceEngine::explain_choice(const Call& call, const Choice& choice) {
+  explain(
+      call, [&] { return fmt::format("{} by {}", choice.algorithm, name_of(choice.kernel)); },
+      [&] {
+        const std::string_view flat = parts_.levels ? parts_.levels->why_not(call) : "";
+        return flat.empty() ? std::string(choice.why) : fmt::format("{}; not in two levels: {}", choice.why, flat);
+      });
+}
+
 void DeviceEngine::add_by_host(const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout) {
   Signature signature = signature_of(call);
   signature.sequence = ++calls_;
@@ -346,13 +360,13 @@ void DeviceEngine::add_by_host(const Call& call, cudaStream_t stream, std::chron
   parts_.recorder->begin(signature, HostWay::kName, "copies");
   parts_.host_way->enqueue(call, stream, timeout);
   parts_.recorder->end();
-  if (!parts_.choices->speaks()) return;
-  const std::size_t bytes = larger_count(call, parts_.terms.world_size) * size_of(call.dtype);
-  parts_.choices->explain(call.collective, bytes, HostWay::kName, [&] {
-    return parts_.terms.protocol == HostWay::kName
-               ? std::string("it was asked for")
-               : std::string("processes take turns on a device; up to device_host_bytes");
-  });
+  explain(
+      call, [] { return HostWay::kName; },
+      [&] {
+        return parts_.terms.protocol == HostWay::kName
+                   ? std::string("it was asked for")
+                   : std::string("processes take turns on a device; up to device_host_bytes");
+      });
 }
 
 // A rank may be through before all have come, as over links.
@@ -364,20 +378,9 @@ void DeviceEngine::add_levels(const Call& call, cudaStream_t stream, std::chrono
   parts_.levels->run(call, signature, stream, timeout,
                      [&](std::byte* failed_word) { pass_failure_to(failed_word, stream); });
   parts_.recorder->end();
-  if (!parts_.choices->speaks()) return;
-  const std::size_t bytes = larger_count(call, parts_.terms.world_size) * size_of(call.dtype);
-  parts_.choices->explain(call.collective, bytes,
-                          fmt::format("{} by {}", kTwoLevel.name, parts_.levels->kernels_of(call)),
-                          [] { return std::string("ranks of a node reach each other's memory"); });
-}
-
-void DeviceEngine::explain(const Call& call, const Choice& choice) {
-  const std::size_t bytes = larger_count(call, parts_.terms.world_size) * size_of(call.dtype);
-  parts_.choices->explain(
-      call.collective, bytes, fmt::format("{} by {}", choice.algorithm, name_of(choice.kernel)), [&] {
-        const std::string_view flat = parts_.levels ? parts_.levels->why_not(call) : "";
-        return flat.empty() ? std::string(choice.why) : fmt::format("{}; not in two levels: {}", choice.why, flat);
-      });
+  explain(
+      call, [&] { return fmt::format("{} by {}", kTwoLevel.name, parts_.levels->kernels_of(call)); },
+      [] { return std::string("ranks of a node reach each other's memory"); });
 }
 
 // A kernel that gave up leaves a word, at which later ones in the same regions do nothing. In others they would go on
@@ -458,142 +461,6 @@ void DeviceEngine::abort() {
   std::atomic_ref(parts_.regions->page().abort).store(1, std::memory_order_release);
   if (parts_.levels) parts_.levels->abort();
   if (parts_.host_way) parts_.host_way->abort();
-}
-
-// What kernels of a level say, as the team says it.
-int DeviceEngine::rank_in_whole(int peer) const {
-  return peer < 0 || !is_level() ? peer : parts_.ranks[static_cast<std::size_t>(peer)];
-}
-
-std::uint64_t DeviceEngine::number_in_whole(std::uint64_t number) const {
-  return counts_apart() ? numbers_.of(number).value_or(number) : number;
-}
-
-kernels::device::Fault DeviceEngine::in_whole(kernels::device::Fault fault) const {
-  fault.peer = rank_in_whole(fault.peer);
-  fault.mine.sequence = number_in_whole(fault.mine.sequence);
-  fault.theirs.sequence = number_in_whole(fault.theirs.sequence);
-  return fault;
-}
-
-Event DeviceEngine::record_last_use() {
-  if (launches_ == 0) return {};
-  const std::lock_guard lock(enqueued_);
-  const DeviceScope scope(api_, parts_.device.index);
-  Event event = make_event(api_, parts_.device.index);
-  check(api_.EventRecord(event.get(), last_stream_), "recording an event");
-  return event;
-}
-
-bool DeviceEngine::has_passed(const Event& event) const {
-  const cudaError_t code = api_.EventQuery(event.get());
-  if (code == cudaErrorNotReady) return false;
-  check(code, "looking at an event");
-  return true;
-}
-
-bool DeviceEngine::await_idle(std::chrono::milliseconds patience) {
-  return poll_for(patience, [&] {
-    inspect();
-    const std::lock_guard lock(inspecting_);
-    return !is_busy();
-  });
-}
-
-// ---- faults: see also Watcher ----
-
-bool DeviceEngine::is_busy() {
-  const std::uint64_t launches = launches_;
-  if (launches == done_launches_) return false;
-  const cudaError_t code = api_.EventQuery(last_.get());
-  if (code == cudaErrorNotReady) return true;
-  done_launches_ = launches;
-  if (code != cudaSuccess) {
-    parts_.team->fail(ErrorCode::cuda, rank_,
-                      fmt::format("rank {}: {} device {}: a kernel failed: {}", rank_, api_.name, parts_.device.index,
-                                  api_.GetErrorString(code)));
-  }
-  return false;
-}
-
-bool DeviceEngine::inspect() {
-  if (parts_.levels) parts_.levels->inspect();
-  const std::lock_guard lock(inspecting_);
-  const bool busy = is_busy();  // before the fault: a kernel that has ended has written it
-  const kernels::device::Fault fault = fault_seen_ ? kernels::device::Fault{} : read_fault(parts_.regions->page());
-  if (fault.kind != kernels::device::FaultKind::none) {
-    fault_seen_ = true;
-    if (fault.kind != kernels::device::FaultKind::aborted) {
-      const Error error = error_of(in_whole(fault), *parts_.team, parts_.terms, std::chrono::milliseconds(timeout_ms_));
-      parts_.team->fail(error);
-    }
-  }
-  if (parts_.team->failure().raised()) {
-    abort();
-  } else if (busy) {
-    look_at_wait();
-  }
-  const bool more = busy || *graphs_ != 0;
-  if (traffic_ && !more && launching_ == 0) traffic_->end();
-  return more;
-}
-
-bool DeviceEngine::tell_works(bool at_end) {
-  std::vector<std::shared_ptr<DeviceWork>> ended;
-  bool more = false;
-  {
-    const std::lock_guard lock(status_->mutex);
-    auto& awaited = status_->awaited;
-    const auto from =
-        at_end ? awaited.begin()
-               : std::partition(awaited.begin(), awaited.end(), [](const auto& work) { return !work->done(); });
-    ended.assign(from, awaited.end());
-    awaited.erase(from, awaited.end());
-    more = !awaited.empty();
-  }
-  for (const auto& work : ended) work->tell();
-  return more;
-}
-
-// Block 0 says it when it has waited 10 ms for a peer.
-void DeviceEngine::look_at_wait() {
-  kernels::device::HostPage& page = parts_.regions->page();
-  if (const std::uint64_t still = still_waiting(page); still != affirmed_) {
-    affirmed_ = still;
-    still_waiting_ = Clock::now();
-  }
-  if (const auto told = take_waiting(page)) {
-    waiting_ = *told;
-    waiting_.peer = rank_in_whole(told->peer);
-    waiting_.signature.sequence = number_in_whole(told->signature.sequence);
-    waiting_since_ = Clock::now();
-    reported_ = false;
-    // Others compare by number, and know no kernel's own.
-    announced_ = counts_apart() && told->signature.sequence != 0 && !numbers_.of(told->signature.sequence);
-    suspect_ = -1;
-    return;
-  }
-  if (waiting_.peer < 0 || Clock::now() - still_waiting_ > kBelief) {
-    suspect_ = -1;
-    return;
-  }
-  look_for_departure(waiting_);
-  if (!std::exchange(announced_, true)) parts_.team->announce_device_wait(waiting_.signature);
-  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - waiting_since_);
-  if (reported_ || waited < kReportAfter) return;
-  reported_ = true;
-  log::warn("{}", report_of(waiting_, *parts_.team, waited));
-}
-
-// What a departed rank had sent is there, so we do not wait for long any more unless it had not.
-void DeviceEngine::look_for_departure(const Waiting& waiting) {
-  if (waiting.peer == rank_ || !parts_.team->departed(waiting.peer)) return;
-  if (suspect_ != waiting.peer) suspected_since_ = Clock::now();
-  if (suspect_ == waiting.peer && Clock::now() - suspected_since_ > kSuspicion) {
-    const Error error = departure_of(waiting, *parts_.team);
-    parts_.team->fail(error);
-  }
-  suspect_ = waiting.peer;
 }
 
 }  // namespace rondo::comm::device

@@ -114,7 +114,9 @@ class DeviceEngine {
   void enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
   void add(Batch& batch, const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout);
   void note(const Signature& signature, KernelKind kernel);
-  void explain(const Call& call, const Choice& choice);
+  template <class Way, class Why>
+  void explain(const Call& call, Way way, Why why);
+  void explain_choice(const Call& call, const Choice& choice);
   void add_by_host(const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout);
   void add_levels(const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout);
   bool is_level() const { return !parts_.ranks.empty(); }

@@ -9,6 +9,7 @@
 #include "tests/comm/device/graph.hpp"
 #include "tests/comm/device/worlds.hpp"
 #include "tests/kernels/soft/kernels.hpp"
+#include "tests/support/await_failure.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 
@@ -83,13 +84,7 @@ TEST_CASE("device communicators: messages that differ name both ranks and the fi
 TEST_CASE("device communicators: a deadline passes, and who is missing is named", "[faults]") {
   const auto errors = run_ranks(3, on_sim(500ms), [](Communicator& comm) {
     const DeviceMemory memory(comm.device(), 400);
-    if (comm.rank() == 1) {  // waits for the failure that the others find, for a while
-      const auto until = Clock::now() + 10s;
-      while (Clock::now() < until) {
-        comm.check();
-        std::this_thread::yield();
-      }
-    }
+    if (comm.rank() == 1) await_failure(comm);
     comm.all_reduce(memory.data(), memory.data(), 100, DataType::f32, ReduceOp::sum);
     comm.synchronize();
   });

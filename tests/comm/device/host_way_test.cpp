@@ -10,6 +10,7 @@
 #include "tests/comm/device/worlds.hpp"
 #include "tests/comm/stress/worlds.hpp"
 #include "tests/kernels/soft/kernels.hpp"
+#include "tests/support/await_failure.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/pairwise.hpp"
 
@@ -161,13 +162,7 @@ TEST_CASE("host way: a deadline, a departure and abort() end what waits, and the
   const Setting setting("RONDO_PROTOCOL", "host");
   const auto late = run_ranks(3, on_sim(500ms), [](Communicator& comm) {
     const DeviceMemory memory(comm.device(), 400);
-    if (comm.rank() == 1) {  // waits for the failure that the others find, for a while
-      const auto until = Clock::now() + 20s;
-      while (Clock::now() < until) {
-        comm.check();
-        std::this_thread::yield();
-      }
-    }
+    if (comm.rank() == 1) await_failure(comm);
     comm.all_reduce(memory.data(), memory.data(), 100, DataType::f32, ReduceOp::sum);
     comm.synchronize();
   });

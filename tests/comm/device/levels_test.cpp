@@ -5,6 +5,7 @@
 #include "tests/comm/device/calls.hpp"
 #include "tests/comm/device/graph.hpp"
 #include "tests/comm/device/nodes.hpp"
+#include "tests/support/await_failure.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/pairwise.hpp"
 
@@ -199,13 +200,7 @@ TEST_CASE("levels: who is missing when the deadline passes is named by its own n
     const DeviceMemory memory(comm.device(), 40'000);
     comm.barrier();
     comm.synchronize();
-    if (comm.rank() == missing) {  // waits for the failure that the others find, for a while
-      const auto until = Clock::now() + 20s;
-      while (Clock::now() < until) {
-        comm.check();
-        std::this_thread::yield();
-      }
-    }
+    if (comm.rank() == missing) await_failure(comm);
     comm.all_reduce(memory.data(), memory.data(), 10'000, DataType::f32, ReduceOp::sum);
     comm.synchronize();
   });

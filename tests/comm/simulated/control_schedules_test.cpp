@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <set>
 
 #include "tests/comm/simulated/job.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/seeds.hpp"
 
 using namespace rondo;
 using namespace rondo::comm;
@@ -200,11 +200,6 @@ class Schedule {
   bool all_ended_ = false;
 };
 
-std::uint64_t given(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 }  // namespace
 
 // Its goodbye may overtake what it has sent in collectives.
@@ -228,15 +223,14 @@ TEST_CASE("a host that is cut off right behind the goodbye of its rank is named 
 }
 
 TEST_CASE("whatever befalls ranks and their network, every rank ends, and those without trouble are never blamed") {
-  const std::uint64_t only = given("RONDO_SIM_SEED", 0);
-  const std::uint64_t first = only != 0 ? only : 1, last = only != 0 ? only : given("RONDO_SIM_SCHEDULES", kSchedules);
+  const auto [first, last, one] = rondo::test::Seeds::given(kSchedules);
   std::map<Trouble, std::uint64_t> happened;
   milliseconds kill_known{0}, cut_known{0};
   int faults = 0;
   for (std::uint64_t seed = first; seed <= last && faults < 10; ++seed) {
     Schedule schedule(seed);
     const std::string fault = schedule.fault();
-    if (only != 0) std::cout << schedule.tell();
+    if (one) std::cout << schedule.tell();
     INFO("RONDO_SIM_SEED=" << seed << ": " << fault);
     CHECK(fault.empty());
     faults += fault.empty() ? 0 : 1;
@@ -249,6 +243,6 @@ TEST_CASE("whatever befalls ranks and their network, every rank ends, and those 
     std::cout << fmt::format("{} schedules with {}\n", times, kNames[static_cast<int>(trouble)]);
   std::cout << fmt::format("known by all after at most {} ms (a kill) and {} ms (a cut)\n", kill_known.count(),
                            cut_known.count());
-  if (only != 0) return;
+  if (one) return;
   for (const auto& [trouble, times] : happened) CHECK(times > (last - first) / 50);
 }
