@@ -84,8 +84,11 @@ proto::Reply Client::Impl::call(proto::Request request, Deadline deadline) {
   lock.unlock();
   send(id, pending);
   lock.lock();
-  pending.done.wait_until(lock, std::max(pending.deadline, Clock::now()) + kGrace,
-                          [&] { return pending.reply.has_value() || broken_.has_value(); });
+  // Where this process stood still, the answer may be there for the reader, which did so, too.
+  auto until = std::max(pending.deadline, Clock::now()) + kGrace;
+  const auto is_over = [&] { return pending.reply.has_value() || broken_.has_value(); };
+  while (!pending.done.wait_until(lock, until, is_over) && stood_still(until, Clock::now()).count() != 0)
+    until = Clock::now() + kGrace;
   pending_.erase(id);
   if (!pending.reply && broken_) throw *broken_;
   if (!pending.reply) throw too_late();
