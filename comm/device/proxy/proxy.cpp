@@ -22,16 +22,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Nobody wakes the thread when a kernel posts a step, so it looks. Often while kernels run, as far as it knows; seldom
-// after that, for a graph may be replayed at any time.
-struct Pace {
-  std::chrono::microseconds quiet, tick;
-};
-constexpr Pace kPaces[] = {
-    {std::chrono::microseconds{200}, std::chrono::microseconds{0}},  // yields
-    {std::chrono::milliseconds{20}, std::chrono::microseconds{50}},
-    {std::chrono::seconds{1}, std::chrono::microseconds{500}},
-    {std::chrono::microseconds::max(), std::chrono::microseconds{2000}},
-};
+// after that, for a graph may be replayed at any time. 0: it yields.
+constexpr std::chrono::nanoseconds tick_after(Clock::duration quiet) {
+  using namespace std::chrono_literals;
+  if (quiet <= 200us) return 0us;
+  if (quiet <= 20ms) return 50us;
+  return quiet <= 1s ? 500us : 2ms;
+}
+static_assert(tick_after(Clock::duration::max()) == std::chrono::milliseconds(2));
 constexpr std::chrono::milliseconds kLeaveWithin{2000};
 
 }  // namespace
@@ -111,10 +109,8 @@ struct Proxy::Impl {
   }
 
   void wait() {
-    const auto quiet = Clock::now() - quiet_since_;
-    const Pace* pace = kPaces;
-    while (pace->quiet < quiet) ++pace;
-    if (pace->tick.count() == 0) {
+    const auto pause = tick_after(Clock::now() - quiet_since_);
+    if (pause.count() == 0) {
       std::this_thread::yield();
       return;
     }
@@ -124,7 +120,7 @@ struct Proxy::Impl {
       add(link.recv_wake());
       if (link.backlogged()) add(link.send_wake());
     }
-    const timespec tick{0, std::chrono::nanoseconds(pace->tick).count()};
+    const timespec tick{0, pause.count()};
     if (::ppoll(polled_.data(), polled_.size(), &tick, nullptr) > 0 && polled_[0].revents != 0) {
       std::uint64_t rung;
       [[maybe_unused]] const auto got = ::read(wake_.get(), &rung, sizeof rung);
