@@ -12,10 +12,7 @@ namespace rondo::torch_backend {
 
 void check_tensor(std::string_view name, const at::Tensor& tensor) {
   if (!tensor.defined()) C10_THROW_ERROR(ValueError, c10::str("rondo: ", std::string(name), " of an undefined tensor"));
-  if (!device_of(tensor.device())) {
-    C10_THROW_ERROR(ValueError, c10::str("rondo: ", std::string(name), " of a tensor on ", tensor.device(),
-                                         ": this backend takes tensors of the CPU and of CUDA devices"));
-  }
+  device_of(name, tensor.device());
   if (tensor.layout() != at::kStrided) {
     C10_THROW_ERROR(ValueError, c10::str("rondo: ", std::string(name), " of a tensor that is not dense"));
   }

@@ -19,11 +19,11 @@ Communicator& RondoBackend::device_communicator(const c10::Device& device) {
   std::unique_lock lock(mutex_);
   communicator();  // or it was shut down
   if (!on_device_) {
+    rondo::Options how;
+    how.device = device_of("a group", device);
     if (current_stream(device).is_capturing())
       C10_THROW_ERROR(ValueError, c10::str("rondo: a group's first call on ", device, " cannot be captured"));
     TorchStore meeting(c10::make_intrusive<c10d::PrefixStore>("device", store_));
-    rondo::Options how;
-    how.device = device_of(device).value();
     how.timeout = how.join_timeout = options_->timeout;
     lock.unlock();
     auto made = Communicator::create({.rank = getRank(), .world_size = getSize(), .store = &meeting}, how);

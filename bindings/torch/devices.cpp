@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/torch/devices.hpp"
 
+#include <string>
+
 #include <c10/core/DeviceType.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 namespace rondo::torch_backend {
 
-std::optional<Device> device_of(const c10::Device& device) {
+Device device_of(std::string_view name, const c10::Device& device) {
   if (device.is_cpu()) return Device::cpu();
   if (device.is_cuda()) return Device::cuda(device.index());
-  if (device.is_privateuseone() && c10::get_privateuse1_backend() == "rondo_sim") return Device::sim(device.index());
-  return std::nullopt;
+  if (device.is_privateuseone() && c10::get_privateuse1_backend() == "rondosim") return Device::sim(device.index());
+  C10_THROW_ERROR(ValueError, c10::str("rondo: ", std::string(name), " on ", device,
+                                       ": this backend knows the CPU and CUDA devices"));
 }
 
 c10::Stream current_stream(const c10::Device& device) {

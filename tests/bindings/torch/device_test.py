@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors on a device: device_test.py RONDORUN. The device is a simulated one, which PyTorch knows as "rondo_sim"; what the
+"""Tensors on a device: device_test.py RONDORUN. The device is a simulated one, which PyTorch knows as "rondosim"; what the
 backend asks of PyTorch (streams, events, futures) is the same as on CUDA."""
 
 import copy
@@ -10,10 +10,11 @@ import signal
 import torch
 import torch.distributed as dist
 from ranks import ByRanks, main
+from torch.distributed.device_mesh import init_device_mesh
 
 
 class DeviceModule:
-    """What PyTorch wants to find as torch.rondo_sim."""
+    """What PyTorch wants to find as torch.rondosim."""
 
     _lazy_init = staticmethod(lambda: None)
     is_available = is_initialized = staticmethod(lambda: True)
@@ -22,11 +23,11 @@ class DeviceModule:
     current_device = staticmethod(lambda: 0)
 
 
-torch.utils.rename_privateuse1_backend("rondo_sim")
-torch._register_device_module("rondo_sim", DeviceModule)
+torch.utils.rename_privateuse1_backend("rondosim")
+torch._register_device_module("rondosim", DeviceModule)
 import rondo_sim_device  # noqa: E402, the name comes first
 
-SIM = torch.device("rondo_sim:0")
+SIM = torch.device("rondosim:0")
 
 
 def on_sim(tensor):
@@ -155,7 +156,10 @@ def refusals(rank, world):
             raise AssertionError(f"no error of {words}")
 
     sim, cpu = on_sim(torch.zeros(world)), torch.zeros(world)
-    refused("on cpu and on rondo_sim:0", lambda: dist.all_to_all_single(sim, cpu))
+    refused("on cpu and on rondosim:0", lambda: dist.all_to_all_single(sim, cpu))
+    fresh = dist.new_group()._get_backend(SIM)
+    refused("a group on meta:0", lambda: fresh.eager_connect_single_device(torch.device("meta:0")))
+    refused("all_reduce on meta", lambda: fresh.allreduce([torch.zeros(1, device="meta")], dist.AllreduceOptions()))
     refused("tags", lambda: dist.send(sim, (rank + 1) % world, tag=3))
     dist.all_reduce(sim)
     dist.monitored_barrier()
@@ -182,6 +186,31 @@ def everything(rank, world):
         case(rank, world)
 
 
+def bound(rank, world):
+    """Groups of some ranks, where the default group is bound to a device: ranks outside are asked, too."""
+
+    def counts(group, members):
+        dist.all_reduce(x := on_sim(torch.tensor([1.0])), group=group)
+        check(x, torch.tensor([float(members)]))
+
+    half = dist.new_group([0, 1])
+    if rank < 2:
+        counts(half, 2)
+    counts(dist.new_subgroups(2)[0], 2)
+    counts(dist.split_group(split_ranks=[[0, 2], [1, 3]]), 2)
+    counts(dist.new_group(list(range(world)), device_id=SIM), world)
+    mesh = init_device_mesh("rondosim", (2, world // 2), mesh_dim_names=("data", "tensor"))
+    counts(mesh.get_group("tensor"), 2)
+    counts(mesh["data", "tensor"]._flatten().get_group(), world)
+    dist.barrier()
+    dist.barrier(device_ids=[0])
+    dist.broadcast_object_list(objects := [rank], 1)
+    assert objects == [1], objects
+
+
+bound.device = SIM
+
+
 class Devices(ByRanks):
     def test_calls_of_one_rank(self):
         self.run_ranks("calls", 1)
@@ -189,10 +218,13 @@ class Devices(ByRanks):
     def test_calls_messages_futures_training_and_refusals(self):
         self.run_ranks("everything", 4)
 
+    def test_groups_of_ranks_bound_to_a_device(self):
+        self.run_ranks("bound", 4)
+
     def test_a_lost_rank_is_named(self):
         printed = self.run_ranks("lost", 3, expected=137, env={"RONDO_FAILURE_DIR": "none"})
         self.assertEqual(printed.count("named"), 2, printed)
 
 
 if __name__ == "__main__":
-    main({case.__name__: case for case in (calls, everything, lost)}, backend="cpu:rondo,rondo_sim:rondo")
+    main({case.__name__: case for case in (calls, everything, bound, lost)}, backend="cpu:rondo,rondosim:rondo")

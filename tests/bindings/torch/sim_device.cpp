@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device "rondo_sim" for PyTorch over a simulated device of the library: memory, streams, events, and copies. All
+// A device "rondosim" for PyTorch over a simulated device of the library: memory, streams, events, and copies. All
 // other operators run on the CPU (PyTorch's fallback). Its kernels run on the host, when the current stream is through.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
@@ -109,7 +109,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
 }
 
 at::Tensor copy_back(const at::Tensor& from, const at::Tensor& to) {
-  TORCH_CHECK(from.sizes() == to.sizes(), "rondo_sim: an output of another size");
+  TORCH_CHECK(from.sizes() == to.sizes(), "rondosim: an output of another size");
   return copy_from(from, to, false);
 }
 
