@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The backend "rondo" of torch.distributed. PyTorch finds it by its name: no import is needed.
 
-`RONDO_TORCH_AS=gloo` in the environment makes it stand in for gloo, too, in scripts that ask for that.
+`RONDO_TORCH_AS=gloo`, `nccl` or `gloo,nccl` in the environment makes it stand in for these, too, in scripts that ask for
+them.
 """
 
 import importlib
 import os
 
 __all__ = ["autoload", "register"]
+
+
+# What it may stand in for, on the devices where PyTorch looks for that.
+_STANDS_IN = {"gloo": ["cpu", "cuda"], "nccl": ["cuda"]}
 
 
 def _module():
@@ -39,12 +44,13 @@ def register(name="rondo"):
     import torch.distributed as dist
 
     _module()
-    dist.Backend.register_backend(name, _make(name), extended_api=True, devices=["cpu", "cuda"])
+    dist.Backend.register_backend(name, _make(name), extended_api=True, devices=_STANDS_IN.get(name, ["cpu", "cuda"]))
 
 
 def autoload():
     """Called by PyTorch at the end of `import torch`."""
-    if os.environ.get("RONDO_TORCH_AS"):
-        if os.environ["RONDO_TORCH_AS"] != "gloo":
-            raise ValueError(f"RONDO_TORCH_AS={os.environ['RONDO_TORCH_AS']}: it may be 'gloo' alone")
-        register("gloo")
+    given = os.environ.get("RONDO_TORCH_AS")
+    for name in given.split(",") if given else ():
+        if name not in _STANDS_IN:
+            raise ValueError(f"RONDO_TORCH_AS={given}: it may name {' and '.join(_STANDS_IN)}, with a comma between them")
+        register(name)

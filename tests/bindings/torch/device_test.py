@@ -186,6 +186,15 @@ def everything(rank, world):
         case(rank, world)
 
 
+def as_nccl(rank, world):
+    """What a script for GPUs asks for."""
+    assert type(dist.group.WORLD._get_backend(SIM)).__name__ == "RondoBackend"
+    calls(rank, world)
+
+
+as_nccl.backend = "cpu:gloo,rondosim:nccl"
+
+
 def bound(rank, world):
     """Groups of some ranks, where the default group is bound to a device: ranks outside are asked, too."""
 
@@ -218,6 +227,9 @@ class Devices(ByRanks):
     def test_calls_messages_futures_training_and_refusals(self):
         self.run_ranks("everything", 4)
 
+    def test_in_the_place_of_gloo_and_nccl(self):
+        self.run_ranks("as_nccl", 2, env={"RONDO_TORCH_AS": "gloo,nccl"})
+
     def test_groups_of_ranks_bound_to_a_device(self):
         self.run_ranks("bound", 4)
 
@@ -227,4 +239,4 @@ class Devices(ByRanks):
 
 
 if __name__ == "__main__":
-    main({case.__name__: case for case in (calls, everything, bound, lost)}, backend="cpu:rondo,rondosim:rondo")
+    main({case.__name__: case for case in (calls, everything, as_nccl, bound, lost)}, backend="cpu:rondo,rondosim:rondo")

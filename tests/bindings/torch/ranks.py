@@ -24,14 +24,14 @@ class ByRanks(unittest.TestCase):
 
 
 def main(cases, backend="rondo"):
-    """The tests, or, with a case's name, that function of (rank, world) in a group of the backend, bound to the function's
-    device if it has one."""
+    """The tests, or, with a case's name, that function of (rank, world) in a group of the backend. A function may have a
+    backend of its own, and a device that the group is bound to."""
     ByRanks.launcher = os.path.abspath(sys.argv[1])
     if len(sys.argv) == 2:
         del sys.argv[1:]
         unittest.main(module="__main__", verbosity=2)
     torch.set_num_threads(1)
     case = cases[sys.argv[2]]
-    dist.init_process_group(backend, device_id=getattr(case, "device", None))
+    dist.init_process_group(getattr(case, "backend", backend), device_id=getattr(case, "device", None))
     case(dist.get_rank(), dist.get_world_size())
     dist.destroy_process_group()
