@@ -115,12 +115,21 @@ void CellBench::combine(std::vector<double>& samples) const {
   }
 }
 
+// Of the cell, and not of what the ranks tell each other between batches, by an all_gather of the host's.
+bool CellBench::is_record_of_call(const nlohmann::json& call) const {
+  if (call.value("collective", "") != name_of(cell_.what->collective)) return false;
+  if (call.value("kernel", "").empty() != (communicator_.device().kind == Device::Kind::cpu)) return false;
+  const bool is_sized = cell_.row().send != Extent::none;
+  return !is_sized ||
+         (call.value("count", std::size_t{0}) == cell_.count && call.value("dtype", "") == name_of(cell_.dtype));
+}
+
 // As the library recorded it; several calls of a batch take the same one.
 void CellBench::record_choice(Measurement& m) const {
   const auto record = nlohmann::json::parse(communicator_.flight_record(), nullptr, false);
   if (record.is_discarded() || !record.contains("calls")) return;
   for (auto call = record["calls"].rbegin(); call != record["calls"].rend(); ++call) {
-    if (call->value("collective", "") != name_of(cell_.what->collective)) continue;
+    if (!is_record_of_call(*call)) continue;
     m.algorithm = call->value("algorithm", "");
     m.kernel = call->value("kernel", "");
     return;

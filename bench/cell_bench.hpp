@@ -23,6 +23,7 @@ class CellBench {
   double timed(Batch& batch);
   int agree_on_batches(double first_seconds) const;
   void combine(std::vector<double>& samples) const;
+  bool is_record_of_call(const nlohmann::json& call) const;
   void record_choice(Measurement& m) const;
 
   std::vector<std::uint64_t> check();

@@ -20,6 +20,8 @@ namespace rondo::comm {
 std::vector<Communicator> make_local(int world_size, const Options& options, const cuda::Api* api = nullptr);
 Communicator split(detail::CommunicatorImpl& parent, int color, int key);
 Communicator split(detail::CommunicatorImpl& parent, int color, int key, const Options& options);
+// Collective: the same ranks on that device, in their order. For programs that measure, too.
+RONDO_API Communicator move_to(Communicator& ranks, Device device);
 Communicator shrink(detail::CommunicatorImpl& failed);
 // See Communicator::grow.
 Communicator grow(detail::CommunicatorImpl& parent, int world_size, std::chrono::milliseconds timeout);

@@ -252,6 +252,13 @@ Communicator split(detail::CommunicatorImpl& parent, int color, int key, const O
   return split_processes(parent, color, group, options);
 }
 
+Communicator move_to(Communicator& ranks, Device device) {
+  detail::CommunicatorImpl& impl = detail::impl_of(ranks);
+  Options options = impl.options();
+  options.device = device;
+  return split(impl, 0, impl.rank(), options);
+}
+
 // Survivors may die too, before they have met: then the others find out together, and go on without them.
 Communicator shrink(detail::CommunicatorImpl& failed) {
   failed.check_process();

@@ -31,6 +31,21 @@ constexpr Collective kCopies[] = {Collective::all_gather, Collective::broadcast}
 constexpr Collective kSums[] = {Collective::all_reduce};
 constexpr Collective kPoured[] = {Collective::reduce};
 constexpr Collective kBoth[] = {Collective::all_reduce, Collective::all_gather};
+constexpr Collective kPushed[] = {Collective::all_reduce, Collective::broadcast};
+constexpr Collective kOverWindows[] = {Collective::all_reduce, Collective::all_gather, Collective::broadcast};
+constexpr Collective kOverLines[] = {Collective::reduce, Collective::broadcast};
+constexpr std::uint64_t kPushes[] = {1 * K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K};
+constexpr std::uint64_t kPushMost[] = {0, 1 * K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K, kNever};
+constexpr std::uint64_t kShots[] = {8 * K, 32 * K, 64 * K, 128 * K, 256 * K, 512 * K, 1 * M};
+constexpr std::uint64_t kShotMost[] = {0, 8 * K, 32 * K, 64 * K, 128 * K, 256 * K, 512 * K, 1 * M, kNever};
+constexpr std::uint64_t kWindowed[] = {16 * K, 64 * K, 1 * M, 16 * M, 64 * M};
+constexpr std::uint64_t kWindowMost[] = {0, 16 * K, 64 * K, 1 * M, 16 * M, 64 * M, kNever};
+constexpr std::uint64_t kLines[] = {1 * K, 4 * K, 16 * K, 64 * K, 256 * K, 1 * M};
+constexpr std::uint64_t kLineMost[] = {0, 1 * K, 4 * K, 16 * K, 64 * K, 256 * K, 1 * M, kNever};
+constexpr std::uint64_t kByHost[] = {1 * K, 64 * K, 1 * M, 4 * M, 16 * M};
+constexpr std::uint64_t kByHostMost[] = {0, 1 * K, 64 * K, 1 * M, 4 * M, 16 * M};  // so much pinned memory
+constexpr TuningTrial::Meanwhile kNoPush[] = {{&Tuning::device_push_bytes, 0}};
+constexpr TuningTrial::Meanwhile kNoWindow[] = {{&Tuning::device_push_bytes, 0}, {&Tuning::device_window_bytes, 0}};
 constexpr TuningTrial kNotTried{.values = {}, .collectives = {}, .sizes = {}, .most_ranks = 0};  // by rondo-tune
 
 // So many eighths of the leader. A value beyond any size stays that.
@@ -168,16 +183,58 @@ constexpr TuningField kFields[] = {
      "several nodes: reductions to one rank from here on cross once", kNotTried},
     {"two_level_gather_bytes", &Tuning::two_level_gather_bytes, 0, kNever,
      "several nodes: gathers and scatters up to here cross as one message a node", kNotTried},
-    {"device_host_bytes", &Tuning::device_host_bytes, 0, 256 * M,
-     "processes that take turns on a GPU: calls up to here go by way of host memory; 0: none", kNotTried},
-    {"device_push_bytes", &Tuning::device_push_bytes, 0, kNever,
-     "GPUs, up to 8 ranks: all_reduces and broadcasts up to here are pushed, where inboxes take them", kNotTried},
-    {"device_one_shot_bytes", &Tuning::device_one_shot_bytes, 0, kNever,
-     "GPUs, up to 8 ranks: all_reduces up to here read all windows, longer ones a part each", kNotTried},
-    {"device_window_bytes", &Tuning::device_window_bytes, 0, kNever,
-     "GPUs: calls up to here go over windows, longer ones over rings and their like", kNotTried},
-    {"device_ll_bytes", &Tuning::device_ll_bytes, 0, kNever,
-     "GPUs without windows: reduces and broadcasts up to here go by LL, in trees where they can", kNotTried},
+    {"device_host_bytes",
+     &Tuning::device_host_bytes,
+     0,
+     256 * M,
+     "processes that take turns on a GPU: calls up to here go by way of host memory; 0: none",
+     {.values = kByHostMost,
+      .collectives = kPushed,
+      .sizes = kByHost,
+      .buffers = TuningTrial::Buffers::device,
+      .captured = false}},
+    {"device_push_bytes",
+     &Tuning::device_push_bytes,
+     0,
+     kNever,
+     "GPUs: all_reduces and broadcasts up to here are pushed, where inboxes take them; by more than 8 ranks no "
+     "broadcast, and all_reduces of up to 1K",
+     {.values = kPushMost,
+      .collectives = kPushed,
+      .sizes = kPushes,
+      .buffers = TuningTrial::Buffers::device,
+      .most_ranks = 8}},
+    {"device_one_shot_bytes",
+     &Tuning::device_one_shot_bytes,
+     0,
+     kNever,
+     "GPUs, up to 8 ranks: all_reduces up to here read all windows, longer ones a part each",
+     {.values = kShotMost,
+      .collectives = kSums,
+      .sizes = kShots,
+      .buffers = TuningTrial::Buffers::device,
+      .most_ranks = 8,
+      .meanwhile = kNoPush}},
+    {"device_window_bytes",
+     &Tuning::device_window_bytes,
+     0,
+     kNever,
+     "GPUs: calls up to here go over windows, longer ones over rings and their like",
+     {.values = kWindowMost,
+      .collectives = kOverWindows,
+      .sizes = kWindowed,
+      .buffers = TuningTrial::Buffers::device,
+      .meanwhile = kNoPush}},
+    {"device_ll_bytes",
+     &Tuning::device_ll_bytes,
+     0,
+     kNever,
+     "GPUs without windows: reduces and broadcasts up to here go by LL, in trees where they can",
+     {.values = kLineMost,
+      .collectives = kOverLines,
+      .sizes = kLines,
+      .buffers = TuningTrial::Buffers::device,
+      .meanwhile = kNoWindow}},
     {"kept_bytes", &Tuning::kept_bytes, 0, kNever,
      "over links: a block that a rank copies to itself goes past the caches where those of all ranks take so much",
      kNotTried},
@@ -316,11 +373,13 @@ Tuning read_tuning(const std::string& path) {
   return parse_tuning(text.str(), path);
 }
 
+std::string to_text(const Tuning& tuning, const TuningField& field) {
+  return fmt::format("{} {}  # {}\n", field.name, bytes_text(tuning.*field.value), field.meaning);
+}
+
 std::string to_text(const Tuning& tuning) {
   std::string text;
-  for (const TuningField& field : kFields) {
-    text += fmt::format("{} {}  # {}\n", field.name, bytes_text(tuning.*field.value), field.meaning);
-  }
+  for (const TuningField& field : kFields) text += to_text(tuning, field);
   for (const TunerRow& row : tuning.links) {
     text += fmt::format("{} {} {} {} {}\n", kLinksName, kernels::row_of(row.pattern).name,
                         row.max_bytes == kernels::kAnyBytes ? "*" : bytes_text(row.max_bytes),

@@ -64,12 +64,21 @@ struct Tuning {
 
 // How rondo-tune finds a value out: what it tries, and what it measures with each.
 struct TuningTrial {
-  enum class Buffers : std::uint8_t { ordinary, windows };
+  // Of a device's memory: the value is a threshold. Calls are measured under the least value and under the greatest.
+  enum class Buffers : std::uint8_t { ordinary, windows, device };
+  struct Meanwhile {
+    std::uint64_t Tuning::*value;
+    std::uint64_t is;
+  };
   std::span<const std::uint64_t> values;
   std::span<const Collective> collectives;
   std::span<const std::uint64_t> sizes;
   Buffers buffers = Buffers::ordinary;
   int least_ranks = 2, most_ranks = kernels::kAnyWorld;  // worlds in which the value matters
+  std::span<const Meanwhile> meanwhile{};                // what else is so while it is tried, that it alone decides
+  bool captured = true;                                  // on a device: calls are measured in graphs
+
+  bool is_tried() const { return !values.empty(); }  // by rondo-tune
 };
 
 struct TuningField {
@@ -94,5 +103,6 @@ Tuning parse_tuning(std::string_view text, std::string_view source);
 Tuning read_tuning(const std::string& path);
 std::string bytes_text(std::uint64_t value);  // 4K, never
 std::string to_text(const Tuning& tuning);    // what parse_tuning takes, every field and its meaning
+std::string to_text(const Tuning& tuning, const TuningField& field);  // its line of that
 
 }  // namespace rondo::comm

@@ -21,7 +21,7 @@ grep --quiet '^nothing ran: ' <<<"$said" || fail "without a GPU it says: $said"
 
 before=$(ls "$root/bench/results")
 "$root/tools/gpu-check" --rehearse --bin "$bin" --out "$out/report" \
-  environment floors anatomy deciding-cells mps sanitizer-first nccl bench-threads bench-graphs bench-processes training 2>&1 | tee "$out/said" || fail 'the rehearsal failed'
+  environment floors anatomy deciding-cells mps sanitizer-first nccl bench-threads bench-graphs bench-processes training thresholds 2>&1 | tee "$out/said" || fail 'the rehearsal failed'
 grep --quiet --extended-regexp '^[1-9][0-9]* passed, 0 failed' "$out/said" || fail 'no closing line'
 grep --quiet '^Simulated:' "$out/report/report.md" || fail 'the report is not labelled'
 for program in all_reduce all_gather reduce_scatter broadcast reduce gather scatter alltoall sendrecv barrier; do
@@ -30,7 +30,8 @@ done
 for line in '^## .* \(simulated\)$' '^\| 2 \| [0-9.]+ \((ll|window|simple|ll128|push)\) \| [0-9.]+ \|' '^- window, 8 ranks, [0-9.]+ us in the kernel: ' \
   '^- ll, 8 ranks, [0-9.]+ us in the kernel: ' '^- push, 8 ranks, [0-9.]+ us in the kernel: ' '^- results of benchmarks: [1-9][0-9]* rows checked, none wrong' \
   '^\| ping \| graph \| 8 \| 8 \| [0-9.]+ ' '^\| hop release acquire gpu \|' '^### window unregistered, 2 ranks, [0-9.]+ us a call' \
-  '^\| graphs, ring-slots-8K, 2 ranks, 4096 B \|' '^\| processes, default-R0, 4 ranks, 8 B \|' '^- mps: mps: there is no MPS on'; do
+  '^\| graphs, ring-slots-8K, 2 ranks, 4096 B \|' '^\| processes, default-R0, 4 ranks, 8 B \|' '^- mps: mps: there is no MPS on' \
+  '^- threads-2: device_push_bytes (stays|becomes) '; do
   grep --quiet --extended-regexp "$line" "$out/report/report.md" || fail "the report has no line $line"
 done
 if grep '^## ' "$out/report/report.md" | grep --invert-match '(simulated)$'; then fail 'a heading is not labelled'; fi

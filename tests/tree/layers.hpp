@@ -27,11 +27,13 @@ inline const std::vector<Layer>& layers() {
       {"tools/", {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/"}},
       {"bench/",
        {"kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/", "tools/command_line.hpp"}},
+      {"tools/tune/",
+       {"kernels/", "comm/base/", "comm/", "runtime/", "tools/command_line.hpp", "tools/rondorun/gpus.hpp", "bench/"}},
       {"examples/", {"kernels/include/", "comm/include/", "runtime/include/", "trainer/include/"}},
       {"bindings/", {"kernels/include/", "comm/include/", "runtime/include/", "trainer/include/"}},
       {"tests/",
        {"kernels/simt/", "kernels/", "comm/base/", "comm/", "proto/", "rendezvous/", "runtime/", "trainer/", "tools/",
-        "bench/", "examples/", "bindings/"}},
+        "tools/tune/", "bench/", "examples/", "bindings/"}},
   };
   return table;
 }

@@ -14,6 +14,7 @@ write_report() {
     $rehearse || report_goals
     report_tables
     report_nccl
+    report_thresholds
   } >"$out/report.md.new"
   mv "$out/report.md.new" "$out/report.md"
 }
@@ -220,4 +221,12 @@ report_nccl() {
   heading 'NCCL on the same GPU, in graphs, ranks as threads'
   printf '| version | ranks | bytes | median us | busbw GB/s |\n|---|---|---|---|---|\n'
   awk -F, '{ printf "| %s | %s | %s | %s | %s |\n", $2, $3, $4, $5, $6 }' "$file"
+}
+
+# What rondo-tune made of each world. The files lie beside the logs, which have a line for every size.
+report_thresholds() {
+  local logs=("$out"/raw/thresholds/*.log)
+  [[ -r ${logs[0]} ]] || return 0
+  heading 'Thresholds that rondo-tune found'
+  grep --with-filename --extended-regexp '^device_[a-z_]+ (stays|becomes) ' "${logs[@]}" | sed 's/.*\/\([^/]*\)\.log:/- \1: /' || true
 }

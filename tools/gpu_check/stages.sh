@@ -19,6 +19,7 @@ bench-threads     450 2 the same, launched one by one
 bench-processes   450 2 2 and 4 processes, and again under MPS
 sanitizer         450 2 compute-sanitizer: memcheck and racecheck, small sizes
 training          450 2 the example on two ranks of one GPU
+thresholds        450 2 rondo-tune: from which size on another kernel is faster, 4, 2 and 8 ranks as threads, 2 processes
 END
 }
 limits_of() { list_stages | sed --quiet --regexp-extended "s/^$1 +([0-9]+) ([12]) .*/\\1 \\2/p"; }
@@ -219,4 +220,21 @@ stage_training() {
   for name in threads-2 processes-2; do
     grep --no-filename '^\(\[[^]]*\] *\)\?result' "$stage_dir/$name.log" | sed "s/^/  $name: /" || true
   done
+}
+
+# ---- thresholds ----
+
+# A tuning file for each world; what was measured for it stands in the log.
+stage_thresholds() {
+  local flags=() ranks
+  ! $rehearse || flags=(--rounds 1 --only device_push_bytes)
+  for ranks in $($rehearse && echo 2 || echo 4 2 8); do
+    tune "threads-$ranks" --threads "$ranks" "${flags[@]}"
+  done
+  $rehearse || tune processes-2 --ranks 2 --only device_host_bytes
+}
+tune() { # name, flags...
+  local name=$1
+  shift
+  run "$name" 180 env "$queues" "$bin/rondo-tune" --device "$device" -o "$stage_dir/$name.tuning" "$@" || true
 }

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 
 #include "comm/base/fd.hpp"
 #include "comm/base/system_error.hpp"
+#include "comm/setup/create.hpp"
 
 namespace rondo::tune {
 namespace {
@@ -75,19 +77,41 @@ void set_variable(const char* name, const std::string& value) {
   if (::setenv(name, value.c_str(), 1) != 0) throw_errno(fmt::format("cannot set {}", name));
 }
 
+// A file in memory that RONDO_TUNING names as long as this lives.
+class TuningFile {
+ public:
+  explicit TuningFile(const std::string& text) : file_(::memfd_create("rondo-tune", MFD_CLOEXEC)) {
+    if (!file_) throw_errno("cannot make a file in memory");
+    if (::write(file_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+      throw_errno("cannot write to a file in memory");
+    }
+    set_variable(kName, fmt::format("/proc/self/fd/{}", file_.get()));
+  }
+  ~TuningFile() { ::unsetenv(kName); }
+  TuningFile(const TuningFile&) = delete;
+  TuningFile& operator=(const TuningFile&) = delete;
+
+ private:
+  static constexpr const char* kName = "RONDO_TUNING";
+  Fd file_;
+};
+
 }  // namespace
 
 Communicator with_tuning(Communicator& parent, const std::string& text, bool over_sockets) {
-  const Fd file(::memfd_create("rondo-tune", MFD_CLOEXEC));
-  if (!file) throw_errno("cannot make a file in memory");
-  if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    throw_errno("cannot write to a file in memory");
-  }
-  set_variable("RONDO_TUNING", fmt::format("/proc/self/fd/{}", file.get()));
+  const TuningFile file(text);
   if (over_sockets) set_variable("RONDO_TRANSPORT", "tcp");
   Communicator made = parent.split(0, parent.rank());
-  ::unsetenv("RONDO_TUNING");
   if (over_sockets) ::unsetenv("RONDO_TRANSPORT");
+  return made;
+}
+
+Communicator with_tuning(Communicator& parent, const std::string& text, Device device, bool as_threads) {
+  std::optional<TuningFile> file;
+  if (!as_threads || parent.rank() == 0) file.emplace(text);
+  parent.barrier();  // threads read the variable that one of them has set
+  Communicator made = comm::move_to(parent, device);
+  parent.barrier();
   return made;
 }
 

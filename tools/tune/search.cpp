@@ -22,12 +22,6 @@ constexpr std::pair<Pattern, Collective> kTunedPatterns[] = {{Pattern::all_reduc
                                                              {Pattern::all_gather, Collective::all_gather},
                                                              {Pattern::reduce_scatter, Collective::reduce_scatter}};
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // Candidates take turns, so that what disturbs the machine for a while disturbs all of them. By candidate and cell.
 std::vector<std::vector<double>> in_turns(int rounds, std::span<const Tuning> candidates, bool over_sockets,
                                           std::span<const Cell> cells, const Measure& measure) {
@@ -130,15 +124,28 @@ void try_algorithms(Pattern pattern, Collective collective, Tuning& tuning, int 
 
 }  // namespace
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 bool Scope::covers(std::string_view name) const {
   return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
+}
+
+bool Scope::includes(const TuningField& field, const Say& say) const {
+  if (!field.trial.is_tried() || !covers(field.name)) return false;
+  const bool matters = world_size >= field.trial.least_ranks && world_size <= field.trial.most_ranks;
+  if (!matters && !only.empty()) say(fmt::format("{} makes no difference among {} ranks", field.name, world_size));
+  return matters;
 }
 
 Tuning search(const Scope& scope, const Measure& measure, const Say& say) {
   Tuning tuning;
   for (const TuningField& field : comm::tuning_fields()) {
-    const bool matters = scope.world_size >= field.trial.least_ranks && scope.world_size <= field.trial.most_ranks;
-    if (matters && scope.covers(field.name)) try_field(field, tuning, scope.rounds, measure, say);
+    const bool of_host = field.trial.buffers != comm::TuningTrial::Buffers::device;
+    if (of_host && scope.includes(field, say)) try_field(field, tuning, scope.rounds, measure, say);
   }
   if (!scope.covers(comm::kLinksName)) return tuning;
   for (const auto& [pattern, collective] : kTunedPatterns) {

@@ -27,12 +27,20 @@ constexpr int kMost = kernels::device::kMaxThreads;
 enum class When : std::uint8_t { always, without_windows, time_sliced };  // the latter: before all others
 using enum When;
 
-struct Most {  // bytes of the larger buffer of a rank
-  std::size_t bytes = 0;
-  std::size_t Terms::*threshold = nullptr;  // of the tuning file, in the place of `bytes`
+struct Most {  // bytes of the larger buffer of a rank: the least of what is given
+  std::size_t bytes = kAnyBytes;
+  std::size_t Terms::*thresholds[2] = {};  // of the tuning file
   constexpr Most(std::size_t most) : bytes(most) {}
-  constexpr Most(std::size_t Terms::*most) : threshold(most) {}
-  constexpr std::size_t in(const Terms& terms) const { return threshold == nullptr ? bytes : terms.*threshold; }
+  constexpr Most(std::size_t Terms::*most, std::size_t bytes_most = kAnyBytes) : bytes(bytes_most), thresholds{most} {}
+  constexpr Most(std::size_t Terms::*one, std::size_t Terms::*other) : thresholds{one, other} {}
+  constexpr bool is_any() const { return bytes == kAnyBytes && thresholds[0] == nullptr; }
+  constexpr std::size_t in(const Terms& terms) const {
+    std::size_t most = bytes;
+    for (const auto threshold : thresholds) {
+      if (threshold != nullptr) most = std::min(most, terms.*threshold);
+    }
+    return most;
+  }
 };
 
 struct TunerRow {
@@ -47,13 +55,15 @@ struct TunerRow {
   When when = always;             // it is taken, unless it is asked for
 };
 
+constexpr Most kOneShotMost{&Terms::one_shot_most, &Terms::window_most};
+
 // Pushes first, then windows: fewest dependent rounds and least traffic on a GPU that ranks share. Rows of push,
 // window, ll and ll128 are passed over where a rank is on another node, and those of push for what its kernels do not
 // run. No GPU has measured a push: on one, LL and windows took 13 to 36 us for 8 bytes, and a push does less than
 // either at any step. Of the thresholds, LL's alone comes from measurements.
 constexpr TunerRow kTable[] = {
     {Pattern::all_reduce, kCanonical, &Terms::push_most, 8, push, "one_shot", kMost, kAnyBytes},
-    {Pattern::all_reduce, kCanonical, 1 * kKiB, kAnyWorld, push, "one_shot", kMost, kAnyBytes},
+    {Pattern::all_reduce, kCanonical, {&Terms::push_most, 1 * kKiB}, kAnyWorld, push, "one_shot", kMost, kAnyBytes},
     {Pattern::reduce_scatter, kCanonical, 64 * kKiB, 8, push, "direct", kMost, kAnyBytes},
     {Pattern::all_gather, kCanonical, 64 * kKiB, 8, push, "direct", kMost, kAnyBytes},
     {Pattern::broadcast, kCanonical, &Terms::push_most, 8, push, "direct", kMost, kAnyBytes},
@@ -63,8 +73,9 @@ constexpr TunerRow kTable[] = {
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 2, ll, "one_shot", 128, kAnyBytes},
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, without_windows},
     {Pattern::all_reduce, kCanonical, 2 * kKiB, 8, ll, "one_shot", 128, kAnyBytes, time_sliced},
-    {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, window, "one_shot", kMost, 16 * kKiB, time_sliced},
-    {Pattern::all_reduce, kCanonical, &Terms::one_shot_most, 8, window, "one_shot", kMost, 16 * kKiB},
+    {Pattern::all_reduce, kCanonical, &Terms::window_most, kAnyWorld, window, "one_shot", kMost, 16 * kKiB,
+     time_sliced},
+    {Pattern::all_reduce, kCanonical, kOneShotMost, 8, window, "one_shot", kMost, 16 * kKiB},
     {Pattern::all_reduce, kCanonical, &Terms::window_most, kAnyWorld, window, "two_shot", kMost, 64 * kKiB},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
     {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, simple, "two_shot", kMost, 128 * kKiB},
@@ -81,11 +92,11 @@ constexpr TunerRow kTable[] = {
     {Pattern::reduce_scatter, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
     {Pattern::reduce_scatter, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
     {Pattern::reduce_scatter, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
-    {Pattern::all_to_all, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::all_to_all, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
     {Pattern::all_to_all, kCanonical, kAnyBytes, kAnyWorld, simple, "pairwise", kMost, 128 * kKiB},
-    {Pattern::gather, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::gather, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
     {Pattern::gather, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
-    {Pattern::scatter, kCanonical, kAnyBytes, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::scatter, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
     {Pattern::scatter, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, window, "direct", 128, kAnyBytes},
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, ll, "dissemination", 32, kAnyBytes},
@@ -98,7 +109,7 @@ consteval bool always_finds_one() {
     bool found = false;
     for (const TunerRow& row : kTable) {
       if (row.pattern != pattern.pattern || row.kernel != simple || row.canonical != kCanonical) continue;
-      found |= row.most.bytes == kAnyBytes && row.max_world_size == kAnyWorld && row.when == always;
+      found |= row.most.is_any() && row.max_world_size == kAnyWorld && row.when == always;
     }
     if (!found) return false;
   }

@@ -110,7 +110,38 @@ TEST_CASE("thresholds of the tuning file decide between pushes, windows, rings a
   constexpr std::size_t kNeverPushed = 100'000;
   CHECK(chosen(Pattern::all_gather, kNeverPushed) == "simple ring");
   CHECK(chosen(Pattern::reduce_scatter, kNeverPushed) == "simple ring");
-  CHECK(chosen(Pattern::all_to_all, kNeverPushed) == "window direct");  // no ring does that
+  CHECK(chosen(Pattern::all_to_all, 30000) == "window direct");
+  CHECK(chosen(Pattern::all_to_all, kNeverPushed) == "simple pairwise");
+  CHECK(chosen(Pattern::gather, kNeverPushed) == "simple direct");
+  CHECK(chosen(Pattern::scatter, kNeverPushed) == "simple direct");
+}
+
+TEST_CASE("a threshold of 0 is obeyed at every size and in every world") {
+  using rondo::kernels::Pattern;
+  constexpr std::size_t kLeast = 4, kMost = 1 << 20;
+  for (const int ranks : {2, 8, 9}) {
+    for (const bool time_sliced : {false, true}) {
+      device::Terms terms{.world_size = ranks,
+                          .push_bytes = 1 << 20,
+                          .time_sliced = time_sliced,
+                          .round_bytes = 1 << 20,
+                          .push_most = 0,
+                          .window_most = 0};
+      const auto chosen = [&](Pattern pattern, std::size_t bytes) {
+        return device::name_of(device::choose({.pattern = pattern, .bytes = bytes}, terms).kernel);
+      };
+      CAPTURE(ranks, time_sliced);
+      for (const std::size_t bytes : {kLeast, kMost}) {
+        for (const Pattern pattern : {Pattern::all_reduce, Pattern::broadcast, Pattern::reduce, Pattern::all_to_all,
+                                      Pattern::gather, Pattern::scatter}) {
+          CHECK(chosen(pattern, bytes) != "window");
+          CHECK(chosen(pattern, bytes) != "push");
+        }
+      }
+      terms.window_most = SIZE_MAX, terms.one_shot_most = 0;
+      CHECK((time_sliced || device::choose({.bytes = kMost}, terms).algorithm == "two_shot"));
+    }
+  }
 }
 
 TEST_CASE("processes that take turns on a GPU take the fewest dependent rounds") {
