@@ -311,6 +311,12 @@ void Client::check(const Growth& growth) {
   impl_->call(std::move(request));
 }
 
+void Client::check_first_ranks() {
+  proto::Request request;
+  request.mutable_loss();
+  impl_->call(std::move(request));
+}
+
 void Client::give_up(const Growth& growth, const Error& why) noexcept {
   try {
     proto::Request request;

@@ -68,6 +68,7 @@ class RONDO_API Client final : public Store, public Recruiter {
   void missing(const Growth& growth, std::span<const int> members) override;
   Growth admit(std::span<const int> members, int joiners, std::uint32_t generation, Deadline deadline) override;
   void check(const Growth& growth) override;
+  void check_first_ranks() override;
   void give_up(const Growth& growth, const Error& why) noexcept override;
 
  private:

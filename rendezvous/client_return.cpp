@@ -31,7 +31,7 @@ bool wait_for(int fd, short events, Deadline deadline, std::string& reason) {
 
 bool may_be_asked_twice(const proto::Request& request) {
   return request.has_get() || request.has_try_get() || request.has_survivors() || request.has_missing() ||
-         request.has_give_up() || request.has_growth();
+         request.has_give_up() || request.has_growth() || request.has_loss();
 }
 
 void Client::Impl::is_member(proto::Join join, const proto::Membership& given) {

@@ -52,7 +52,7 @@ void Core::received(ConnectionId id, std::span<const std::byte> bytes, Time now)
     const std::string behind = connection.reader.take_rest();
     decrypt(id, connection, as_bytes(behind), now);
   } catch (const Error& error) {
-    refuse(id, error, End::final);
+    refuse(id, error, End::final, now);
   }
 }
 
@@ -128,7 +128,7 @@ bool Core::frame(ConnectionId id, Connection& connection, std::string_view bytes
   }
   request(id, connection, bytes, now);
   if (!connection.left) return true;
-  forget(id, Presence::left, "");
+  forget(id, Presence::left, "", now);
   output_.close(id);
   return false;
 }
@@ -155,7 +155,7 @@ void Core::send(Caller caller, SharedBody body) {
 }
 
 // Says why in the form the connection's stage allows, then closes.
-void Core::refuse(ConnectionId id, const Error& error, End end) {
+void Core::refuse(ConnectionId id, const Error& error, End end, Time now) {
   const Connection& connection = connections_.at(id);
   int others = 0;
   if (connection.stage == Stage::open || closings_.now(others)) {
@@ -169,22 +169,24 @@ void Core::refuse(ConnectionId id, const Error& error, End end) {
     answer.mutable_refusal()->set_busy(end == End::busy);
     output_.send(id, plain_frame(answer.SerializeAsString()), nullptr);
   }
-  forget(id, Presence::lost, error.what());
+  forget(id, Presence::lost, error.what(), now);
   if (end == End::busy) return output_.drop(id);
   output_.close(id);
 }
 
-void Core::forget(ConnectionId id, Presence how, const std::string& reason) {
+void Core::forget(ConnectionId id, Presence how, const std::string& reason, Time now) {
   const Entry place = connections_.find(id);
   if (place == connections_.end()) return;
   const bool was_open = place->second.stage == Stage::open;
   strangers_.erase(id);
   greeted_.erase(id);
   connections_.erase(place);
-  if (was_open) room_.gone(id, how, reason);
+  if (was_open) room_.gone(id, how, reason, now);
 }
 
-void Core::disconnected(ConnectionId id, const std::string& reason, Time) { forget(id, Presence::lost, reason); }
+void Core::disconnected(ConnectionId id, const std::string& reason, Time now) {
+  forget(id, Presence::lost, reason, now);
+}
 
 bool Core::no_room(const std::string& sentence) {
   if (2 * (strangers_.size() + greeted_.size()) >= connections_.size()) return false;
@@ -203,24 +205,24 @@ std::chrono::nanoseconds Core::stranger_patience() const {
   return std::chrono::nanoseconds(options_.evict_after) * options_.strangers / kStrangersPerEviction;
 }
 
-void Core::evict(const std::map<ConnectionId, Time>& from) {
+void Core::evict(const std::map<ConnectionId, Time>& from, Time now) {
   const std::string sentence = fmt::format("the server has {} unauthenticated connections; this is the oldest",
                                            strangers_.size() + greeted_.size());
-  refuse(from.begin()->first, Error(ErrorCode::timeout, sentence), End::busy);
+  refuse(from.begin()->first, Error(ErrorCode::timeout, sentence), End::busy, now);
 }
 
 bool Core::takes_one_more(Time now) {
   if (many_greeted()) return false;
   if (!many_strangers()) return true;
   if (now < strangers_.begin()->second + stranger_patience()) return false;
-  evict(strangers_);
+  evict(strangers_, now);
   return true;
 }
 
 bool Core::free_descriptor(Time now) {
   const bool of_strangers = !strangers_.empty();
   if (!of_strangers && (greeted_.empty() || now < greeted_.begin()->second + options_.evict_after)) return false;
-  evict(of_strangers ? strangers_ : greeted_);
+  evict(of_strangers ? strangers_ : greeted_, now);
   return true;
 }
 
@@ -228,12 +230,12 @@ bool Core::free_descriptor(Time now) {
 void Core::tick_unauthenticated(std::map<ConnectionId, Time>& all, Time now) {
   const bool many = &all == &strangers_ ? many_strangers() : many_greeted();
   const auto patience = &all == &strangers_ ? stranger_patience() : options_.evict_after;
-  if (many && now >= all.begin()->second + patience) evict(all);
+  if (many && now >= all.begin()->second + patience) evict(all, now);
   while (!all.empty() && now >= all.begin()->second + options_.authenticate_within) {
     const auto limit_ms = options_.authenticate_within.count();
     refuse(all.begin()->first,
-           Error(ErrorCode::timeout, fmt::format("the client did not authenticate within {} ms", limit_ms)),
-           End::final);
+           Error(ErrorCode::timeout, fmt::format("the client did not authenticate within {} ms", limit_ms)), End::final,
+           now);
   }
 }
 
@@ -252,7 +254,7 @@ void Core::tick_leases(Time now) {
     } else {
       refuse(id,
              Error(ErrorCode::peer_lost, fmt::format("nothing was heard from it for {} ms", connection.lease.count())),
-             End::final);
+             End::final, now);
     }
   }
 }

@@ -79,13 +79,13 @@ class Core final : private Replies {
   bool frame(ConnectionId id, Connection& connection, std::string_view bytes, Time now);  // false: it has left
   void request(ConnectionId id, Connection& connection, std::string_view bytes, Time now);
   enum class End : std::uint8_t { final, busy };  // whether trying again may help; who may is dropped
-  void refuse(ConnectionId id, const Error& error, End end);
+  void refuse(ConnectionId id, const Error& error, End end, Time now);
   bool many_strangers() const { return strangers_.size() >= options_.strangers; }
   bool many_greeted() const { return greeted_.size() >= options_.greeted; }
   std::chrono::nanoseconds stranger_patience() const;
-  void evict(const std::map<ConnectionId, Time>& from);
+  void evict(const std::map<ConnectionId, Time>& from, Time now);
   void tick_unauthenticated(std::map<ConnectionId, Time>& all, Time now);
-  void forget(ConnectionId id, Presence how, const std::string& reason);
+  void forget(ConnectionId id, Presence how, const std::string& reason, Time now);
   void tick_leases(Time now);
 
   CoreOptions options_;

@@ -15,6 +15,9 @@ namespace {
 
 constexpr int kMaxWorldSize = 1 << 20;
 
+// A client whose connection broke connects again within some milliseconds, and tries seven times in so long.
+constexpr std::chrono::milliseconds kComesAgainWithin{750};
+
 std::string asking(const proto::Join& join) {
   return join.rank() >= 0 ? fmt::format("rank {}", join.rank()) : std::string("a rank without number");
 }
@@ -195,6 +198,7 @@ bool Members::tick(Time now) {
     Member& member = members_[static_cast<std::size_t>(rank)];
     if (!member.never_came()) continue;
     member.presence = Presence::lost;
+    member.gone_since = now - kComesAgainWithin;  // it had its time
     if (rank < world_size_) lost_.insert(rank);
     more = true;
   }
@@ -368,7 +372,7 @@ void Members::expire() {
   fail_round(Error(ErrorCode::timeout, sentence, known ? unclaimed.front() : -1));
 }
 
-void Members::gone(ConnectionId connection, Presence how, const std::string& reason) {
+void Members::gone(ConnectionId connection, Presence how, const std::string& reason, Time now) {
   if (open_.contains(connection)) return remove_open(connection);
   const auto found = ranks_.find(connection);
   if (found == ranks_.end()) return;
@@ -378,6 +382,7 @@ void Members::gone(ConnectionId connection, Presence how, const std::string& rea
   if (--member.connections > 0) return;
   member.presence = how;
   member.reason = reason;
+  member.gone_since = now;
   if (rank < world_size_) (how == Presence::lost ? lost_ : left_).insert(rank);
 }
 
@@ -400,6 +405,15 @@ const Member* Members::at(int rank) const {
 const Member* Members::first_absent() const {
   if (!lost_.empty()) return at(*lost_.begin());
   return left_.empty() ? nullptr : at(*left_.begin());
+}
+const Member* Members::first_lost(Time now) const {
+  const Member* first = nullptr;
+  for (const int rank : lost_) {
+    const Member* member = at(rank);
+    if (now < member->gone_since + kComesAgainWithin) continue;
+    if (first == nullptr || member->gone_since < first->gone_since) first = member;
+  }
+  return first;
 }
 std::string Members::describe(ConnectionId connection) const {
   if (const Member* member = of(connection)) return who(*member);

@@ -40,6 +40,7 @@ struct Member {
   int joins = 1;  // ever
   Presence presence = Presence::alive;
   std::string reason{};  // why it is lost
+  Time gone_since{};
   int node = 0, local_rank = 0, local_size = 1;
 
   bool never_came() const { return connections == 0 && join.instance().empty(); }  // to this server
@@ -61,7 +62,7 @@ class Members {
   void join(Caller caller, const proto::Join& join, const std::string& address, Time deadline, Time now);
   void fail_round(const Error& error);  // the open one, for everybody in it
   void expire();                        // the open round fails for everybody in it: somebody's deadline has passed
-  void gone(ConnectionId connection, Presence how, const std::string& reason);
+  void gone(ConnectionId connection, Presence how, const std::string& reason, Time now);
   // One more than the round had, which is complete: returns its rank in the job.
   int append(const proto::Join& join, ConnectionId connection, const std::string& address);
   // Ranks of the job that its other members know of. Where the server came back, and those have not come again yet that
@@ -85,6 +86,8 @@ class Members {
   const Member* of(ConnectionId connection) const;  // of a complete round
   const Member* at(int rank) const;                 // of a complete round, or appended to it
   const Member* first_absent() const;               // of a complete round alone: lost before left, then lowest rank
+  // Who of a complete round was lost before all others, for so long that it does not come again; null: nobody.
+  const Member* first_lost(Time now) const;
   std::string describe(ConnectionId connection) const;
 
  private:

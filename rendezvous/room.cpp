@@ -48,6 +48,14 @@ const proto::Join& checked(const proto::Join& join) {
   return join;
 }
 
+// For those who make connections with it, and know no better.
+Error loss_of(const Member& member) {
+  return {
+      ErrorCode::peer_lost,
+      fmt::format("{} was lost{}{} while the ranks met", who(member), member.reason.empty() ? "" : ": ", member.reason),
+      member.join.rank()};
+}
+
 }  // namespace
 
 Room::Room(const RoomOptions& options, Replies& replies)
@@ -125,6 +133,9 @@ void Room::dispatch(Caller caller, const proto::Request& request, const std::str
       return gatherings_.fail_hopeless();
     case Operation::kGrowth:
       return growths_.look(caller, key(request.growth().key()));
+    case Operation::kLoss:
+      if (const Member* lost = members_.first_lost(now)) throw loss_of(*lost);
+      return replies_.send(caller, proto::Reply());
     case Operation::kHeartbeat:
     case Operation::kLeave:
       return;  // the connection's business
@@ -152,10 +163,10 @@ void Room::take_told(Caller caller, const proto::Told& told, Time now) {
   values_.told(caller, told);
 }
 
-void Room::gone(ConnectionId connection, Presence how, const std::string& reason) {
+void Room::gone(ConnectionId connection, Presence how, const std::string& reason, Time now) {
   const std::string description = members_.describe(connection);
   survivals_.gone(connection);
-  members_.gone(connection, how, reason);
+  members_.gone(connection, how, reason, now);
   growths_.gone(connection);
   gatherings_.gone(connection, description, reason);
   survivals_.gone(connection);  // again: now it is awaited no more

@@ -17,7 +17,7 @@ class Room {
 
   // A mistake of the caller is answered; nothing a client says throws here.
   void request(Caller caller, const proto::Request& request, const std::string& address, Time now);
-  void gone(ConnectionId connection, Presence how, const std::string& reason);
+  void gone(ConnectionId connection, Presence how, const std::string& reason, Time now);
   void tick(Time now);
   void end_round(const Error& error) { members_.fail_round(error); }  // for those who wait for all ranks
   std::optional<Time> next_timer() const;

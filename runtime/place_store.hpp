@@ -43,6 +43,7 @@ class PlaceStore final : public Store, public Recruiter {
     return now()->client->admit(members, joiners, generation, deadline);
   }
   void check(const Growth& growth) override { now()->client->check(growth); }
+  void check_first_ranks() override { now()->client->check_first_ranks(); }
   void give_up(const Growth& growth, const Error& why) noexcept override { now()->client->give_up(growth, why); }
   void missing(const Growth& growth, std::span<const int> members) override { now()->client->missing(growth, members); }
   void missing(std::string_view name, std::span<const int> indices) override { now()->client->missing(name, indices); }

@@ -29,6 +29,7 @@
 #include "comm/setup/agreement.hpp"
 #include "comm/setup/card.hpp"
 #include "comm/setup/create.hpp"
+#include "comm/setup/first_ranks.hpp"
 #include "comm/setup/growth_word.hpp"
 #include "comm/setup/placement.hpp"
 #include "comm/setup/transport_choice.hpp"
@@ -37,6 +38,7 @@
 #include "comm/transport/node_meeting.hpp"
 #include "comm/transport/process_memory.hpp"
 #include "comm/transport/shm_link.hpp"
+#include "kernels/thread.hpp"
 
 namespace rondo::comm {
 namespace {
@@ -100,12 +102,19 @@ class Connecting {
 
   // Who has lost another fails, and mostly ends: to the rest it is lost, too, or they wait for both. So the first that
   // fails says in the job's store whom it missed. The ranks of a split hear it over their parent.
+  // Who fails for a reason of its own will not come either.
   Error cause_of(const Error& error) const {
-    const bool misses = error.error_code() == ErrorCode::peer_lost || error.error_code() == ErrorCode::timeout;
-    if (obstacles_.tell || !misses || error.culprit() < 0) return error;  // without a culprit it is about the store
+    const bool late = error.error_code() == ErrorCode::timeout;
+    const bool misses = (late || error.error_code() == ErrorCode::peer_lost) && error.culprit() >= 0;
+    if (obstacles_.tell || (late && !misses)) return error;  // which is that the store does not answer
+    const Error word = misses ? error
+                              : Error(ErrorCode::peer_lost,
+                                      fmt::format("rank {} (host {}, pid {}) gave up as the ranks met: {}",
+                                                  bootstrap_.rank, host_name(), ::getpid(), error.what()),
+                                      bootstrap_.rank);
     try {
-      if (place_.compare_and_set(loss_key(), std::nullopt, GrowthWord{.error = error}.encode())) return error;
-      return loss().value_or(error);
+      tell_loss(word);
+      return misses ? loss().value_or(error) : error;
     } catch (const std::exception& of_store) {  // which is gone: the error is all that is known
       log::debug("{}: {}", name_, of_store.what());
       return error;
@@ -209,6 +218,15 @@ class Connecting {
     }
   }
   std::string loss_key() const { return name_ + "/lost"; }
+  // The first word counts. Where the connection broke meanwhile nobody knows whether this one was.
+  void tell_loss(const Error& word) const {
+    try {
+      place_.compare_and_set(loss_key(), std::nullopt, GrowthWord{.error = word}.encode());
+    } catch (const Error& error) {
+      if (error.error_code() != ErrorCode::peer_lost) throw;
+      log::debug("{}: {}", name_, error.what());
+    }
+  }
   std::optional<Error> loss() const {
     const auto said = place_.try_get(loss_key());
     return said ? GrowthWord::decode(*said).error : std::nullopt;
@@ -493,6 +511,9 @@ Communicator connect(Bootstrap bootstrap, Store& place, const Options& options, 
     return meeting.run();
   } catch (const Error& error) {
     throw Error(meeting.cause_of(error));
+  } catch (const std::exception& error) {
+    meeting.cause_of(Error(ErrorCode::system, reason_of(error)));
+    throw;
   }
 }
 
@@ -510,7 +531,8 @@ Communicator make_communicator(Bootstrap bootstrap, const Options& options) {
     std::iota(bootstrap.job_ranks.begin(), bootstrap.job_ranks.end(), 0);
   }
   const std::shared_ptr<Store> place = bootstrap.store;
-  return comm::connect(std::move(bootstrap), *place, checked(options));
+  Lookout lookout = comm::look_for_lost(bootstrap.recruiter);
+  return comm::connect(std::move(bootstrap), *place, checked(options), std::move(lookout));
 }
 
 }  // namespace rondo

@@ -47,6 +47,8 @@ class Recruiter {
                        Store::Deadline deadline) = 0;
   // Throws why a growth has failed for all, if it has: one of its ranks is gone, or gave up.
   virtual void check(const Growth& growth) = 0;
+  // Throws which rank of the job's first communicator is lost, if the server knows one. unsupported: it does not tell.
+  virtual void check_first_ranks() = 0;
   // Fails it for all: these members of the communicator that grows are lost. Called from another thread while they
   // meet.
   virtual void missing(const Growth& growth, std::span<const int> members) = 0;

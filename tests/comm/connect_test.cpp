@@ -89,7 +89,57 @@ std::chrono::nanoseconds time_of_thread() {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
+// Its user fails when all have met there for the last time.
+class FailingStore final : public Store {
+ public:
+  explicit FailingStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  void set(std::string_view key, std::span<const std::byte> value) override { store_->set(key, value); }
+  Bytes get(std::string_view key, Deadline deadline) override { return store_->get(key, deadline); }
+  std::optional<Bytes> try_get(std::string_view key) override { return store_->try_get(key); }
+  std::int64_t add(std::string_view key, std::int64_t amount) override { return store_->add(key, amount); }
+  bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
+                       std::span<const std::byte> desired) override {
+    return store_->compare_and_set(key, std::move(expected), desired);
+  }
+  bool erase(std::string_view key) override { return store_->erase(key); }
+  std::vector<Bytes> exchange(std::string_view name, int index, int participants, std::span<const std::byte> value,
+                              Deadline deadline) override {
+    auto values = store_->exchange(name, index, participants, value, deadline);
+    if (name.ends_with("/shared")) throw std::runtime_error("out of luck");
+    return values;
+  }
+
+ private:
+  std::shared_ptr<Store> store_;
+};
+
 }  // namespace
+
+TEST_CASE("who gives up for a reason of its own as the ranks meet is named by the others, which do not wait for it") {
+  constexpr int kRanks = 4, kCulprit = 2;
+  const auto store = std::make_shared<LocalStore>();
+  std::vector<std::exception_ptr> errors(kRanks);
+  std::vector<std::thread> threads;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int r = 0; r < kRanks; ++r)
+    threads.emplace_back([&, r] {
+      Bootstrap bootstrap{.rank = r, .world_size = kRanks};
+      bootstrap.store = store;
+      if (r == kCulprit) bootstrap.store = std::make_shared<FailingStore>(store);
+      errors[static_cast<std::size_t>(r)] =
+          thrown_by([&] { make_communicator(bootstrap, {.join_timeout = 60s, .node = fmt::format("node{}", r)}); });
+    });
+  for (auto& thread : threads) thread.join();
+  CHECK(std::chrono::steady_clock::now() - begin < 20s);
+  for (int r = 0; r < kRanks; ++r) {
+    if (r == kCulprit) continue;
+    const auto& error = errors[static_cast<std::size_t>(r)];
+    CAPTURE(r, sentence_of(error));
+    CHECK(code_of(error) == ErrorCode::peer_lost);
+    CHECK(test::culprit_of(error) == kCulprit);
+    CHECK(sentence_of(error).find("gave up as the ranks met: out of luck") != std::string::npos);
+  }
+}
 
 TEST_CASE("ranks meet and reduce over every transport") {
   const std::string transport = GENERATE("", "shm", "tcp", "queue");

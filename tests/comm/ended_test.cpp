@@ -126,6 +126,7 @@ class OneWaits final : public Recruiter {
     return {.ranks = store_->survivors(name, index, members, deadline)};  // nobody has given it up
   }
   void check(const Growth&) override {}
+  void check_first_ranks() override {}
   void missing(const Growth&, std::span<const int>) override {}
   void give_up(const Growth&, const Error&) noexcept override {}
 

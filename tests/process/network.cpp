@@ -68,6 +68,11 @@ void Network::cut(std::size_t host, bool cut) {
   }
 }
 
+void Network::part(std::size_t one, std::size_t other) {
+  const std::lock_guard lock(mutex_);
+  parted_.insert(std::minmax(one, other));
+}
+
 std::string Network::recording() const {
   const std::lock_guard lock(mutex_);
   return recording_;
@@ -108,7 +113,7 @@ void Network::take_from(std::size_t host) {
 }
 
 bool Network::is_lost(std::size_t from, std::size_t to, const std::string& frame) {
-  if (cut_.contains(from) || cut_.contains(to)) return true;
+  if (cut_.contains(from) || cut_.contains(to) || parted_.contains(std::minmax(from, to))) return true;
   return !is_arp(frame) && std::bernoulli_distribution(weather_.loss)(random_);
 }
 

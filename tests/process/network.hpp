@@ -35,9 +35,10 @@ class Network {
   const Host& host(std::size_t i) const { return hosts_[i]; }
   static std::string address(std::size_t i) { return "10.77.0." + std::to_string(i + 1); }
 
-  void set(Weather weather);                    // from now on, for all
-  void cut(std::size_t host, bool cut);         // drops all that it sends and all for it: no reset, no ICMP
-  std::uint64_t lost() const { return lost_; }  // packets, by loss and cuts
+  void set(Weather weather);                      // from now on, for all
+  void cut(std::size_t host, bool cut);           // drops all that it sends and all for it: no reset, no ICMP
+  void part(std::size_t one, std::size_t other);  // drops all that these two send each other
+  std::uint64_t lost() const { return lost_; }    // packets, by loss and cuts
   std::uint64_t carried() const { return carried_; }
   std::string recording() const;  // all frames that any host has sent so far, one behind the other
 
@@ -65,7 +66,8 @@ class Network {
   std::string recording_;
   Weather weather_;
   std::set<std::size_t> cut_;
-  std::mt19937 random_;  // this and the rest: the thread's
+  std::set<std::pair<std::size_t, std::size_t>> parted_;  // the lower one first
+  std::mt19937 random_;                                   // this and the rest: the thread's
   std::priority_queue<Packet> under_way_;
   std::uint64_t number_ = 0;
   std::atomic<std::uint64_t> lost_{0}, carried_{0};

@@ -39,7 +39,10 @@ class Job {
       const Words& environment = {})
       : Job(network, {tool("patient"), mode, fmt::format("{}", static_cast<double>(duration.count()) / 1e3)},
             environment, 60s + std::chrono::ceil<std::chrono::seconds>(duration)) {}
-  Job(const Network& network, const Words& program, const Words& environment, std::chrono::seconds limit) {
+  // With `server`, at one that is no rank's own and outlives them, on the first host.
+  Job(const Network& network, const Words& program, const Words& environment, std::chrono::seconds limit,
+      bool server = false) {
+    if (server) serve(network);
     const std::size_t world_size = network.size() + 1;
     for (std::size_t rank = 0; rank < world_size; ++rank) {
       const std::size_t host = rank == network.size() ? 0 : rank;
@@ -61,7 +64,15 @@ class Job {
   Running& rank(std::size_t i) { return *ranks_[i]; }
 
  private:
+  void serve(const Network& network) {
+    const Words command{tool("rondo-rendezvous"), "--bind", Network::address(0), "--secret-file",
+                        secret_.path.string()};
+    server_ = std::make_unique<Running>(network.host(0).inside(command), Running::How{.one_stream = true});
+    server_->lines(Network::address(0) + ":", 1);
+  }
+
   SecretFile secret_{"network"};
+  std::unique_ptr<Running> server_;
   std::vector<std::unique_ptr<Running>> ranks_;
 };
 
@@ -215,6 +226,43 @@ TEST_CASE("a killed rank of another host is named at once, on a network that los
     CAPTURE(rank, verdict.sentence);
     CHECK(verdict.culprit == 2);
     CHECK(verdict.after_s < (lossy ? 1.0 : 0.1));
+  }
+}
+
+// No other rank has a connection with it yet, and none of its host is left to see its end.
+TEST_CASE("who dies while others make their first communicator is named within 5 s, alone on a host, too") {
+  if (!networks_possible()) return;
+  const bool server = GENERATE(false, true);
+  CAPTURE(server);
+  Network network(3, 20);
+  Job job(network, {tool("meeter"), "2"}, {}, 90s, server);
+  CHECK(job.rank(2).wait().signal == SIGKILL);
+  const auto died_at = Clock::now();
+  for (const std::size_t rank : {0u, 1u, 3u}) {
+    const Verdict verdict = verdict_of(job.rank(rank), died_at);
+    CAPTURE(rank, verdict.sentence);
+    CHECK(verdict.culprit == 2);
+    CHECK(verdict.after_s < 5);  // and not the 60 s of joining
+    CHECK(verdict.sentence.find("rank 2 (host ") != std::string::npos);
+    CHECK(verdict.sentence.find("was lost: ") != std::string::npos);
+  }
+}
+
+// Rank 1 reaches all but rank 2, with which ranks 0 and 3 are done.
+TEST_CASE("who dies when some have the first communicator already is named to those who wait for it") {
+  if (!networks_possible()) return;
+  Network network(3, 21);
+  network.part(1, 2);
+  Job job(network, {tool("meeter"), "-1"}, {}, 90s, true);
+  for (const std::size_t rank : {0u, 3u}) job.rank(rank).lines("made", 1);
+  const int pid = std::stoi(job.rank(2).lines("begun ", 1).front());
+  const auto killed_at = Clock::now();
+  ::kill(pid, SIGKILL);
+  for (const std::size_t rank : {0u, 1u, 3u}) {
+    const Verdict verdict = verdict_of(job.rank(rank), killed_at);
+    CAPTURE(rank, verdict.sentence);
+    CHECK(verdict.culprit == 2);
+    CHECK(verdict.after_s < 5);  // and not the 60 s of joining
   }
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -68,6 +69,23 @@ class SimLinks {
     const auto group = groups_.find(group_name);
     return group != groups_.end() && group->second.lost.has_value();
   }
+  // It connects with the others that have come, and those who come with it: some take their time.
+  void come(const std::string& group_name, int job_rank) {
+    Group& group = groups_[group_name];
+    for (const int other : group.come) {
+      const auto takes = network_.draw(0, 3) == 0 ? network_.draw(0, 400) : network_.draw(0, 5);
+      network_.after(milliseconds(takes), [this, group_name, pair = std::minmax({other, job_rank})] {
+        if (!dying_.contains(pair.first) && !dying_.contains(pair.second)) groups_[group_name].connected.insert(pair);
+      });
+    }
+    group.come.insert(job_rank);
+  }
+  bool has_all(const std::string& group_name, int job_rank, const std::vector<int>& members) const {
+    const Group& group = groups_.at(group_name);
+    return std::ranges::all_of(members, [&](int other) {
+      return other == job_rank || group.connected.contains(std::minmax({other, job_rank}));
+    });
+  }
   // It goes on in another one.
   void leave(const std::string& group_name, int job_rank) { groups_[group_name].left.insert(job_rank); }
   // Its connections in the group tell of its end, or the host that both are on; or it has given the group up.
@@ -86,7 +104,8 @@ class SimLinks {
   struct Group {
     std::vector<int> members{};
     std::optional<int> lost{};
-    std::set<int> left{}, given_up{};
+    std::set<int> left{}, given_up{}, come{};
+    std::set<std::pair<int, int>> connected{};
     std::map<int, Round> rounds{};
   };
   static Error lost(const std::string& group_name, int job_rank) {

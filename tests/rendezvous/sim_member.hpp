@@ -204,7 +204,7 @@ class SimMember {
     for (int rank = 0; rank < plan_.world_size; ++rank) comm.job_ranks.push_back(rank);
     life_.job_rank = comm.rank;
     life_.job_ranks.insert(life_.job_rank);
-    comm.step = co_await meet(comm, Time::max());
+    comm.step = co_await meet_first(comm);
     co_return comm;
   }
   // As often as those fail who let it join (runtime/communicator.cpp, join_at).
@@ -327,6 +327,74 @@ class SimMember {
     for (const std::string& value : said.values()) step = std::max(step, std::stoi(value));
     note("{} of {}", comm.key(), fmt::join(comm.job_ranks, ","));
     co_return step;
+  }
+  // Nobody tells the server that it has the first one (comm/setup/connect.cpp).
+  Task<int> meet_first(Comm comm) {
+    std::optional<Error> failed;
+    try {
+      co_await call(exchange(comm, "cards"));
+      co_await pause(milliseconds(network_.draw(0, 20)));
+      co_await call(exchange(comm, "shared"));
+      co_await pause(milliseconds(network_.draw(0, 20)));
+      co_await make_connections(comm);
+    } catch (const Error& error) {
+      failed = error;
+    }
+    if (failed) {
+      failed = co_await cause_of(*failed, comm.key() + "/lost");
+      life_.blamed = failed->culprit();
+      life_.failed_at_first = true;
+      // The others are to hear of it (runtime/place_store.hpp).
+      if (plan_.host != nullptr && *plan_.host == plan_.number) co_await pause(milliseconds(500));
+      throw Error(*failed);
+    }
+    life_.made[comm.key()] = comm.job_ranks;
+    note("{} of {}", comm.key(), fmt::join(comm.job_ranks, ","));
+    co_return 0;
+  }
+  Task<bool> make_connections(Comm comm) {
+    const Time begun = network_.now();
+    links_.come(comm.key(), life_.job_rank);
+    while (!links_.has_all(comm.key(), life_.job_rank, comm.job_ranks)) {
+      co_await pause(milliseconds(100));
+      life_.first = std::chrono::floor<milliseconds>(network_.now() - begun);
+      if (life_.first > kPatienceOfMembers) throw Error(ErrorCode::timeout, "some had not come by the deadline");
+      for (const int rank : comm.job_ranks)
+        if (is_neighbour(rank) && links_.is_gone(comm.key(), rank, true))
+          throw Error(ErrorCode::peer_lost, fmt::format("rank {} ended while the ranks met", rank), rank);
+      proto::Request word;
+      word.mutable_try_get()->set_key(comm.key() + "/lost");
+      if (const proto::Reply said = co_await call(word); said.found()) throw told(said.value());
+      proto::Request question;
+      question.mutable_loss();
+      co_await call(question);
+    }
+    co_return true;
+  }
+  // Whom whoever failed first has missed; or it gave up itself, which it says.
+  Task<Error> cause_of(Error error, std::string key) {
+    const bool misses = error.culprit() >= 0;
+    if (!misses && error.error_code() == ErrorCode::timeout) co_return error;
+    proto::Request word;
+    word.mutable_compare_and_set()->set_key(key);
+    word.mutable_compare_and_set()->set_expect_absent(true);
+    word.mutable_compare_and_set()->set_desired(std::to_string(misses ? error.culprit() : life_.job_rank));
+    for (const bool writes : {true, false}) {
+      std::optional<Error> of_store;
+      try {
+        if (!writes) word.mutable_try_get()->set_key(key);
+        const proto::Reply said = co_await call(word);
+        if (!writes && misses && said.found()) co_return told(said.value());
+      } catch (const Error& gone) {
+        of_store = gone;
+      }
+      if (of_store) note("{}", of_store->what());
+      if (of_store && of_store->error_code() != ErrorCode::peer_lost) break;
+    }
+    co_return error;
+  }
+  static Error told(const std::string& culprit) {
+    return {ErrorCode::peer_lost, fmt::format("rank {} was missed by another", culprit), std::stoi(culprit)};
   }
   Task<int> meet_growth(Comm comm, Time deadline) {
     std::optional<Error> failed;
