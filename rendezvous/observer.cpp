@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/observer.hpp"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <chrono>
 
+#include "comm/base/plain_text.hpp"
 #include "rendezvous/growths.hpp"
 #include "rendezvous/survivals.hpp"
 
@@ -21,8 +24,12 @@ std::optional<int> Observer::joined_as(const std::string& calls_itself) {
   const auto said = client().try_get(joined_key(calls_itself));
   if (!said) return std::nullopt;
   const auto* const text = reinterpret_cast<const char*>(said->data());
-  int rank = 0;
-  return std::from_chars(text, text + said->size(), rank).ec == std::errc() ? std::optional(rank) : std::nullopt;
+  int rank = -1;
+  const auto [end, error] = std::from_chars(text, text + said->size(), rank);
+  if (error == std::errc() && end == text + said->size() && rank >= 0) return rank;
+  throw Error(ErrorCode::corrupt_message,
+              fmt::format("the rendezvous server says that '{}' has joined as '{}', which is no rank", calls_itself,
+                          plain_text({text, said->size()})));
 }
 
 }  // namespace rondo::rendezvous

@@ -30,6 +30,7 @@ std::span<const Target> targets() {
       {"checkpoint", "checkpoints of others", 4096, run_checkpoint, checkpoint_seeds},
       {"command_line", "rondorun's flags", 512, run_command_line, command_line_seeds},
       {"hostfile", "rondorun's --hostfile", 1024, run_hostfile, hostfile_seeds},
+      {"node_words", "what launchers of several nodes write for each other", 512, run_node_words, node_words_seeds},
       {"values", "values that ranks gather from each other", 1024, run_values, values_seeds},
       {"ssh_hosts", "rondorun's --hosts", 1024, run_ssh_hosts, ssh_hosts_seeds},
       {"order", "what rondorun orders a rondorun on another host to do", 1024, run_order, order_seeds},

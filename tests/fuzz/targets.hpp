@@ -63,6 +63,8 @@ void run_command_line(Bytes input);
 std::vector<std::string> command_line_seeds();
 void run_hostfile(Bytes input);
 std::vector<std::string> hostfile_seeds();
+void run_node_words(Bytes input);
+std::vector<std::string> node_words_seeds();
 void run_values(Bytes input);
 std::vector<std::string> values_seeds();
 

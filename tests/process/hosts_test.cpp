@@ -166,6 +166,8 @@ TEST_CASE("what is wrong with a host is one sentence that names it") {
   const auto old = sentence_of("old");
   CHECK(old.starts_with("rondorun: host old has rondorun 0.0.1 at /"));
   CHECK(has(old, ": install the same on every host\n"));
+  CHECK(sentence_of("odd") ==
+        "rondorun: rondorun on host odd says 'soon', which is no exit code: install the same on every host\n");
   const auto no_ssh = run(rondorun({"--ssh", "/nowhere/ssh -x", "--hosts", "a", "true"}));
   CHECK(no_ssh.code == 127);
   CHECK(no_ssh.err == "rondorun: cannot run /nowhere/ssh: No such file or directory\n");

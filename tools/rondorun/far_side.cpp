@@ -102,8 +102,12 @@ std::optional<FarSaid> said_by_far_side(std::string_view line) {
   if (line.starts_with(kHere)) return FarSaid{.version = std::string(line.substr(kHere.size())), .exit_code = {}};
   if (!line.starts_with(kEnded)) return std::nullopt;
   line.remove_prefix(kEnded.size());
-  int code = 1;
-  std::from_chars(line.data(), line.data() + line.size(), code);
+  if (line.ends_with('\r')) line.remove_suffix(1);  // as a terminal ends lines
+  constexpr int kHighest = 255;
+  int code = -1;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), code);
+  if (error != std::errc{} || end != line.data() + line.size() || code < 0 || code > kHighest)
+    return FarSaid{.version = {}, .exit_code = {}, .odd = line.empty() ? "nothing" : std::string(line)};
   return FarSaid{.version = {}, .exit_code = code};
 }
 

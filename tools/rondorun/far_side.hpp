@@ -25,6 +25,7 @@ int far_side(const std::function<int(const std::vector<std::string>& words, Opti
 struct FarSaid {
   std::optional<std::string> version;  // it is there
   std::optional<int> exit_code;        // it has ended
+  std::string odd{};                   // it has, with this for a code, which is none
 };
 std::optional<FarSaid> said_by_far_side(std::string_view line);
 

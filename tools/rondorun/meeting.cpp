@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include <rondo/error.hpp>
@@ -27,14 +26,18 @@ constexpr auto kConfirmLimit = 10s;                           // for a node that
 constexpr auto kBetweenRollCalls = 250ms, kRollCall = 100ms;  // for whoever is awaited
 // A communicator counts its generation up as it shrinks and grows, and no number of one start is another's.
 constexpr int kGenerationsOfStart = 1000;
-constexpr const char *kOpen = "launcher/open", *kClosed = "closed ";
-const std::string kStaysAway = "stays away: ";  // and its number at the last start
-constexpr int kNoWish = 1 << 20;                // behind all nodes that there were
+constexpr int kMostOfWorld = 1 << 20;  // of one world
+constexpr const char* kOpen = "launcher/open";
+constexpr const char* kNode0 = "the launcher of node 0";
+constexpr int kNoWish = 1 << 20;  // behind all nodes that there were
 
 std::string this_launcher() { return fmt::format("{} (pid {})", host_name(), ::getpid()); }
 double seconds_of(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
 std::string presence_of(const std::string& launcher) { return fmt::format("launcher/alive/{}", launcher); }
 std::string arrival(int number) { return fmt::format("arrival/{}", number); }
+Arrival arrival_of(const Store::Bytes& said, int number) {
+  return arrival_from(text_of(said), fmt::format("the launcher that came as number {}", number));
+}
 
 }  // namespace
 
@@ -58,7 +61,7 @@ std::string Meeting::missing_sentence() const {
     for (int number = 1; there < options_.nodes; ++number) {
       const auto one = client_->try_get(key_of(start, arrival(number)));
       if (!one) break;
-      there += text_of(*one).starts_with(kStaysAway) ? 0 : 1;
+      there += arrival_of(*one, number).stays_away ? 0 : 1;
     }
     return fmt::format("waiting for {} nodes: {} {} there{}", nodes_text(options_), there, there == 1 ? "is" : "are",
                        begun());
@@ -104,7 +107,7 @@ void Meeting::connect() {
   connected_ = true;
   compare_jobs();
   if (!is_elastic(options_)) return take_place();
-  if (server_) client_->set(kOpen, bytes_of("0"));
+  if (server_) client_->set(kOpen, bytes_of(text_of_start(0)));
 }
 
 // Who meets here by mistake, or by other terms, is told so before anything starts.
@@ -147,28 +150,18 @@ Placement Meeting::gather_all(int restarts) {
 // Until all who were chosen for a start are there. Who comes too late for one comes to the next.
 Placement Meeting::gather_those_who_come(int restarts) {
   for (;;) {
-    start_ = std::stoi(text_of(client_->get(kOpen, join_deadline())));
+    start_ = start_from(text_of(client_->get(kOpen, join_deadline())), kNode0);
     const int own = come_to(start_);
     if (server_) choose(start_, restarts);
-    const auto text = text_of(client_->get(key_of(start_, "members"), Store::Deadline::max()));
-    std::istringstream words(text);
-    if (text.starts_with(kClosed)) {
-      Closed closed;
-      std::string word;
-      words >> word >> closed.exit_code >> std::ws;
-      std::getline(words, closed.sentence);
-      throw closed;
-    }
-    int before = 0;
-    std::vector<int> chosen;
-    words >> before;
-    for (int number = 0; words >> number;) chosen.push_back(number);
+    const auto members = members_from(text_of(client_->get(key_of(start_, "members"), Store::Deadline::max())), kNode0);
+    if (members.closed) throw Closed{.sentence = members.sentence, .exit_code = members.exit_code};
+    const auto& chosen = members.chosen;
     const auto place = std::find(chosen.begin(), chosen.end(), own);
     if (place == chosen.end()) continue;
     try {
       auto placement = exchange_placements(static_cast<int>(place - chosen.begin()), static_cast<int>(chosen.size()),
                                            Clock::now() + kConfirmLimit);
-      placement.restarts = before;
+      placement.restarts = members.restarts;
       node_ = placement.node;
       return placement;
     } catch (const Error& error) {
@@ -182,7 +175,7 @@ Placement Meeting::gather_those_who_come(int restarts) {
 int Meeting::come_to(int start) const {
   const auto number = static_cast<int>(client_->add(key_of(start, "arrivals"), 1));
   client_->set(key_of(start, arrival(number)),
-               bytes_of(fmt::format("{} {}", nodes_ > 0 ? 1 : 0, node_ < 0 ? kNoWish : node_)));
+               bytes_of(text_of(Arrival{.wish = node_ < 0 ? kNoWish : node_, .was_there = nodes_ > 0})));
   return number;
 }
 
@@ -194,17 +187,18 @@ void Meeting::lose(int start, int node) {
 
 void Meeting::stay_away(int start, int node) const {
   const auto number = client_->add(key_of(start, "arrivals"), 1);
-  client_->set(key_of(start, arrival(static_cast<int>(number))), bytes_of(kStaysAway + std::to_string(node)));
+  client_->set(key_of(start, arrival(static_cast<int>(number))),
+               bytes_of(text_of(Arrival{.wish = node, .stays_away = true})));
 }
 
 void Meeting::await_newcomer(int start) const {
   for (int number = 1;; ++number)
-    if (!text_of(client_->get(key_of(start, arrival(number)), Store::Deadline::max())).starts_with(kStaysAway)) return;
+    if (!arrival_of(client_->get(key_of(start, arrival(number)), Store::Deadline::max()), number).stays_away) return;
 }
 
 // At node 0, which is always among them, and the first.
 void Meeting::choose(int start, int restarts) {
-  std::vector<Arrival> all;
+  std::vector<Numbered> all;
   try {
     all = await_arrivals(start);
   } catch (const Error& error) {
@@ -212,45 +206,44 @@ void Meeting::choose(int start, int restarts) {
     return close(start, {error.what(), 1});
   }
   const auto sort = [&](const auto& key) {
-    std::stable_sort(all.begin(), all.end(), [&](const Arrival& l, const Arrival& r) { return key(l) < key(r); });
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const Numbered& l, const Numbered& r) { return key(l.arrival) < key(r.arrival); });
   };
   sort([](const Arrival& one) { return one.was_there ? 0 : 1; });
   if (all.size() > static_cast<std::size_t>(options_.nodes)) all.resize(static_cast<std::size_t>(options_.nodes));
   sort([](const Arrival& one) { return one.wish; });
-  std::string members = std::to_string(restarts);
-  for (const Arrival& one : all) members += fmt::format(" {}", one.number);
-  client_->set(kOpen, bytes_of(std::to_string(start + 1)));
-  client_->set(key_of(start, "members"), bytes_of(members));
+  Members members{.restarts = restarts};
+  for (const Numbered& one : all) members.chosen.push_back(one.number);
+  client_->set(kOpen, bytes_of(text_of_start(start + 1)));
+  client_->set(key_of(start, "members"), bytes_of(text_of(members)));
 }
 
 // As torchrun waits: for all, or some time longer once the least are there. After the first start, those who are left
 // are all that it waits for, and who came meanwhile is there.
-std::vector<Meeting::Arrival> Meeting::await_arrivals(int start) {
+std::vector<Meeting::Numbered> Meeting::await_arrivals(int start) {
   not_seen_.clear();
-  std::vector<Arrival> all;
-  int number = 1;                // of the next
-  std::set<std::string> absent;  // once each: one that leaves is lost, too
+  std::vector<Numbered> all;
+  int number = 1;        // of the next
+  std::set<int> absent;  // once each: one that leaves is lost, too
   const auto expected = [&] { return nodes_ == 0 ? options_.nodes : nodes_ - static_cast<int>(absent.size()); };
   const auto take = [&](const Store::Bytes& bytes) {
-    const std::string text = text_of(bytes);
-    const Arrival next{.number = number++};
-    if (text.starts_with(kStaysAway)) return void(absent.insert(text));
-    std::istringstream words(text);
-    Arrival& one = all.emplace_back(next);
-    words >> one.was_there >> one.wish;
+    Arrival one = arrival_of(bytes, number);
+    const int own = number++;
+    if (one.stays_away) return void(absent.insert(one.wish));
     one.was_there = one.was_there || nodes_ == 0;
+    all.push_back({own, one});
   };
   const auto next = [&] { return key_of(start, arrival(number)); };
   const auto there = [&] {
-    return std::count_if(all.begin(), all.end(), [](const Arrival& a) { return a.was_there; });
+    return std::count_if(all.begin(), all.end(), [](const Numbered& one) { return one.arrival.was_there; });
   };
   const int least = options_.least_nodes;
   const auto are_enough = [&] { return static_cast<int>(all.size()) >= least; };
   const auto awaited = [&] {
     std::set<int> nodes;
     for (int node = 1; node < nodes_; ++node)
-      if (!absent.contains(kStaysAway + std::to_string(node))) nodes.insert(node);
-    for (const Arrival& one : all)
+      if (!absent.contains(node)) nodes.insert(node);
+    for (const auto& [came_as, one] : all)
       if (one.was_there) nodes.erase(one.wish);
     return nodes;
   };
@@ -311,14 +304,19 @@ void Meeting::look_for_one(int start, const std::set<int>& awaited) {
 }
 
 void Meeting::close(int start, const Closed& how) {
-  client_->compare_and_set(key_of(start, "members"), std::nullopt,
-                           bytes_of(fmt::format("{}{} {}", kClosed, how.exit_code, how.sentence)));
+  client_->compare_and_set(
+      key_of(start, "members"), std::nullopt,
+      bytes_of(text_of(Members{.closed = true, .exit_code = how.exit_code, .sentence = how.sentence})));
 }
 
 Placement Meeting::exchange_placements(int node, int nodes, Store::Deadline deadline) {
-  const auto mine = fmt::format("{} {} {} {} {}\n{}", nodes, options_.local_size, free_port(),
-                                options_.grace_period.count(), this_launcher(), options_.role);
-  const auto values = client_->exchange(key_of(start_, "nodes"), node, nodes, bytes_of(mine), deadline);
+  const NodeWord own{.nodes = nodes,
+                     .local_size = options_.local_size,
+                     .port = free_port(),
+                     .grace = options_.grace_period,
+                     .launcher = this_launcher(),
+                     .role = options_.role};
+  const auto values = client_->exchange(key_of(start_, "nodes"), node, nodes, bytes_of(text_of(own)), deadline);
   Placement result;
   result.node = node;
   result.nodes = nodes;
@@ -326,20 +324,18 @@ Placement Meeting::exchange_placements(int node, int nodes, Store::Deadline dead
   result.world_size = result.role_world_size = 0;
   launchers_.clear();
   for (int each = 0; each < nodes; ++each) {
-    std::istringstream words(text_of(values[static_cast<std::size_t>(each)]));
-    int count = 0, local_size = 0;
-    std::uint16_t port = 0;
-    std::chrono::milliseconds::rep grace_ms = 0;
-    std::string role;
-    words >> count >> local_size >> port >> grace_ms >> std::ws;
-    std::getline(words, launchers_.emplace_back());
-    std::getline(words, role, '\0');
-    if (each < node) result.first_rank += local_size;
-    if (role == options_.role && each < node) result.first_role_rank += local_size;
-    if (role == options_.role) result.role_world_size += local_size;
-    result.longest_grace = std::max(result.longest_grace, std::chrono::milliseconds(grace_ms));
-    if (each == 0) result.master_port = port;
-    result.world_size += local_size;
+    const auto said =
+        node_word_from(text_of(values[static_cast<std::size_t>(each)]), fmt::format("the launcher of node {}", each));
+    launchers_.push_back(said.launcher);
+    if (each < node) result.first_rank += said.local_size;
+    if (said.role == options_.role && each < node) result.first_role_rank += said.local_size;
+    if (said.role == options_.role) result.role_world_size += said.local_size;
+    result.longest_grace = std::max(result.longest_grace, said.grace);
+    if (each == 0) result.master_port = said.port;
+    if (said.local_size > kMostOfWorld - result.world_size)
+      throw Error(ErrorCode::corrupt_message,
+                  fmt::format("{} nodes have more than {} ranks together", nodes, kMostOfWorld));
+    result.world_size += said.local_size;
   }
   result.master_address = options_.master_address;
   result.rendezvous = endpoint_text(options_.master_address, options_.master_port);

@@ -20,6 +20,7 @@
 #include "rendezvous/server.hpp"
 #include "tools/rondorun/agreement.hpp"
 #include "tools/rondorun/environment.hpp"
+#include "tools/rondorun/node_words.hpp"
 #include "tools/rondorun/options.hpp"
 
 namespace rondo::launcher {
@@ -65,9 +66,9 @@ class Meeting {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Arrival {
-    int number = 0, wish = 0;
-    bool was_there = false;  // at the last start, or at the first one
+  struct Numbered {
+    int number = 0;  // in the order in which they came
+    Arrival arrival{};
   };
   void compare_jobs();
   void take_place();
@@ -76,7 +77,7 @@ class Meeting {
   Placement gather_those_who_come(int restarts);
   int come_to(int start) const;
   void choose(int start, int restarts);
-  std::vector<Arrival> await_arrivals(int start);
+  std::vector<Numbered> await_arrivals(int start);
   void look_for_one(int start, const std::set<int>& awaited);
   bool stands_by(const std::string& launcher) const;
   Placement exchange_placements(int node, int nodes, Store::Deadline deadline);

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <sstream>
 #include <utility>
 
 #include <rondo/error.hpp>
@@ -19,27 +17,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kJobLimit = 24h * 365 * 10;  // as long as the job takes
-constexpr auto kBetweenReminders = 5s;      // of who is waited for
-constexpr auto kHearingLimit = 1s;          // of a verdict, for a node that is not cut off
-constexpr int kLost = -1;                   // an exit code: there is no verdict any more, as a launcher is gone
-constexpr std::array<std::string_view, 4> kDecisions{"ends", "goes on", "again", "anew"};
+constexpr auto kJobLimit = 24h * 365 * 10;                   // as long as the job takes
+constexpr auto kBetweenReminders = 5s;                       // of who is waited for
+constexpr auto kHearingLimit = 1s;                           // of a verdict, for a node that is not cut off
+constexpr const char* kSomebody = "a launcher of this job";  // whose answer is the first, nobody can tell
 
 std::string verdict_text(const Failure& verdict) {
-  return fmt::format("{} {} {}", verdict.exit_code, verdict.rank, verdict.sentence);
+  return text_of(Verdict{.exit_code = verdict.exit_code, .rank = verdict.rank, .sentence = verdict.sentence});
 }
 
-Failure verdict_from(const std::string& text) {
-  Failure result;
-  std::istringstream words(text);
-  words >> result.exit_code >> result.rank >> std::ws;
-  std::getline(words, result.sentence, '\0');
-  return result;
-}
-
-std::string word_of(Decision decision) { return std::string(kDecisions[static_cast<std::size_t>(decision)]); }
-Decision decision_from(const std::string& text) {
-  return static_cast<Decision>(std::find(kDecisions.begin(), kDecisions.end(), text) - kDecisions.begin());
+Failure failure_from(const std::string& text) {
+  auto verdict = verdict_from(text, kSomebody);
+  return {.sentence = std::move(verdict.sentence), .exit_code = verdict.exit_code, .rank = verdict.rank};
 }
 
 std::string verdict_of(int turn) { return fmt::format("verdict/{}", turn); }
@@ -106,7 +95,7 @@ void Nodes::listen() {
 // Until its end. Returns how many restarts there have been when all start again, and -1 when they do not.
 int Nodes::follow_start(const Placement& at, int restarts) {
   for (int turn = 0;; ++turn) {
-    const auto verdict = verdict_from(await(at.start, verdict_of(turn)));
+    const auto verdict = failure_from(await(at.start, verdict_of(turn)));
     if (verdict.exit_code == kLost) {
       loop_.post([this, verdict] { handlers_.lost(verdict.sentence); });
       return -1;
@@ -115,7 +104,7 @@ int Nodes::follow_start(const Placement& at, int restarts) {
       meeting_.store().set(key_of(at.start, all_heard_of(turn)), {});
     loop_.post([this, verdict] { handlers_.verdict(verdict); });
     if (verdict.exit_code == 0) return -1;
-    const auto decision = decision_from(await(at.start, decision_of(turn)));
+    const auto decision = decision_from(await(at.start, decision_of(turn)), kSomebody);
     loop_.post([this, decision] { handlers_.decision(decision); });
     if (decision == Decision::ends) return -1;
     if (decision == Decision::again) return restarts + 1;
@@ -142,7 +131,9 @@ std::string Nodes::what_failed(const std::exception& error, bool meeting,
   const bool is_server = node < 0 && meeting_.is_connected() && !meeting_.serves() && known != nullptr &&
                          known->error_code() == ErrorCode::peer_lost;
   if (is_server) node = 0;
-  if (known != nullptr && known->error_code() == ErrorCode::mismatch) return error.what();  // it is we who may not come
+  // It is we who may not come, or a word that nobody can read.
+  if (known != nullptr && known->error_code() == ErrorCode::mismatch) return error.what();
+  if (known != nullptr && known->error_code() == ErrorCode::corrupt_message) return error.what();
   if (meeting && !is_server)
     return (meeting_.is_connected() ? fmt::format("not all {} nodes came: ", options_.nodes) : "") + error.what();
   if (node >= 0 && node < options_.nodes) return fmt::format("{} is gone: {}", name_of(node, launchers), error.what());
@@ -196,17 +187,17 @@ void Nodes::watch_arrivals(const Placement& at) {
 Decision Nodes::interrupt(int start, const std::string& verdict, Decision decision) {
   for (int turn = 0;; ++turn) {
     give(start, verdict_of(turn), verdict);
-    const auto given = verdict_from(await(start, verdict_of(turn)));
+    const auto given = failure_from(await(start, verdict_of(turn)));
     if (given.exit_code == 0 || given.exit_code == kLost) return Decision::ends;
     give(start, decision_of(turn), word_of(decision));
-    const auto next = decision_from(await(start, decision_of(turn)));
+    const auto next = decision_from(await(start, decision_of(turn)), kSomebody);
     if (next != Decision::goes_on) return next;
   }
 }
 
 // As the first verdict: else a failure came before it, which may be what it cost a rank.
 bool Nodes::was_said(int start, const std::string& sentence) {
-  return verdict_from(await(start, verdict_of(0))).sentence == sentence;
+  return failure_from(await(start, verdict_of(0))).sentence == sentence;
 }
 
 std::string Nodes::await(int start, std::string_view answer) {

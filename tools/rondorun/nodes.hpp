@@ -18,18 +18,11 @@
 #include "rendezvous/socket.hpp"
 #include "runtime/process/event_loop.hpp"
 #include "tools/rondorun/meeting.hpp"
+#include "tools/rondorun/node_words.hpp"
 #include "tools/rondorun/options.hpp"
 #include "tools/rondorun/ranks.hpp"
 
 namespace rondo::launcher {
-
-// After a verdict that is no success.
-enum class Decision {
-  ends,
-  goes_on,  // the other ranks, without the one that failed
-  again,    // all of them start again, which is one of --max-restarts
-  anew,     // the same, as the nodes are others now, which is none
-};
 
 // Handlers run on the event loop. Threads wait here, as the store blocks: the listener for the other nodes and then for
 // the verdict, the speaker with what this node has to say, and a watch for the loss of others. What they wait for may

@@ -225,6 +225,10 @@ bool OverSsh::take_line(Far& far, std::string_view line) {
   if (const auto said = said_by_far_side(line)) {
     if (said->version) is_here(far, *said->version);
     if (said->exit_code) far.exit_code = said->exit_code;
+    if (!said->odd.empty())
+      fail(fmt::format("rondorun on host {} says '{}', which is no exit code: install the same on every host", far.name,
+                       said->odd),
+           1);
     return true;
   }
   if (!far.is_here) {
