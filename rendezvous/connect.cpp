@@ -30,6 +30,16 @@ int connect_within(int fd, const addrinfo& address, Deadline deadline) {
   return reason;
 }
 
+// Where nobody listens at a port that the kernel gives out, too, a socket may get that very port and reach itself. It
+// holds the port then, and who was to listen there cannot.
+bool is_own_end(int fd) {
+  sockaddr_storage here{}, there{};
+  socklen_t length = sizeof here, other = sizeof there;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &other) == 0 && length == other &&
+         std::memcmp(&here, &there, length) == 0;
+}
+
 }  // namespace
 
 int poll_ms(Deadline deadline) {
@@ -49,7 +59,8 @@ Fd try_connect(const std::string& host, std::uint16_t port, Deadline deadline, s
     const auto now = std::chrono::steady_clock::now();
     const Deadline own = address->ai_next == nullptr ? deadline : std::min(deadline, now + (deadline - now) / 4);
     Fd fd = make_socket(address->ai_family);
-    const int failed = fd ? connect_within(fd.get(), *address, own) : errno;
+    int failed = fd ? connect_within(fd.get(), *address, own) : errno;
+    if (failed == 0 && is_own_end(fd.get())) failed = ECONNREFUSED;
     if (failed == 0) return fd;
     reason = std::strerror(failed);
   }

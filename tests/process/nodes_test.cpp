@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several launchers, one for each node, on this machine's loopback.
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <memory>
 
+#include "tests/process/host.hpp"
 #include "tests/process/nodes_job.hpp"
 #include "tests/support/catch.hpp"
 
@@ -68,6 +71,44 @@ TEST_CASE("node ranks are assigned where none are given") {
   }
   for (const char* rank : {"0/3, 0/1 of 0/3", "1/3, 0/1 of 1/3", "2/3, 0/1 of 2/3"})
     CHECK(all.find(rank) != std::string::npos);
+}
+
+// Some other program's, which is about to end.
+TEST_CASE("launchers that were not told their nodes meet as soon as whoever has their port is gone") {
+  const Job job("2");
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  here.sin_port = htons(static_cast<std::uint16_t>(std::stoi(job.port())));
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  rondo::Fd other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(other.get(), reinterpret_cast<const sockaddr*>(&here), sizeof here) == 0);
+  REQUIRE(::listen(other.get(), 16) == 0);
+  std::vector<std::string> command{"sh", "-c", "exec 2>&1; exec \"$@\"", "sh"};  // to hear what they wait for
+  const auto words = job.words({"--join-timeout", "60", "--", "true"});
+  command.insert(command.end(), words.begin(), words.end());
+  std::vector<std::unique_ptr<Running>> launchers;
+  for (int i = 0; i < 2; ++i)
+    launchers.push_back(std::make_unique<Running>(command, Running::How{.limit = std::chrono::seconds(60)}));
+  for (const auto& launcher : launchers) launcher->lines("rondorun: waiting for the launcher of node 0", 1);
+  other.reset();
+  for (const auto& launcher : launchers) {
+    const auto ended = launcher->wait();
+    INFO(ended.out << ended.err);
+    CHECK(ended.code == 0);
+  }
+}
+
+// Nobody listens there, and the kernel has no other port to give out: a connection to oneself would be taken for a
+// server that says odd things.
+TEST_CASE("a launcher that waits for node 0 does not reach itself") {
+  if (!namespaces_possible()) return;
+  const Host host;
+  host.set_sysctl("net/ipv4/ip_local_port_range", "29500 29500");
+  const auto ended = run(host.inside(rondorun({"--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1",
+                                               "--no-secret", "--join-timeout", "1", "--", "true"})));
+  INFO(ended.err);
+  CHECK(ended.code == 1);
+  CHECK(ended.err.find("cannot reach the rendezvous server at 127.0.0.1:29500 by the deadline") != std::string::npos);
 }
 
 TEST_CASE("a scheduler that starts a launcher on each node makes one world, with nothing said on the command line") {

@@ -11,6 +11,7 @@
 #include <rondo/error.hpp>
 
 #include "comm/base/machine.hpp"
+#include "rendezvous/listen.hpp"
 #include "rendezvous/socket.hpp"
 #include "rendezvous/survivals.hpp"
 #include "tools/rondorun/cores.hpp"
@@ -24,6 +25,7 @@ using rendezvous::endpoint_text;
 
 constexpr auto kConfirmLimit = 10s;                           // for a node that was chosen to say that it is there
 constexpr auto kBetweenRollCalls = 250ms, kRollCall = 100ms;  // for whoever is awaited
+constexpr std::chrono::milliseconds kFirstPatience{200}, kLongestPatience{5000};  // with a port that is taken
 // A communicator counts its generation up as it shrinks and grows, and no number of one start is another's.
 constexpr int kGenerationsOfStart = 1000;
 constexpr int kMostOfWorld = 1 << 20;  // of one world
@@ -81,33 +83,53 @@ std::string Meeting::begun() const {
                      endpoint_text(options_.master_address, options_.master_port));
 }
 
-// Node 0 serves. Without --node-rank, whoever can bind the master's address is node 0.
+// Node 0 serves. Without --node-rank, whoever can bind the master's address is node 0. Of two that bind and listen at
+// once the kernel may refuse both, and who has the port may be about to go: so who meets nobody there tries once more.
 void Meeting::connect() {
-  if (node_ <= 0) {
+  const auto deadline = join_deadline();
+  bool may_serve = node_ <= 0;
+  for (auto patience = kFirstPatience; !client_; patience = std::min(2 * patience, kLongestPatience)) {
+    if (may_serve && !server_) may_serve = try_to_serve();
+    const bool tries_again = may_serve && !server_;
     try {
-      server_ =
-          std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {options_.master_address},
-                                                                         .port = options_.master_port,
-                                                                         .secret = secret_,
-                                                                         .encrypted = options_.encrypt,
-                                                                         .job = options_.job,
-                                                                         .link_patience = options_.link_patience});
-      node_ = 0;
-    } catch (const Error&) {
-      if (node_ == 0) throw;
+      client_ = reach_server(tries_again ? std::min<Store::Deadline>(deadline, Clock::now() + patience) : deadline);
+    } catch (const Error& error) {
+      if (error.error_code() != ErrorCode::timeout || !tries_again || Clock::now() >= deadline) throw;
     }
   }
-  client_ = rendezvous::Client::connect({.host = options_.master_address,
-                                         .port = options_.master_port,
-                                         .secret = secret_,
-                                         .job = options_.job,
-                                         .encrypted = options_.encrypt,
-                                         .link_patience = options_.link_patience},
-                                        join_deadline());
   connected_ = true;
   compare_jobs();
   if (!is_elastic(options_)) return take_place();
   if (server_) client_->set(kOpen, bytes_of(text_of_start(0)));
+}
+
+// False: nor will it later, as the address is none of this host's.
+bool Meeting::try_to_serve() {
+  try {
+    server_ = std::make_unique<rendezvous::Server>(rendezvous::ServerOptions{.bind = {options_.master_address},
+                                                                             .port = options_.master_port,
+                                                                             .secret = secret_,
+                                                                             .encrypted = options_.encrypt,
+                                                                             .job = options_.job,
+                                                                             .link_patience = options_.link_patience});
+    node_ = 0;
+  } catch (const rendezvous::AddressInUse&) {
+    if (node_ == 0) throw;
+  } catch (const Error&) {
+    if (node_ == 0) throw;
+    return false;
+  }
+  return true;
+}
+
+std::shared_ptr<rendezvous::Client> Meeting::reach_server(Store::Deadline deadline) const {
+  return rendezvous::Client::connect({.host = options_.master_address,
+                                      .port = options_.master_port,
+                                      .secret = secret_,
+                                      .job = options_.job,
+                                      .encrypted = options_.encrypt,
+                                      .link_patience = options_.link_patience},
+                                     deadline);
 }
 
 // Who meets here by mistake, or by other terms, is told so before anything starts.

@@ -70,6 +70,8 @@ class Meeting {
     int number = 0;  // in the order in which they came
     Arrival arrival{};
   };
+  bool try_to_serve();
+  std::shared_ptr<rendezvous::Client> reach_server(Store::Deadline deadline) const;
   void compare_jobs();
   void take_place();
   std::string begun() const;
