@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "comm/base/system_error.hpp"
 #include "runtime/process/child.hpp"
@@ -99,12 +100,23 @@ int exit_code_of(const ExitStatus& status, const char* who, pid_t pid) {
   return status.shell_code();
 }
 
+// Who started it hears nothing else from us. Nobody is kept for a reader that does not read.
+void say_launcher_is_gone(pid_t launcher) {
+  const std::string line =
+      "rondo: the launcher of the job (pid " + std::to_string(launcher) + ") is gone; the job was stopped\n";
+  pollfd err{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&err, 1, 0) != 1 || (err.revents & POLLOUT) == 0) return;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
 // Hands on what the launcher says, and its end, until the supervisor has ended.
-int stand_by(Fd from_launcher, Fd to_supervisor, const Child& supervisor) {
+int stand_by(Fd from_launcher, Fd to_supervisor, const Child& supervisor, pid_t launcher) {
   auto until = Clock::time_point::max();
   for (;;) {
-    if (const auto status = try_reap(supervisor.pidfd.get()))
+    if (const auto status = try_reap(supervisor.pidfd.get())) {
+      if (!from_launcher) say_launcher_is_gone(launcher);
       return exit_code_of(*status, "supervisor", supervisor.pid);
+    }
     if (Clock::now() >= until) return 128 + SIGKILL;
     std::array<pollfd, 2> ends{pollfd{supervisor.pidfd.get(), POLLIN, 0}, pollfd{from_launcher.get(), POLLIN, 0}};
     constexpr int kLookEveryMs = 100;  // once the launcher is gone
@@ -132,7 +144,7 @@ int witness(Fd from_launcher, Supervision& supervision, const std::function<int(
     return job(supervision);
   });
   supervision.control.reset();
-  return stand_by(std::move(from_launcher), std::move(pipe.writer), supervisor);
+  return stand_by(std::move(from_launcher), std::move(pipe.writer), supervisor, supervision.launcher);
 }
 
 int wait_and_forward(const Child& child, int control, const sigset_t& waited_for) {

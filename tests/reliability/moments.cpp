@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/reliability/launch_life.hpp"
 #include "tests/reliability/moments.hpp"
 #include "tests/reliability/short_life.hpp"
 #include "tests/reliability/subjects.hpp"
@@ -47,6 +48,15 @@ struct Row {
 // What may be killed where. The server is away meanwhile, and comes back.
 std::vector<Moment> kinds(const Given& given) {
   std::vector<Moment> all;
+  const auto add = [&](const char* phase, const LifePlace& place, int victim) {
+    const bool is_asked = (given.phase.empty() || given.phase == phase) &&
+                          (given.place.empty() || given.place == place.name) &&
+                          (given.rank < 0 || given.rank == victim);
+    if (is_asked) all.push_back({phase, &place, victim, 0});
+  };
+  for (const LifePlace& place : kLifePlaces)
+    for (const int victim : {kLauncher, kWitness, kSupervisor})
+      if (place.name != std::string_view("tcp")) add(kLaunch, place, victim);
   for (const char* phase : kLifePhases) {
     const bool grows = std::string_view(phase) == "grow";
     const bool asks_server = grows || std::string_view(phase) == "join" || std::string_view(phase) == "shrink";
@@ -54,10 +64,7 @@ std::vector<Moment> kinds(const Given& given) {
       for (const int victim : {0, 1, kLifeJoiner, kLifeServer}) {
         if ((victim == kLifeJoiner && !grows) || (victim == kLifeServer && (!place.has_server || !asks_server)))
           continue;
-        const bool is_asked = (given.phase.empty() || given.phase == phase) &&
-                              (given.place.empty() || given.place == place.name) &&
-                              (given.rank < 0 || given.rank == victim);
-        if (is_asked) all.push_back({phase, &place, victim, 0});
+        add(phase, place, victim);
       }
     }
   }
@@ -104,7 +111,7 @@ class Moments {
   void count(const EmptyHost& host) {
     if (given_.call > 0) return;
     for (std::size_t i = 0; (i = next_++) < kinds_.size();) {
-      const LifeEnd end = live_shortly(kinds_[i], host, secret_);
+      const LifeEnd end = live(kinds_[i], host);
       counts_[i] = end.moments;
       const std::lock_guard lock(mutex_);
       rows_[kinds_[i].phase].moments += end.moments;
@@ -123,12 +130,16 @@ class Moments {
   }
   void kill(const EmptyHost& host) {
     for (std::size_t i = 0; (i = next_++) < plan_.size();) {
-      const LifeEnd end = live_shortly(plan_[i], host, secret_);
+      const LifeEnd end = live(plan_[i], host);
       const std::lock_guard lock(mutex_);
       rows_[plan_[i].phase].add(end);
       all_.add(end);
       say_faults(plan_[i], end);
     }
+  }
+  LifeEnd live(const Moment& moment, const EmptyHost& host) const {
+    const bool launched = moment.phase == kLaunch;
+    return launched ? launch_shortly(moment, host, secret_) : live_shortly(moment, host, secret_);
   }
   void say_faults(const Moment& moment, const LifeEnd& end) {
     for (const auto& [what, sentences] : {std::pair("wrong", &end.wrong), std::pair("silent", &end.silent),
@@ -139,11 +150,13 @@ class Moments {
   }
   void judge() {
     report_.say(Row::head());
-    for (const char* phase : kLifePhases) {
-      if (!rows_.contains(phase)) continue;
+    const auto say_row = [this](const char* phase) {
+      if (!rows_.contains(phase)) return;
       report_.say(rows_[phase].row(phase));
       all_.moments += rows_[phase].moments;
-    }
+    };
+    std::ranges::for_each(kLifePhases, say_row);
+    say_row(kLaunch);
     report_.say(all_.row("all"));
     report_.none("lives in which nobody was killed and something was wrong:", undisturbed_wrong_, kinds_.size());
     report_.none("kills after which a survivor blamed another, or was with others than those who live:", all_.wrong,

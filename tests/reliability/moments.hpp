@@ -12,7 +12,7 @@ namespace rondo::test {
 inline constexpr const char* kLifePhases[] = {"join", "collectives", "messages", "split",
                                               "save", "shrink",      "grow",     "farewell"};
 inline constexpr long kMark = -0x726f6e64;  // of what getpriority(2) knows nothing
-inline constexpr int kEveryCall = -1;       // as a phase: from the program's start
+inline constexpr int kEveryCall = -1;       // as a phase: from the program's start; one less: of its child, and so on
 
 // -1: there is none.
 inline int phase_of(std::string_view name) {

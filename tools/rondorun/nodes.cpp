@@ -345,7 +345,7 @@ void Nodes::speak(const std::stop_token& stop) {
     try {
       words();
     } catch (const std::exception& error) {
-      loop_.post([this, sentence = std::string(error.what())] { handlers_.lost(sentence); });
+      loop_.post([this, sentence = what_failed(error, false, {})] { handlers_.lost(sentence); });  // names: listener's
     }
   }
 }
