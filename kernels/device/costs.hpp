@@ -9,6 +9,7 @@ void fence();                       // of system scope: a release, an exchange
 void wrote(const void* p);          // anything in memory
 void wrote_flag(const void* word);  // for which somebody may wait
 void read_flag(const void* word, bool acquires);
+void lines_have_come();  // all that the lane has looked at since it was last told so
 
 class BlockMeeting {  // a barrier: from the lane's coming until it goes on
  public:

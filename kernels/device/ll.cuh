@@ -106,7 +106,10 @@ struct LL {
     std::uint64_t began = 0;
     for (;;) {
       const u64x2 seen = ll_load(line);
-      if (seen.x >> 32 == flag && seen.y >> 32 == flag) return {(seen.x & 0xffffffffu) | seen.y << 32, true};
+      if (seen.x >> 32 == flag && seen.y >> 32 == flag) {
+        lines_have_come();
+        return {(seen.x & 0xffffffffu) | seen.y << 32, true};
+      }
       if (!spin.pause(line, seen, abort_word(block.patience))) continue;
       began = look_up(block.patience, peer, step, signature, began);
       if (began == kGaveUp) return {0, false};

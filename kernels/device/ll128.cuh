@@ -110,7 +110,10 @@ struct LL128 {
     for (;;) {
       const u64x2 seen = ll128_load(line);
       const bool missing = has_flag && seen.y != step + 1;
-      if (!warp_any(missing)) return {seen.x, seen.y, true};
+      if (!warp_any(missing)) {
+        lines_have_come();
+        return {seen.x, seen.y, true};
+      }
       bool gave_up = false;
       if (missing && spin.pause(line + 8, seen.y, abort_word(block.patience))) {
         began = look_up(block.patience, peer, step, signature, began);

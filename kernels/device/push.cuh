@@ -85,6 +85,7 @@ class PushTurn {
       if (awaits(rank, line) && !await_push(patience, slot(launch_.rank, rank, line), flags_, rank, epoch_, word)) {
         return false;
       }
+      lines_have_come();
       if constexpr (Column::kFolds) {
         column.take(rank, word);
       } else if (left != 0 && sends_data(rank)) {
@@ -236,7 +237,10 @@ class PushTurn {
       for (int i = 0; i < kPushBatch; ++i) {
         if (awaits(first + i, line)) all = all && push_has_come(lines[i], flags_);
       }
-      if (all) return true;
+      if (all) {
+        lines_have_come();
+        return true;
+      }
     }
     return false;
   }

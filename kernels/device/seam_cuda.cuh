@@ -120,6 +120,7 @@ RONDO_DEVICE void ll_store(void* p, u64x2 value) {
   asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(global_address(p)), "l"(value.x), "l"(value.y)
                : "memory");
 }
+RONDO_DEVICE void lines_have_come() {}
 // Relies on the hardware making each 128-byte line of a warp-wide store visible as a whole: true on one GPU and over
 // NVLink.
 RONDO_DEVICE u64x2 ll128_load(const void* p) { return ll_load(p); }

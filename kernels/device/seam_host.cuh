@@ -197,6 +197,7 @@ inline void ll_store(void* p, u64x2 value) {
     store_flag(words + 1, value.y);
   }
 }
+inline void lines_have_come() { RONDO_COST(lines_have_come()); }
 // The warp meets; the flag words (the second of every eighth lane) are stored last and loaded first. That is what the
 // hardware promises, and no more.
 inline void ll128_store(void* p, u64x2 value, SourceLocation place = SourceLocation::here()) {

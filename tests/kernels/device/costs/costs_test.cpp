@@ -200,9 +200,9 @@ std::string text_of(std::size_t bytes) { return bytes < K ? fmt::format("{}", by
 
 std::string figures(const Costs& costs) {
   const RankCosts& most = costs.most;
-  return fmt::format("{:>9} {:>8} {:>7} {:>9} {:>10} {:>7} {:>6} {:>7}\n", most.barriers, costs.chain.fences,
-                     most.fences, costs.chain.acquires, costs.chain.crossings, most.first_barriers, most.last_barriers,
-                     most.waits);
+  return fmt::format("{:>9} {:>8} {:>7} {:>9} {:>9} {:>10} {:>7} {:>6} {:>7}\n", most.barriers, costs.chain.fences,
+                     most.fences, costs.chain.acquires, costs.chain.looks, costs.chain.crossings, most.first_barriers,
+                     most.last_barriers, most.waits);
 }
 
 // Sizes in a row that cost the same are one line.
@@ -251,8 +251,8 @@ std::string whole_text() {
   }
   std::string text =
       "# Costs of kernels, written by costs_test: README.md beside this file tells how to read it.\n"
-      "#                   block    fences           acquires  crossings  barriers before\n"
-      "# ranks  bytes   barriers in a row     all  in a row   in a row   first   last   waits\n";
+      "#                   block    fences           acquires     looks  crossings  barriers before\n"
+      "# ranks  bytes   barriers in a row     all  in a row  in a row   in a row   first   last   waits\n";
   for (const auto& [lines, names] : told) text += fmt::format("\n{}\n{}", names, lines);
   return text;
 }

@@ -18,6 +18,7 @@ std::size_t line_of(const void* word) { return reinterpret_cast<std::size_t>(wor
 void Chain::join(const Chain& other) {
   fences = std::max(fences, other.fences);
   acquires = std::max(acquires, other.acquires);
+  looks = std::max(looks, other.looks);
   crossings = std::max(crossings, other.crossings);
 }
 
@@ -108,10 +109,17 @@ void Ledger::read_flag(const void* word, bool acquires) {
   if (acquires) ++through.acquires;
   if (flag.writer != simt::t_lane->rank) {
     ++through.crossings;
+    reader.looks = reader.looks || !acquires;
     if (!flag.counted) ++ranks_[rank_index()].waits;
     flag.counted = true;
   }
   reader.chain.join(through);
+}
+
+void Ledger::lines_have_come() {
+  Lane& reader = lane();
+  if (reader.looks) ++reader.chain.looks;
+  reader.looks = false;
 }
 
 void Ledger::come(unsigned barrier) {
@@ -165,6 +173,9 @@ void wrote_flag(const void* word) {
 }
 void read_flag(const void* word, bool acquires) {
   with_ledger([&](test::Ledger& ledger) { ledger.read_flag(word, acquires); });
+}
+void lines_have_come() {
+  with_ledger([](test::Ledger& ledger) { ledger.lines_have_come(); });
 }
 BlockMeeting::BlockMeeting(unsigned id) : id_(id) {
   with_ledger([id](test::Ledger& ledger) { ledger.come(id); });

@@ -10,7 +10,7 @@
 namespace rondo::test {
 
 struct Chain {
-  unsigned fences = 0, acquires = 0, crossings = 0;
+  unsigned fences = 0, acquires = 0, looks = 0, crossings = 0;
   void join(const Chain& other);
 };
 
@@ -37,6 +37,7 @@ class Ledger {
   void wrote(const void* p);
   void wrote_flag(const void* word);
   void read_flag(const void* word, bool acquires);
+  void lines_have_come();
   void come(unsigned barrier);
   void go_on(unsigned barrier);
   void come_to_warp();
@@ -46,6 +47,7 @@ class Ledger {
   struct Lane {
     Chain chain;
     unsigned barriers = 0, meetings = 0, warp_meetings = 0;
+    bool looks = false;                 // at lines of others, and is not through with them
     std::vector<const void*> acquired;  // since it last met or wrote: looking again is the same wait
   };
   // Of two meetings, since who leaves late finds others at the next.

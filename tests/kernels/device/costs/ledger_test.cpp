@@ -90,6 +90,26 @@ TEST_CASE("a line of two words is one wait, and words of the rank itself are non
   CHECK(counted.chain.acquires == 0);
 }
 
+TEST_CASE("lines that are waited for together are one look, and those one after the other as many as they are") {
+  const auto looks = [](bool together) {
+    return count(32, [together](int rank, Memory& memory) {
+      constexpr unsigned kLines = 3;
+      if (thread_index() < kLines) ll_store(&memory.word[1 - rank][4 * thread_index()], {1, 1});
+      if (thread_index() != 0) return;
+      for (unsigned line = 0; line < kLines; ++line) {
+        Spin spin;
+        const void* at = &memory.word[rank][4 * line];
+        for (u64x2 seen{}; (seen = ll_load(at)).x != 1 || seen.y != 1;) spin.pause(at, seen, nullptr);
+        if (!together) lines_have_come();
+      }
+      if (together) lines_have_come();
+    });
+  };
+  CHECK(looks(true).chain.looks == 1);
+  CHECK(looks(false).chain.looks == 3);
+  CHECK(looks(false).chain.crossings == 1);
+}
+
 TEST_CASE("barriers before the first store to a peer are counted, not those after it") {
   const Counted counted = count(32, [](int rank, Memory& memory) {
     block_sync();

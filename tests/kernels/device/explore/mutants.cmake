@@ -131,8 +131,10 @@ rondo_mutant(ll_waits_before_it_sends ll schedules 500 kernels/device/progress.c
   "bits_of(ready & ~sends) + bits_of(sends & below) : bits_of(ready & ~sends & below)")
 
 rondo_mutant(ll128_lanes_leave_singly ll128 schedules 200 kernels/device/ll128.cuh
-  "if (!warp_any(missing)) return {seen.x, seen.y, true};"
-  "if (!missing) return {seen.x, seen.y, true};")
+  "      if (!warp_any(missing)) {
+        lines_have_come();"
+  "      if (!missing) {
+        lines_have_come();")
 
 # ---- windows
 
