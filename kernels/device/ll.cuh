@@ -54,30 +54,33 @@ struct LL {
 
   RONDO_DEVICE_CALL static bool fold(const FifoBlock& block, const FoldSlice& slice) {
     const DeviceSignature& signature = block.patience.operation;
-    for (int peer = static_cast<int>(thread_index()); peer < block.world_size;
+    // The last threads look at keys, so that in the smallest messages they have no other line.
+    for (int peer = static_cast<int>(block_threads() - 1 - thread_index()); peer < block.world_size;
          peer += static_cast<int>(block_threads())) {
       const Source& source = block.source[peer];
       if (peer != block.rank && !check_key(block, source.slot, source.step, peer, signature, block.key)) return false;
     }
-    bool arrived = true;
-    for (std::uint32_t i = thread_index(); arrived && i * 8 < slice.bytes; i += block_threads()) {
+    for (std::uint32_t i = thread_index(); i * 8 < slice.bytes; i += block_threads()) {
       std::uint64_t mine = load_word(slice.local + i * 8, slice.bytes - i * 8);
       if (slice.scale) mine = multiplied(block.arithmetic, mine);
-      const std::uint64_t sum = fold_word<std::uint64_t>(block, [&](int rank) {
-        if (rank == block.rank || !arrived) return mine;
-        const Source& source = block.source[rank];
-        const Polled polled = poll(block, source.slot + (i + 1) * 16, source.step, rank, signature);
-        arrived = polled.arrived;
-        return polled.word;
+      const std::uint32_t line = (i + 1) * 16;
+      if (!await_all(block, line)) return false;
+      const std::uint64_t sum = fold_word<std::uint64_t>(block, [&](int rank) {  // they are there still
+        return rank == block.rank ? mine : word_of(ll_load(block.source[rank].slot + line));
       });
-      if (arrived) store_word(slice.store + i * 8, slice.bytes - i * 8, sum);
+      store_word(slice.store + i * 8, slice.bytes - i * 8, sum);
     }
-    return arrived;
+    return true;
   }
 
  private:
+  static constexpr int kBatch = 4;  // ranks whose lines a thread looks at together
   // Never 0, which fresh memory holds, and again the same after 2^31 steps only.
   RONDO_DEVICE static std::uint64_t flag_of(std::uint64_t step) { return (step & 0x7fffffffu) | 0x80000000u; }
+  RONDO_DEVICE static bool has_come(u64x2 line, std::uint64_t flag) {
+    return line.x >> 32 == flag && line.y >> 32 == flag;
+  }
+  RONDO_DEVICE static std::uint64_t word_of(u64x2 line) { return (line.x & 0xffffffffu) | line.y << 32; }
   RONDO_DEVICE static u64x2 line_of(std::uint64_t word, std::uint64_t flag) {
     return {(word & 0xffffffffu) | flag << 32, word >> 32 | flag << 32};
   }
@@ -106,14 +109,48 @@ struct LL {
     std::uint64_t began = 0;
     for (;;) {
       const u64x2 seen = ll_load(line);
-      if (seen.x >> 32 == flag && seen.y >> 32 == flag) {
+      if (has_come(seen, flag)) {
         lines_have_come();
-        return {(seen.x & 0xffffffffu) | seen.y << 32, true};
+        return {word_of(seen), true};
       }
       if (!spin.pause(line, seen, abort_word(block.patience))) continue;
       began = look_up(block.patience, peer, step, signature, began);
       if (began == kGaveUp) return {0, false};
     }
+  }
+  // Until the lines at `offset` of all ranks have come, in batches that are on their way at once. False: gave up.
+  RONDO_DEVICE_CALL static bool await_all(const FifoBlock& block, std::uint32_t offset) {
+    SpinAny spin;
+    std::uint64_t began = 0;
+    for (int first = 0, waits_for = kNobody; first < block.world_size;) {
+      u64x2 seen[kBatch];
+      RONDO_UNROLL
+      for (int k = 0; k < kBatch; ++k) {
+        if (awaits(block, first + k)) seen[k] = ll_load(block.source[first + k].slot + offset);
+      }
+      spin.begin();
+      int missing = kNobody;
+      RONDO_UNROLL
+      for (int k = kBatch - 1; k >= 0; --k) {
+        if (!awaits(block, first + k) || has_come(seen[k], flag_of(block.source[first + k].step))) continue;
+        spin.watch(reinterpret_cast<const u64x2*>(block.source[first + k].slot + offset), seen[k]);
+        missing = first + k;
+      }
+      if (missing == kNobody) {
+        lines_have_come();
+        first += kBatch;
+        continue;
+      }
+      if (!spin.pause(abort_word(block.patience))) continue;
+      if (missing != waits_for) began = 0;
+      waits_for = missing;
+      began = look_up(block.patience, missing, block.source[missing].step, block.patience.operation, began);
+      if (began == kGaveUp) return false;
+    }
+    return true;
+  }
+  RONDO_DEVICE static bool awaits(const FifoBlock& block, int peer) {
+    return peer < block.world_size && peer != block.rank;
   }
   RONDO_DEVICE static bool check_key(const FifoBlock& block, const std::byte* slot, std::uint64_t step, int peer,
                                      const DeviceSignature& signature, std::uint64_t key) {

@@ -50,27 +50,23 @@ struct LL128 {
   RONDO_DEVICE static void post(std::uint64_t*, std::uint64_t) {}
 
   RONDO_DEVICE_CALL static bool fold(const FifoBlock& block, const FoldSlice& slice) {
-    const DeviceSignature& signature = block.patience.operation;
     const std::uint32_t groups = groups_of(slice.bytes);
-    bool fine = true;
-    for (std::uint32_t group = thread_index() / 32; fine && group < groups; group += block_threads() / 32) {
+    for (std::uint32_t group = thread_index() / 32; group < groups; group += block_threads() / 32) {
       const Lane lane(group);
       u64x2 mine = lane.load_pair(slice.local, slice.bytes);
       if (slice.scale) mine = multiplied(block.arithmetic, mine);
-      const u64x2 sum = fold_word<u64x2>(block, [&](int rank) {
-        if (rank == block.rank || !fine) return mine;
-        const Source& source = block.source[rank];
-        const Polled polled = poll(block, source.slot + lane.line_offset, source.step, rank, signature);
-        fine = polled.arrived;
-        if (fine && group == 0) fine = check_key(block, polled.x, source.step, rank, signature, block.key);
-        return u64x2{polled.x, polled.y};
+      if (!await_all(block, lane.line_offset, group == 0)) return false;
+      const u64x2 sum = fold_word<u64x2>(block, [&](int rank) {  // they are there still
+        return rank == block.rank ? mine : ll128_load(block.source[rank].slot + lane.line_offset);
       });
-      if (fine) lane.store_pair(slice.store, slice.bytes, sum);
+      lane.store_pair(slice.store, slice.bytes, sum);
     }
-    return fine;
+    return true;
   }
 
  private:
+  static constexpr int kBatch = 4;           // ranks whose lines a warp looks at together
+  static constexpr unsigned kFirstFlag = 7;  // the lane that has the flag of the first line
   // What a lane has of a group of lines: two words of a slot, of which the first may be the key, the second the flag.
   struct Lane {
     bool has_key, has_flag;
@@ -122,7 +118,64 @@ struct LL128 {
       if (warp_any(gave_up)) return {0, 0, false};
     }
   }
-  // By the warp that has the first group.
+  // By a whole warp: until its lines of all ranks have come, in batches that are on their way at once; and whether the
+  // keys among them are right. False: gave up.
+  RONDO_DEVICE_CALL static bool await_all(const FifoBlock& block, std::uint32_t offset, bool has_keys) {
+    const bool has_flag = lane_index() % 8 == kFirstFlag;
+    SpinAny spin;
+    std::uint64_t began = 0;
+    for (int first = 0, waits_for = kNobody; first < block.world_size;) {
+      u64x2 seen[kBatch];
+      RONDO_UNROLL
+      for (int k = 0; k < kBatch; ++k) {
+        if (awaits(block, first + k)) seen[k] = ll128_load(block.source[first + k].slot + offset);
+      }
+      spin.begin();
+      std::uint32_t missing = 0;  // a bit for each
+      RONDO_UNROLL
+      for (int k = kBatch - 1; k >= 0; --k) {
+        if (!has_flag || !awaits(block, first + k) || seen[k].y == block.source[first + k].step + 1) continue;
+        spin.watch(reinterpret_cast<const std::uint64_t*>(block.source[first + k].slot + offset + 8), seen[k].y);
+        missing |= 1u << k;
+      }
+      if (has_keys && !check_keys(block, first, seen, ~shuffle(missing, kFirstFlag))) return false;
+      if (!warp_any(missing != 0)) {
+        lines_have_come();
+        first += kBatch;
+        continue;
+      }
+      bool gave_up = false;
+      if (missing != 0 && spin.pause(abort_word(block.patience))) {
+        int peer = first;
+        while ((missing >> (peer - first) & 1) == 0) ++peer;
+        if (peer != waits_for) began = 0;
+        waits_for = peer;
+        began = look_up(block.patience, peer, block.source[peer].step, block.patience.operation, began);
+        gave_up = began == kGaveUp;
+      }
+      if (warp_any(gave_up)) return false;
+    }
+    return true;
+  }
+  RONDO_DEVICE static bool awaits(const FifoBlock& block, int peer) {
+    return peer < block.world_size && peer != block.rank;
+  }
+  // By the warp that has the first group, whose first lane has the keys. `come`: whose lines have come, a bit for each.
+  RONDO_DEVICE static bool check_keys(const FifoBlock& block, int first, const u64x2 (&seen)[kBatch],
+                                      std::uint32_t come) {
+    int differs = kNobody;
+    RONDO_UNROLL
+    for (int k = kBatch - 1; k >= 0; --k) {
+      if (awaits(block, first + k) && (come >> k & 1) != 0 && seen[k].x != block.key) differs = first + k;
+    }
+    const bool mine = lane_index() == 0 && differs != kNobody;
+    if (mine) {
+      give_up_mismatch(block.patience, differs, block.source[differs].step, block.patience.operation,
+                       DeviceSignature{});
+    }
+    return !warp_any(mine);
+  }
+  // The same of a slice's key.
   RONDO_DEVICE static bool check_key(const FifoBlock& block, std::uint64_t found, std::uint64_t step, int peer,
                                      const DeviceSignature& signature, std::uint64_t key) {
     const bool differs = lane_index() == 0 && found != key;

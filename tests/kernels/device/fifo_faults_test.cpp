@@ -143,6 +143,22 @@ TEST_CASE("ranks that disagree on a field find out, and both signatures are know
   }
 }
 
+TEST_CASE("a fold finds the peer that does something else also while it waits for another one") {
+  for (const Protocol protocol : {Protocol::ll, Protocol::ll128}) {
+    FifoCase c = ring_case(protocol, 3);
+    c.row = find_row(kernels::Pattern::all_reduce, "one_shot");
+    c.channels = 1;
+    Fixture f(c);
+    f.launches[1].operation[0].signature.count += 1000;
+    f.launches.pop_back();  // rank 2 never comes
+    CHECK(f.run(0) == "");  // the clock stands still: it is not for having waited that they look
+    for (int rank = 0; rank < 2; ++rank) {
+      if (f.fault(rank).kind == FaultKind::mismatch) CHECK(f.fault(rank).peer == 1 - rank);
+    }
+    CHECK((f.fault(0).kind == FaultKind::mismatch || f.fault(1).kind == FaultKind::mismatch));
+  }
+}
+
 TEST_CASE("ranks that wait for each other in different collectives find out from their histories") {
   for (const Protocol protocol : kProtocols) {
     FifoCase c = ring_case(protocol, 2);

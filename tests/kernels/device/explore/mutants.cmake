@@ -111,8 +111,8 @@ rondo_mutant(ll_stale_line ll schedules 200 kernels/device/ll.cuh
   "return (step & 1u) | 0x80000000u;")
 
 rondo_mutant(ll_one_flag ll schedules 200 kernels/device/ll.cuh
-  "if (seen.x >> 32 == flag && seen.y >> 32 == flag)"
-  "if (seen.x >> 32 == flag)")
+  "return line.x >> 32 == flag && line.y >> 32 == flag;"
+  "return line.x >> 32 == flag;")
 
 rondo_mutant(ll_flag_wraps ll schedules 200 kernels/device/ll.cuh
   "return (step & 0x7fffffffu) | 0x80000000u;"
@@ -135,6 +135,14 @@ rondo_mutant(ll128_lanes_leave_singly ll128 schedules 200 kernels/device/ll128.c
         lines_have_come();"
   "      if (!missing) {
         lines_have_come();")
+
+rondo_mutant(ll_fold_waits_for_first_ranks ll schedules 500 kernels/device/ll.cuh
+  "for (int first = 0, waits_for = kNobody; first < block.world_size;) {"
+  "for (int first = 0, waits_for = kNobody; first < kBatch;) {")
+
+rondo_mutant(ll128_fold_waits_for_first_ranks ll128 schedules 500 kernels/device/ll128.cuh
+  "for (int first = 0, waits_for = kNobody; first < block.world_size;) {"
+  "for (int first = 0, waits_for = kNobody; first < kBatch;) {")
 
 # ---- windows
 
