@@ -79,12 +79,14 @@ void let_run(int microseconds) {
 
 }  // namespace
 
-TEST_CASE("SIGKILL of the launcher leaves nothing") {
+TEST_CASE("SIGKILL of the launcher leaves nothing, and it is said") {
   for (int round = 0; round < 5; ++round) {
     Running job(nasty("3"));
     const Watched all(job.lines("pid ", 3 * kPidsOfRank));
     job.signal(SIGKILL);
     CHECK(all.all_gone_within(1s));
+    const std::string sentence = "the launcher of the job (pid " + std::to_string(job.pid()) + ") is gone";
+    CHECK(job.wait().err.find(sentence) != std::string::npos);
   }
 }
 
