@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace rondo::tune {
@@ -24,8 +25,16 @@ std::vector<Cell> cells_of(const TuningField& field, std::uint64_t most_bytes) {
 // A cell on either side of a threshold.
 struct Sides {
   Cell cell;
-  Took within, beyond;  // the call is no longer than the threshold; it is longer
+  Took within{}, beyond{};  // the call is no longer than the threshold; it is longer. Medians
+  std::vector<double> within_us{}, beyond_us{};
+
   bool differ() const { return within.kernel != beyond.kernel; }
+  void add(const Took& in, const Took& out) {
+    within_us.push_back(in.us);
+    beyond_us.push_back(out.us);
+    within = {median(within_us), in.kernel};
+    beyond = {median(beyond_us), out.kernel};
+  }
 };
 
 Tuning with(Tuning tuning, const TuningField& field, std::uint64_t value) {
@@ -34,26 +43,43 @@ Tuning with(Tuning tuning, const TuningField& field, std::uint64_t value) {
   return tuning;
 }
 
-Took median_of(const std::vector<std::vector<Took>>& rounds, std::size_t cell) {
-  std::vector<double> times;
-  for (const auto& round : rounds) times.push_back(round[cell].us);
-  return {median(std::move(times)), rounds.front()[cell].kernel};
-}
+// A round more of each cell whose sides differ. They take turns, so that what disturbs the machine for a while disturbs
+// both.
+class Measuring {
+ public:
+  Measuring(const TuningField& field, const Tuning& tuning, const DeviceMeasure& measure)
+      : captured_(field.trial.captured),
+        within_(with(tuning, field, field.trial.values.back())),
+        beyond_(with(tuning, field, field.trial.values.front())),
+        measure_(measure) {}
 
-// The sides take turns, so that what disturbs the machine for a while disturbs both.
+  void add_round(std::vector<Sides>& all) {
+    std::vector<Cell> cells;
+    for (const Sides& sides : all) cells.push_back(sides.cell);
+    if (cells.empty()) return;
+    const std::vector<Took> within = measure_(within_, captured_, cells), beyond = measure_(beyond_, captured_, cells);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].add(within[i], beyond[i]);
+  }
+
+ private:
+  bool captured_;
+  Tuning within_, beyond_;
+  const DeviceMeasure& measure_;
+};
+
 std::vector<Sides> measure_sides(const TuningField& field, const Tuning& tuning, const Scope& scope,
                                  const DeviceMeasure& measure) {
-  const std::vector<Cell> cells = cells_of(field, scope.most_bytes);
-  const Tuning within = with(tuning, field, field.trial.values.back()),
-               beyond = with(tuning, field, field.trial.values.front());
-  std::vector<std::vector<Took>> inner, outer;
+  std::vector<Sides> differ, same;
+  for (const Cell& cell : cells_of(field, scope.most_bytes)) differ.push_back({.cell = cell});
+  Measuring measuring(field, tuning, measure);
   for (int round = 0; round < scope.rounds; ++round) {
-    inner.push_back(measure(within, field.trial.captured, cells));
-    outer.push_back(measure(beyond, field.trial.captured, cells));
+    measuring.add_round(differ);
+    const auto end = std::stable_partition(differ.begin(), differ.end(), [](const Sides& s) { return s.differ(); });
+    same.insert(same.end(), end, differ.end());
+    differ.erase(end, differ.end());
   }
-  std::vector<Sides> all;
-  for (std::size_t i = 0; i < cells.size(); ++i) all.push_back({cells[i], median_of(inner, i), median_of(outer, i)});
-  return all;
+  differ.insert(differ.end(), same.begin(), same.end());
+  return differ;
 }
 
 void tell(const TuningField& field, const Sides& sides, const Say& say) {
