@@ -61,6 +61,7 @@ std::string code_obstacle(const Api& api, int device) {
   };
   for (const void* kernel : api.kernels.fifo) load(kernel);
   for (const void* kernel : api.kernels.push) load(kernel);
+  for (const void* kernel : api.kernels.window_sum) load(kernel);
   load(api.kernels.window);
   api.SetDevice(before);
   if (code == cudaSuccess) return {};

@@ -3,7 +3,7 @@
 #include "kernels/device/fifo_kernel.cuh"
 #include "kernels/device/kernels.hpp"
 #include "kernels/device/push.cuh"
-#include "kernels/device/window.cuh"
+#include "kernels/device/window_sum.cuh"
 
 namespace rondo::cuda {
 
@@ -17,7 +17,10 @@ Kernels cuda_kernels() {
           {reinterpret_cast<const void*>(&device::push_kernel<device::PushSum<device::PlainElement<float>>>),
            reinterpret_cast<const void*>(&device::push_kernel<device::PushSum<device::F16Element>>),
            reinterpret_cast<const void*>(&device::push_kernel<device::PushSum<device::Bf16Element>>),
-           reinterpret_cast<const void*>(&device::push_kernel<device::PushCopy>)}};
+           reinterpret_cast<const void*>(&device::push_kernel<device::PushCopy>)},
+          {reinterpret_cast<const void*>(&device::window_sum_kernel<device::PlainElement<float>>),
+           reinterpret_cast<const void*>(&device::window_sum_kernel<device::F16Element>),
+           reinterpret_cast<const void*>(&device::window_sum_kernel<device::Bf16Element>)}};
 }
 
 }  // namespace rondo::cuda

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The addresses of the kernels, one set per seam. Every kernel has one argument by value, a device::Launch, those for
-// short messages a device::PushLaunch; block b is channel b. Threads: a multiple of 32, at most kMaxThreads.
+// short messages a device::PushLaunch, those for sums over windows a device::WindowSumLaunch; block b is channel b.
+// Threads: a multiple of 32, at most kMaxThreads.
 #pragma once
 #include "kernels/device/push.hpp"
+#include "kernels/device/window_sum.hpp"
 
 namespace rondo::cuda {
 
 // What LaunchKernel takes.
 struct Kernels {
-  const void* fifo[kernels::device::kProtocolCount];    // by Protocol: rows of kAlgorithms, messages, barriers
-  const void* window;                                   // rows of kWindowAlgorithms
-  const void* push[kernels::device::kPushKernelCount];  // by PushKernel: short messages
+  const void* fifo[kernels::device::kProtocolCount];         // by Protocol: rows of kAlgorithms, messages, barriers
+  const void* window;                                        // rows of kWindowAlgorithms
+  const void* push[kernels::device::kPushKernelCount];       // by PushKernel: short messages
+  const void* window_sum[kernels::device::kWindowSumCount];  // by WindowSum: all_reduces among rows of windows
 };
 
 Kernels cuda_kernels();  // functions that nvcc compiled; only where it was found

@@ -65,12 +65,21 @@ struct HistoryEntry {
   std::uint64_t key;  // of the signature, turned over
 };
 
+// One rank's way through a sum over windows: the line by which its block opens it, and the block's epoch when it is
+// done.
+struct Opening {
+  alignas(16) std::uint64_t line[2];
+  alignas(16) std::uint64_t closed;  // as a credit where it has only read
+};
+static_assert(sizeof(Opening) == 32);
+
 // At the start of a region. Private words are the owner's alone, carried from one kernel to the next.
 struct RegionHeader {
   alignas(kLine) std::uint64_t failed;                      // private: not 0: a kernel gave up; later ones do nothing
   alignas(kLine) std::uint64_t block_sequence[kMaxBlocks];  // private: of the latest collective; see sequence.cuh
   alignas(kLine) std::uint64_t block_epoch[kMaxBlocks];     // private: arrivals of the block
   alignas(kLine) std::uint32_t push_epoch[kMaxBlocks];      // private: of the block, in the push kernels
+  alignas(kLine) std::uint64_t opening_epoch[kMaxBlocks];   // private: openings of the block
   alignas(kLine) HistoryEntry history[kHistory];            // by block 0; peers read
 };
 
@@ -104,7 +113,10 @@ struct RegionLayout {
     const auto index = (static_cast<std::size_t>(epoch & 1) * as_size(blocks) + as_size(block)) * as_size(world_size);
     return arrivals_offset() + (index + as_size(rank)) * sizeof(Arrival);
   }
-  constexpr std::size_t inbox_offset() const { return align(arrival_offset(0, 2 * blocks, 0)); }
+  constexpr std::size_t openings_offset() const { return align(arrival_offset(0, 2 * blocks, 0)); }
+  // [block][epoch parity][rank]
+  constexpr std::size_t openings_bytes() const { return 2 * as_size(blocks) * as_size(world_size) * sizeof(Opening); }
+  constexpr std::size_t inbox_offset() const { return align(openings_offset() + openings_bytes()); }
   // [push block][epoch parity][rank]
   constexpr std::size_t inbox_bytes() const { return 2 * as_size(push_blocks) * as_size(world_size) * kPushSlotBytes; }
   constexpr std::size_t links_offset() const { return align(inbox_offset() + inbox_bytes()); }

@@ -235,7 +235,7 @@ class PushTurn {
       bool all = true;
       RONDO_UNROLL
       for (int i = 0; i < kPushBatch; ++i) {
-        if (awaits(first + i, line)) all = all && push_has_come(lines[i], flags_);
+        if (awaits(first + i, line)) all = all && has_come(lines[i], flags_);
       }
       if (all) {
         lines_have_come();

@@ -65,22 +65,27 @@ constexpr int push_kernel_for(Pattern pattern, DataType dtype, ReduceOp::Kind op
   return -1;
 }
 
+// Without the sequence.
+constexpr std::uint64_t hash_of(const DeviceSignature& signature) {
+  std::uint64_t hash = 1;
+  for (const std::uint64_t word : {signature.count, signature.kind, signature.shape}) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
 // `bytes` of one rank for another, at most push_capacity() of `channels` blocks.
 constexpr PushOperation make_push(Pattern pattern, const Operation& of, std::size_t bytes) {
   const auto narrow = static_cast<std::uint32_t>(pattern == Pattern::barrier ? 0 : bytes);
   const std::uint32_t lines = (narrow + 7) / 8;
-  std::uint64_t hash = 1;
-  for (const std::uint64_t word : {of.signature.count, of.signature.kind, of.signature.shape}) {
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    hash ^= hash >> 32;
-  }
   return {.input = of.input,
           .output = of.output,
           .bytes = narrow,
           .send_stride = pattern == Pattern::reduce_scatter ? narrow : 0,
           .recv_stride = pattern == Pattern::all_gather ? narrow : 0,
           .lines = (lines + of.channels - 1) / of.channels,
-          .hash = hash,
+          .hash = hash_of(of.signature),
           .signature = of.signature,
           .root = of.root,
           .from = pattern == Pattern::broadcast ? PushFrom::root : PushFrom::all,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line of the push kernels, {data, flag, data, flag}, and what a thread does for which one does not come. Both flags
-// carry 15 bits of the block's epoch, so that either word is known to be of this epoch, and 16 bits of a hash of the
-// sequence and the signature, so that each line says whether its sender does the same.
+// A line of the push kernels, {data, flag, data, flag}, and what a thread does for which a line does not come. Both
+// flags carry 15 bits of the block's epoch, so that either word is known to be of this epoch, and 16 bits of a hash of
+// the sequence and the signature, so that each line says whether its sender does the same.
 #pragma once
 #include "kernels/device/push.hpp"
 #include "kernels/device/wait.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 struct PushFlags {
   std::uint32_t first, second;
@@ -24,13 +25,13 @@ RONDO_DEVICE u64x2 push_line(std::uint64_t word, PushFlags flags) {
   return {(word & 0xffffffffu) | std::uint64_t{flags.first} << 32, word >> 32 | std::uint64_t{flags.second} << 32};
 }
 RONDO_DEVICE std::uint64_t push_word(u64x2 line) { return (line.x & 0xffffffffu) | line.y << 32; }
-RONDO_DEVICE bool push_has_come(u64x2 line, PushFlags flags) {
+RONDO_DEVICE bool has_come(u64x2 line, PushFlags flags) {
   return line.x >> 32 == flags.first && line.y >> 32 == flags.second;
 }
 // Both words are of this epoch, and of another call.
-RONDO_DEVICE bool push_differs(u64x2 line, PushFlags flags) {
+RONDO_DEVICE bool differs(u64x2 line, PushFlags flags) {
   const auto is_now = [&](std::uint64_t word) { return ((word >> 32 ^ flags.first) & 0xffffu) == 0; };
-  return is_now(line.x) && is_now(line.y) && !push_has_come(line, flags);
+  return is_now(line.x) && is_now(line.y) && !has_come(line, flags);
 }
 
 // A line that short messages do not reach would keep its flags until they come round again after 2^15 epochs. So now
@@ -40,7 +41,7 @@ RONDO_DEVICE bool is_refreshing(std::uint32_t epoch) { return epoch % kPushRefre
 
 // The peer does something else. Both ranks write their histories behind their lines, so the difference may show only
 // after a while. The other blocks leave it to block 0 to say what it is, and wait for its abort.
-RONDO_DEVICE_CALL void refuse_push(const Patience& patience, int peer, std::uint32_t epoch) {
+RONDO_DEVICE_CALL void refuse_line(const Patience& patience, int peer, std::uint64_t epoch) {
   const DeviceTeam& team = *patience.team;
   const std::uint64_t sequence = patience.operation.sequence, began = timer_ns();
   DeviceSignature mine{}, theirs{};
@@ -60,26 +61,36 @@ RONDO_DEVICE_CALL void refuse_push(const Patience& patience, int peer, std::uint
   }
 }
 
-// The word of a line, when it has come. False: gave up.
-RONDO_DEVICE_CALL bool await_push(const Patience& patience, const std::byte* line, PushFlags flags, int peer,
-                                  std::uint32_t epoch, std::uint64_t& word) {
+// Until the line has come, as its flags tell, and stands in `seen`. tells: the thread says for whom it waits, and no
+// other does. False: gave up.
+template <class Flags>
+RONDO_DEVICE bool await_line(const Patience& patience, const std::byte* line, Flags flags, int peer,
+                             std::uint64_t epoch, bool tells, u64x2& seen) {
   Spin spin;
   std::uint64_t began = 0;
   for (;;) {
-    const u64x2 seen = ll_load(line);
-    if (push_has_come(seen, flags)) {
-      word = push_word(seen);
-      return true;
-    }
-    if (push_differs(seen, flags)) {
-      refuse_push(patience, peer, epoch);
+    seen = ll_load(line);
+    if (has_come(seen, flags)) return true;
+    if (differs(seen, flags)) {
+      refuse_line(patience, peer, epoch);
       return false;
     }
     if (!spin.pause(line, seen, abort_word(patience))) continue;
     began = look_up(patience, peer, epoch, patience.operation, began);
     if (began == kGaveUp) return false;
-    if (thread_index() != 0) began |= kPublished;  // thread 0 waits for the same peer, and tells the host
+    if (!tells) began |= kPublished;
   }
 }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+// Its word. False: gave up.
+RONDO_DEVICE_CALL bool await_push(const Patience& patience, const std::byte* line, PushFlags flags, int peer,
+                                  std::uint32_t epoch, std::uint64_t& word) {
+  u64x2 seen{};
+  const bool tells = thread_index() == 0;  // it waits for the same peer
+  const bool came = await_line(patience, line, flags, peer, epoch, tells, seen);
+  word = push_word(seen);
+  return came;
+}
+
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

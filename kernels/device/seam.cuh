@@ -51,8 +51,11 @@ struct alignas(16) u64x2 {
 // Memory:  load<W>(p) store<W>(p, value), W: unsigned integers of 1 to 8 bytes, u64x2; plain accesses, aligned to W
 // Lines:   ll_load ll_store: two 8-byte {data, flag} words, each whole, not both together
 //          lines_have_come(): by who has waited for lines, once for all that it looked at together; for tests that
-//          count ll128_load ll128_store: by a whole warp, 16 bytes a lane; each 128-byte line becomes visible as a
-//          whole
+//          count
+//          ll_open(p, value) ll_release(p, value): ll_store that makes known what was there when the kernel began, by a
+//          thread that has met no other yet and written nothing; or, with a fence, what came before. ll_trust(p), when
+//          the line has come: the thread knows it. Who only loads a line knows nothing but the line
+//          ll128_load ll128_store: by a whole warp, 16 bytes a lane; each 128-byte line becomes visible as a whole
 // Waiting: Spin: every loop that waits calls pause(p, seen, abort) with the value it did not like, in each round; true
 //          when it is time to look at the abort word and the clock
 //          kEagerPolls: so many times a thread looks at several lines before it waits for one of them

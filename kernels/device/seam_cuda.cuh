@@ -121,6 +121,13 @@ RONDO_DEVICE void ll_store(void* p, u64x2 value) {
                : "memory");
 }
 RONDO_DEVICE void lines_have_come() {}
+// The end of the launch before has written back what other kernels of this GPU have left.
+RONDO_DEVICE void ll_open(void* p, u64x2 value) { ll_store(p, value); }
+RONDO_DEVICE void ll_release(void* p, u64x2 value) {
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+  ll_store(p, value);
+}
+RONDO_DEVICE void ll_trust(const void* p) { load_acquire(static_cast<const std::uint64_t*>(p)); }
 // Relies on the hardware making each 128-byte line of a warp-wide store visible as a whole: true on one GPU and over
 // NVLink.
 RONDO_DEVICE u64x2 ll128_load(const void* p) { return ll_load(p); }

@@ -198,6 +198,31 @@ inline void ll_store(void* p, u64x2 value) {
   }
 }
 inline void lines_have_come() { RONDO_COST(lines_have_come()); }
+// Both as ll_store; what they make known, who trusts the line knows.
+inline void ll_open(void* p, u64x2 value) {
+  simt::before_opening(p);
+  ll_store(p, value);
+}
+inline void ll_release(void* p, u64x2 value) {
+  auto* words = static_cast<std::uint64_t*>(p);
+  const bool second = second_half_first();
+  scheduling_point();
+  RONDO_COST(fence());
+  if (__builtin_expect(lane_head().weak, 0)) simt::weak_release();
+  const auto put = [words, &value](bool half) {
+    RONDO_COST(wrote_flag(words + half));
+    __atomic_store_n(words + half, half ? value.y : value.x, __ATOMIC_RELEASE);
+    stored(words + half);
+  };
+  put(second);
+  put(!second);
+}
+inline void ll_trust(const void* p) {
+  auto* words = static_cast<const std::uint64_t*>(p);
+  load_acquire(words);
+  __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
+  simt::after_opening(p);
+}
 // The warp meets; the flag words (the second of every eighth lane) are stored last and loaded first. That is what the
 // hardware promises, and no more.
 inline void ll128_store(void* p, u64x2 value, SourceLocation place = SourceLocation::here()) {

@@ -8,18 +8,21 @@
 namespace rondo::kernels::device {
 inline namespace RONDO_SEAM {
 
+// Fold: what the kernel can do. A sum reads everybody's, and cuts nothing into blocks.
+template <class Fold>
 class WindowOperation {
  public:
   RONDO_DEVICE explicit WindowOperation(WindowBlock& block)
       : block_(block), plan_(block.plan), operation_(block.operation) {}
 
-  // By all threads; the plan is made. False: drain.
-  RONDO_DEVICE bool run() const {
+  // By all threads; the plan is made. meet_all: the first meeting, begin() or what does the same. False: drain.
+  template <class F>
+  RONDO_DEVICE bool run(F&& meet_all) const {
     unsigned round = 0;
     do {
       RONDO_NO_UNROLL
       for (int phase = 0; phase < 3; ++phase) {  // copy in, move, copy out: one place in the code for what moves bytes
-        if (phase == 1 && !(round == 0 ? begin() : begin_again(round))) return false;
+        if (phase == 1 && !(round == 0 ? meet_all() : begin_again(round))) return false;
         if (phase == 2 && !plan_.ends_together) break;
         if (phase == 2 && !end(round)) return false;
         run_list(list_moves(phase, round), phase == 1 && round == 0);
@@ -28,11 +31,30 @@ class WindowOperation {
     return true;
   }
 
+  RONDO_DEVICE bool begin() const {
+    const Arrival own{.epoch = block_.epoch + 1,
+                      .key = key_of(block_.patience.operation),
+                      .send_offset = operation_.send_offset,
+                      .recv_offset = operation_.recv_offset,
+                      .send_window = input_is_shared() ? operation_.send_window : -1,
+                      .recv_window = operation_.recv_window,
+                      .factor = operation_.factor,
+                      .rounds = rounds()};
+    const auto offset_for = [&](int peer) {  // of all_to_all: nobody else knows where the peer's block begins
+      return plan_.reads == Reads::each ? block_.sends[peer].start * plan_.element : std::uint64_t{0};
+    };
+    if (!meet_first(block_, own, stages_input(), offset_for)) return false;
+    RONDO_STAMP(met);
+    return true;
+  }
+  RONDO_DEVICE std::uint64_t rounds() const { return rounds_of(block_, whole_share()); }
+
  private:
   // ---- who reads and writes whose memory ----
 
+  RONDO_DEVICE bool is_in_blocks() const { return Fold::kAny && plan_.cut == Cut::blocks; }
   RONDO_DEVICE bool is_read(int rank) const {  // by others
-    return plan_.reads == Reads::fold || plan_.reads == Reads::each ||
+    return !Fold::kAny || plan_.reads == Reads::fold || plan_.reads == Reads::each ||
            (plan_.reads == Reads::root && rank == plan_.root);
   }
   RONDO_DEVICE bool is_written(int rank) const {
@@ -50,23 +72,6 @@ class WindowOperation {
   // Of the meeting that begins a round. How many there are in a round is known after the first.
   RONDO_DEVICE std::uint64_t epoch(unsigned round) const {
     return block_.epoch + 1 + (round == 0 ? 0 : round * (plan_.ends_together ? 2u : 1u));
-  }
-
-  RONDO_DEVICE bool begin() const {
-    const Arrival own{.epoch = block_.epoch + 1,
-                      .key = key_of(block_.patience.operation),
-                      .send_offset = operation_.send_offset,
-                      .recv_offset = operation_.recv_offset,
-                      .send_window = input_is_shared() ? operation_.send_window : -1,
-                      .recv_window = operation_.recv_window,
-                      .factor = operation_.factor,
-                      .rounds = rounds_of(block_, whole_share())};
-    const auto offset_for = [&](int peer) {  // of all_to_all: nobody else knows where the peer's block begins
-      return plan_.reads == Reads::each ? block_.sends[peer].start * plan_.element : std::uint64_t{0};
-    };
-    if (!meet_first(block_, own, stages_input(), offset_for)) return false;
-    RONDO_STAMP(met);
-    return true;
   }
 
   // Inputs may have been staged.
@@ -114,7 +119,7 @@ class WindowOperation {
     std::uint64_t staged;           // bytes
   };
   RONDO_DEVICE Places places(unsigned round, bool staged) const {
-    if (plan_.cut != Cut::blocks) {
+    if (!is_in_blocks()) {
       const Range range = in_round(whole_share(), round, staged);
       const Range mine = plan_.cut == Cut::whole ? range : aligned_part(range, plan_.element, plan_.ranks, plan_.rank);
       return {mine.offset, mine.offset, mine.count, (mine.offset - range.offset) * plan_.element};
@@ -158,8 +163,8 @@ class WindowOperation {
     if (phase == 0) return stages_input() ? copy_in(round) : List{};
     if (phase == 2) return stages_output() ? copy_out(round) : List{};
     const bool staged = round == 0 ? decide() : plan_.staged;
-    if (plan_.cut == Cut::nothing) return {};
-    return plan_.reads == Reads::each ? move_each(round, staged) : move_one(round, staged);
+    if (Fold::kAny && plan_.cut == Cut::nothing) return {};
+    return Fold::kAny && plan_.reads == Reads::each ? move_each(round, staged) : move_one(round, staged);
   }
   // decided: the plan has been, with the list.
   RONDO_DEVICE void run_list(List list, bool decided) const {
@@ -175,7 +180,8 @@ class WindowOperation {
     RONDO_NO_UNROLL
     for (int i = 0; i < list.moves; ++i) {
       if (block_.bytes[i] == 0 || list.targets == 0) continue;
-      move_window({block_.source + i, block_.target + i, list.sources, list.targets, block_.bytes[i], list.arithmetic});
+      move_window<Fold>(
+          {block_.source + i, block_.target + i, list.sources, list.targets, block_.bytes[i], list.arithmetic});
     }
     RONDO_STAMP(moved);
   }
@@ -183,7 +189,7 @@ class WindowOperation {
   // Before anybody is met: that they go in rounds is clear, since this rank stages.
   RONDO_DEVICE List copy_in(unsigned round) const {
     std::byte* const area = staging(plan_.rank, epoch(round));
-    const bool blocks = plan_.cut == Cut::blocks;
+    const bool blocks = is_in_blocks();
     const int copies = blocks ? plan_.ranks : 1;
     block_sync();
     RONDO_NO_UNROLL
@@ -203,7 +209,7 @@ class WindowOperation {
   // What the others put there; this rank's own part is in place already.
   RONDO_DEVICE List copy_out(unsigned round) const {
     const std::byte* const area = staging(plan_.rank, epoch(round) + 1);
-    const bool blocks = plan_.cut == Cut::blocks;
+    const bool blocks = is_in_blocks();
     const int copies = blocks ? plan_.ranks : 2;
     RONDO_NO_UNROLL
     for (int i = static_cast<int>(thread_index()); i < copies; i += static_cast<int>(block_threads())) {
@@ -247,7 +253,7 @@ class WindowOperation {
   }
 
   RONDO_DEVICE List move_one(unsigned round, bool staged) const {
-    const bool folds = plan_.reads == Reads::fold;
+    const bool folds = !Fold::kAny || plan_.reads == Reads::fold;
     const List list{.moves = 1,
                     .sources = folds ? plan_.ranks : 1,
                     .targets = plan_.writes == Writes::all ? plan_.ranks : 1,
@@ -304,7 +310,8 @@ RONDO_DEVICE bool run_window_operation(WindowBlock& block, const Launch& launch,
     if (receives_blocks(block.plan)) plan_blocks(block.receives, launch, operation, operation.recv_counts);
     block_sync();
   }
-  if (!WindowOperation(block).run()) return false;
+  const WindowOperation<AnyFold> task(block);
+  if (!task.run([&] { return task.begin(); })) return false;
   // Nobody else looks at the epoch after the operation's last barrier.
   if (thread_index() == 0) block.epoch += block.plan.rounds * (block.plan.ends_together ? 2u : 1u);
   RONDO_STAMP(finished);

@@ -5,7 +5,8 @@
 #pragma once
 #include "kernels/device/values.cuh"
 
-namespace rondo::kernels::device::inline RONDO_SEAM {
+namespace rondo::kernels::device {
+inline namespace RONDO_SEAM {
 
 struct WindowArithmetic {  // of an operation
   DataType dtype;
@@ -30,7 +31,8 @@ struct FoldCarry {
   std::uint32_t bits[16];
 };
 
-// words[i]: source `first + i`, modulo `sources`; where it is the last one, becomes the result of its column.
+// words[i]: source `first + i`, modulo `sources`; where it is the last one, becomes the result of its column. By what
+// the operation says.
 template <int kWords>
 RONDO_DEVICE void fold_words(const WindowMove& move, u64x2 (&words)[kWords], int first, FoldCarry& carry) {
   with_element(move.arithmetic->dtype, move.arithmetic->op, [&](auto element, auto by) {
@@ -78,6 +80,41 @@ RONDO_DEVICE void fold_words(const WindowMove& move, u64x2 (&words)[kWords], int
   });
 }
 
+// How a kernel folds: whatever operations say, or always the same sum.
+struct AnyFold {
+  static constexpr bool kAny = true;
+  using Carry = FoldCarry;
+  template <int kWords>
+  RONDO_DEVICE static void fold(const WindowMove& move, u64x2 (&words)[kWords], int first, Carry& carry) {
+    fold_words(move, words, first, carry);
+  }
+};
+template <class E>
+struct SumFold {
+  static constexpr bool kAny = false;
+  using Carry = Accumulator<E, Sum, u64x2>;
+  template <int kWords>
+  RONDO_DEVICE static void fold(const WindowMove& move, u64x2 (&words)[kWords], int first, Carry& carry) {
+    RONDO_UNROLL
+    for (int i = 0; i < kWords; ++i) {
+      if (first == 0) {
+        carry.start(words[i]);
+      } else {
+        carry.add(words[i]);
+      }
+      if (++first != move.sources) continue;
+      first = 0;
+      words[i] = carry.bits();
+    }
+  }
+};
+
+// A word of one source that a thread has loaded before: that of its first column.
+struct Loaded {
+  int source = -1;  // none
+  u64x2 word{};
+};
+
 // Integers are scaled by functions of their own, which have no place among words in flight.
 RONDO_DEVICE bool scales_integers(const WindowMove& move) {
   if (move.arithmetic == nullptr || (move.arithmetic->factor == nullptr && move.arithmetic->divisor == 1)) return false;
@@ -96,19 +133,24 @@ struct PairCursor {
 };
 
 // `columns` vectors from `offset` on; every pointer is a multiple of 16 there.
-RONDO_DEVICE void move_vectors(const WindowMove& move, std::uint64_t offset, unsigned columns) {
+template <class Fold>
+RONDO_DEVICE void move_vectors(const WindowMove& move, std::uint64_t offset, unsigned columns, const Loaded& loaded) {
   PairCursor next{thread_index(), 0};
-  FoldCarry carry{};
+  typename Fold::Carry carry{};
   while (next.column < columns) {
     u64x2 words[kBatch]{};
     PairCursor at = next;
     RONDO_UNROLL
     for (int i = 0; i < kBatch; ++i) {
-      if (at.column < columns)
+      const bool is_here = !Fold::kAny && at.source == loaded.source && at.column == thread_index();
+      if (is_here) {
+        words[i] = loaded.word;
+      } else if (at.column < columns) {
         words[i] = load<u64x2>(move.source[at.source] + offset + std::uint64_t{at.column} * kVector);
+      }
       at.advance(move.sources, block_threads());
     }
-    if (move.arithmetic != nullptr) fold_words(move, words, next.source, carry);
+    if (move.arithmetic != nullptr) Fold::fold(move, words, next.source, carry);
     RONDO_UNROLL
     for (int i = 0; i < kBatch; ++i) {
       if (next.column < columns && next.source == move.sources - 1) {
@@ -168,22 +210,24 @@ RONDO_DEVICE_CALL u64x2 average_pieces(DataType dtype, const std::byte* const* s
 }
 
 // Bytes [offset, end) in columns of up to 16 bytes, accessed by what all pointers are a multiple of (`alignment`).
+template <class Fold>
 RONDO_DEVICE void move_pieces(const WindowMove& move, std::uint64_t offset, std::uint64_t end, unsigned alignment) {
   RONDO_NO_UNROLL
   for (std::uint64_t at = offset + thread_index() * std::uint64_t{kVector}; at < end; at += block_threads() * kVector) {
     const unsigned bytes = end - at < kVector ? static_cast<unsigned>(end - at) : kVector;
     const unsigned bits = alignment | bytes | static_cast<unsigned>(at);
     const unsigned width = bits & (~bits + 1);
-    FoldCarry carry{};
-    u64x2 words[1];
+    typename Fold::Carry carry{};
+    u64x2 words[1]{};
     const WindowArithmetic* const with = move.arithmetic;
-    const bool scales = scales_integers(move), widens_all = scales && with->divisor != 1 && widens(with->dtype);
+    const bool scales = Fold::kAny && scales_integers(move),
+               widens_all = scales && with->divisor != 1 && widens(with->dtype);
     if (widens_all) words[0] = average_pieces(with->dtype, move.source, move.sources, at, bytes, width);
     RONDO_NO_UNROLL
     for (int source = 0; source < move.sources && !widens_all; ++source) {
       words[0] = load_pieces(move.source[source] + at, bytes, width);
       if (scales && with->factor != nullptr) words[0] = multiply(with->dtype, words[0], with->factor[source]);
-      if (with != nullptr) fold_words(move, words, source, carry);
+      if (with != nullptr) Fold::fold(move, words, source, carry);
       if (scales && with->divisor != 1 && source + 1 == move.sources) {
         words[0] = divide(with->dtype, words[0], with->divisor);
       }
@@ -197,8 +241,10 @@ RONDO_DEVICE unsigned low_bits(const std::byte* p) {
   return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(p)) % kVector;
 }
 
-// By all threads of the block. Sources and targets may be the same memory, but overlap no other way.
-RONDO_DEVICE void move_window(const WindowMove& move) {
+// By all threads of the block. Sources and targets may be the same memory, but overlap no other way. `loaded`: where
+// its source is a multiple of 16.
+template <class Fold>
+RONDO_DEVICE void move_window(const WindowMove& move, const Loaded& loaded = {}) {
   unsigned all = 8, differing = 0;  // pieces are of 8 bytes at most
   const unsigned start = low_bits(move.source[0]);
   RONDO_NO_UNROLL
@@ -213,16 +259,17 @@ RONDO_DEVICE void move_window(const WindowMove& move) {
   }
   std::uint64_t head = (kVector - start) % kVector;
   std::uint64_t columns = 0;
-  if (differing == 0 && !scales_integers(move) && move.bytes >= head + kVector) {
+  if (differing == 0 && !(Fold::kAny && scales_integers(move)) && move.bytes >= head + kVector) {
     columns = (move.bytes - head) / kVector;
-    move_vectors(move, head, static_cast<unsigned>(columns));
+    move_vectors<Fold>(move, head, static_cast<unsigned>(columns), loaded);
   } else {
     head = 0;
   }
   RONDO_NO_UNROLL
   for (int side = head == 0 ? 1 : 0; side < 2; ++side) {  // one place in the code for both ends
-    move_pieces(move, side == 0 ? 0 : head + columns * kVector, side == 0 ? head : move.bytes, all);
+    move_pieces<Fold>(move, side == 0 ? 0 : head + columns * kVector, side == 0 ? head : move.bytes, all);
   }
 }
 
-}  // namespace rondo::kernels::device::inline RONDO_SEAM
+}  // namespace RONDO_SEAM
+}  // namespace rondo::kernels::device

@@ -34,6 +34,7 @@ bool block_barrier(unsigned id, unsigned threads, bool vote, SourceLocation plac
   Barrier& barrier = block.barriers[id % kBarriers];
   lane.place = place;
   lane.barrier = id;
+  lane.alone = false;
   check_arrival(machine, lane, barrier, id, threads);
 
   const unsigned parity = barrier.generation & 1;

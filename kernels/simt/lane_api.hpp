@@ -13,6 +13,7 @@ struct LaneHead {
   bool early = false;                    // it has not waited yet for what comes before its kernel on the stream,
   const std::uint32_t* ended = nullptr;  // which is 1 when that has ended; null: it has
   bool watched = false;                  // explore or early: scheduling_point() has something to do
+  bool alone = true;                     // it has met no other lane since its kernel began
 };
 extern constinit thread_local LaneHead* t_lane;  // the running lane; null in host code
 
@@ -57,6 +58,12 @@ void weak_release();                                                           /
 // after_credit() hears. `word` has the 16 bytes around it to itself. Host code may call after_credit, too.
 void before_credit(const void* word);
 void after_credit(const void* word);
+
+// A line that opens: a relaxed store that comes before all else a lane does, so that what its kernel found is what
+// readers of the line may read. ThreadSanitizer is told so, for who calls after_opening(); a lane that has met others,
+// which may have written something, is told that it misuses it.
+void before_opening(const void* line);
+void after_opening(const void* line);
 
 std::uint64_t timer_ns();     // one clock for all; while exploring it counts steps
 std::uint64_t random_bits();  // seeded: for the seam's own choices

@@ -133,6 +133,7 @@ void Machine::build(Block& block) {
     lane.early = block.grid->spec.early;
     lane.ended = block.grid->spec.ended;
     lane.watched = lane.explore || lane.early;
+    lane.alone = true;
     lane.home = &block;
     lane.warp = &block.warps[t / kWarpLanes];
     if (lane.warp->lane_count++ == 0) lane.warp->lanes = &lane;

@@ -238,6 +238,12 @@ void before_credit(const void* word) {
   happens_before(static_cast<const char*>(word) + sizeof(std::uint64_t));
 }
 void after_credit(const void* word) { happens_after(static_cast<const char*>(word) + sizeof(std::uint64_t)); }
+void before_opening(const void* line) {
+  Lane& lane = running_lane();
+  if (!lane.alone) running_machine().fail(lane, "the lane opens with a line though it has met others");
+  happens_before(static_cast<const char*>(line) + sizeof(std::uint64_t));
+}
+void after_opening(const void* line) { happens_after(static_cast<const char*>(line) + sizeof(std::uint64_t)); }
 std::uint64_t timer_ns() { return running_machine().now_ns(); }
 std::uint64_t random_bits() { return running_machine().random.bits(); }
 void exchanges(const void* word) {

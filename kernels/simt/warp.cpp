@@ -60,6 +60,7 @@ std::uint64_t warp_meet(WarpOperation operation, std::uint64_t value, unsigned s
   const char* key = &warp.keys[warp.generation & 1];
   const bool orders_memory = operation == WarpOperation::sync;
   if (orders_memory) {
+    lane.alone = false;
     happens_before(key);
     machine.hand_to_block(lane);
   }

@@ -57,14 +57,18 @@ void describe_device(const Api& api, int index, int count) {
 
 // Is there code for this GPU, and what does it take? It is loaded by asking.
 bool describe_kernels(const Api& api) {
-  const std::array<std::pair<const char*, const void*>, 8> kernels = {{{"simple", api.kernels.fifo[0]},
-                                                                       {"ll", api.kernels.fifo[1]},
-                                                                       {"ll128", api.kernels.fifo[2]},
-                                                                       {"window", api.kernels.window},
-                                                                       {"push of f32", api.kernels.push[0]},
-                                                                       {"push of f16", api.kernels.push[1]},
-                                                                       {"push of bf16", api.kernels.push[2]},
-                                                                       {"push of copies", api.kernels.push[3]}}};
+  const std::array<std::pair<const char*, const void*>, 11> kernels = {
+      {{"simple", api.kernels.fifo[0]},
+       {"ll", api.kernels.fifo[1]},
+       {"ll128", api.kernels.fifo[2]},
+       {"window", api.kernels.window},
+       {"push of f32", api.kernels.push[0]},
+       {"push of f16", api.kernels.push[1]},
+       {"push of bf16", api.kernels.push[2]},
+       {"push of copies", api.kernels.push[3]},
+       {"window sum of f32", api.kernels.window_sum[0]},
+       {"window sum of f16", api.kernels.window_sum[1]},
+       {"window sum of bf16", api.kernels.window_sum[2]}}};
   for (const auto& [name, kernel] : kernels) {
     cudaFuncAttributes what{};
     if (failed(api, api.FuncGetAttributes(&what, kernel), name)) return false;

@@ -12,7 +12,7 @@
 #include <rondo/reduce_op.hpp>
 
 #include "kernels/algorithms/table.hpp"
-#include "kernels/device/window_table.hpp"
+#include "kernels/device/window_sum.hpp"
 
 namespace rondo::gpu_check {
 namespace {
@@ -99,17 +99,31 @@ class World {
     return launch;
   }
 
+  template <class L>
+  L special_launch(int rank) const {
+    L launch{};
+    launch.team = at(rank).team.as<device::DeviceTeam>();
+    launch.timeout_ns = kTimeoutNs;
+    launch.header = at(rank).region.as<device::RegionHeader>();
+    launch.rank = rank;
+    launch.ranks = what_.ranks;
+    launch.operations = 1;
+    return launch;
+  }
+  device::WindowSumLaunch window_sum_launch(int rank) const {
+    auto sum = special_launch<device::WindowSumLaunch>(rank);
+    for (int peer = 0; peer < what_.ranks; ++peer) {
+      sum.openings[peer] =
+          reinterpret_cast<device::Opening*>(at(peer).region.as<std::byte>() + layout_.openings_offset());
+    }
+    sum.operation[0] = device::make_window_sum(launch(rank).operation[0], what_.bytes, what_.ranks);
+    return sum;
+  }
   device::PushLaunch push_launch(int rank) const {
-    device::PushLaunch push{};
-    push.team = at(rank).team.as<device::DeviceTeam>();
-    push.timeout_ns = kTimeoutNs;
-    push.header = at(rank).region.as<device::RegionHeader>();
-    push.rank = rank;
-    push.ranks = what_.ranks;
+    auto push = special_launch<device::PushLaunch>(rank);
     for (int peer = 0; peer < what_.ranks; ++peer) {
       push.inbox[peer] = at(peer).region.as<std::byte>() + layout_.inbox_offset();
     }
-    push.operations = 1;
     push.operation[0] = device::make_push(kernels::Pattern::all_reduce, launch(rank).operation[0], what_.bytes);
     return push;
   }
@@ -234,7 +248,8 @@ Anatomy take_apart(const Api& api, const StampedKernels& kernels, const AnatomyC
   Anatomy found;
   found.call = time_calls(api, what.ranks, true, batches, [&](int rank, cudaStream_t stream) {
     if (what.push) return launch(api, kernels.push, 1, threads, world.push_launch(rank), stream, what.early);
-    launch(api, what.window ? kernels.window : kernels.ll, 1, threads, world.launch(rank), stream, what.early);
+    if (what.window) return launch(api, kernels.window, 1, threads, world.window_sum_launch(rank), stream, what.early);
+    launch(api, kernels.ll, 1, threads, world.launch(rank), stream, what.early);
   });
   world.check_results();
   std::vector<std::vector<device::StampedLaunch>> ranks;

@@ -13,7 +13,7 @@
 namespace rondo::gpu_check {
 
 struct AnatomyCase {
-  bool window = true;      // the window kernel's one_shot; otherwise LL's, or the push kernel
+  bool window = true;      // one_shot over windows; otherwise LL's, or the push kernel
   bool registered = true;  // of window: input and output lie in windows
   int ranks = 2;
   std::size_t bytes = 8;  // of floats

@@ -65,7 +65,7 @@ struct FloorKernels {
 
 // The library's kernels with stamps; see kernels/device/stamps.hpp.
 struct StampedKernels {
-  const void *ll, *window, *push;  // push: of f32
+  const void *ll, *window, *push;  // window, push: of sums of f32
 };
 
 // Of this process's libcudart; where nvcc was found.

@@ -2,7 +2,7 @@
 #define RONDO_STAMPS
 #include "kernels/device/fifo_kernel.cuh"
 #include "kernels/device/push.cuh"
-#include "kernels/device/window.cuh"
+#include "kernels/device/window_sum.cuh"
 #include "kernels/soft/kernel.hpp"
 #include "tools/gpu_check/kernels.hpp"
 
@@ -12,7 +12,8 @@ namespace {
 namespace device = kernels::device;
 
 constexpr soft::Kernel kLL = soft::kernel<&device::fifo_kernel<device::LL>, device::Launch>("stamped_ll");
-constexpr soft::Kernel kWindow = soft::kernel<&device::window_kernel, device::Launch>("stamped_window");
+constexpr soft::Kernel kWindow =
+    soft::kernel<&device::window_sum_kernel<device::PlainElement<float>>, device::WindowSumLaunch>("stamped_window");
 constexpr soft::Kernel kPush =
     soft::kernel<&device::push_kernel<device::PushSum<device::PlainElement<float>>>, device::PushLaunch>(
         "stamped_push");

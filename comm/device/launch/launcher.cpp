@@ -23,8 +23,12 @@ std::uint64_t key_of(const Signature& s) {
 // Of kWindowAlgorithms, whose patterns are not always the collective's: a call that moves nothing is a barrier.
 kernels::Pattern pattern_of(const Choice& choice) { return kernels::window_algorithm_row(choice.row).pattern; }
 
-int push_kernel_of(const Call& call, const Choice& choice) {
-  return kernels::device::push_kernel_for(pattern_of(choice), call.dtype, call.op.kind());
+// The kernel that is made for it alone, by number; -1: none is.
+int special_of(const Call& call, const Choice& choice) {
+  const bool is_window = choice.kernel == KernelKind::window;
+  if (!is_window && choice.kernel != KernelKind::push) return -1;
+  const auto special = is_window ? kernels::device::window_sum_for : kernels::device::push_kernel_for;
+  return special(pattern_of(choice), call.dtype, call.op.kind());
 }
 
 int counts_needed(const Call& call) { return static_cast<int>(call.send_counts.size() + call.recv_counts.size()); }
@@ -36,20 +40,23 @@ Batch::Batch(const Regions& regions, const Windows& windows, std::chrono::millis
   launch_.team = regions.team();
   launch_.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
   push_ = regions.push_launch();
-  push_.timeout_ns = launch_.timeout_ns;
+  sum_ = regions.window_sum_launch();
+  push_.timeout_ns = sum_.timeout_ns = launch_.timeout_ns;
   clear();
 }
 
 void Batch::clear() {
-  launch_.operations = launch_.messages = push_.operations = 0;
+  launch_.operations = launch_.messages = push_.operations = sum_.operations = 0;
   blocks_ = threads_ = counts_ = 0;
+  special_ = -1;
 }
 
 bool Batch::takes(const Call& call, const Choice& choice) const {
   if (empty()) return true;
   if (choice.kernel != kernel_) return false;
-  if (is_push())
-    return push_.operations < kernels::device::kMaxOperations && push_kernel_of(call, choice) == push_kernel_;
+  if (!rondo::row_of(call.collective).is_message() && special_of(call, choice) != special_) return false;
+  if (is_push()) return push_.operations < kernels::device::kMaxOperations;
+  if (is_window_sum()) return sum_.operations < kernels::device::kMaxOperations;
   if (rondo::row_of(call.collective).is_message())
     return launch_.operations == 0 && launch_.messages < kernels::device::kMaxMessages;
   return launch_.operations < kernels::device::kMaxOperations &&
@@ -90,17 +97,21 @@ void Batch::add_collective(const Call& call, const Choice& choice, const Signatu
                       .recv_offset = 0};
   operation.signature.sequence = 0;  // the kernel counts
   if (choice.kernel == KernelKind::window) find_windows(call, choice.stages, operation);
-  if (!is_push()) {
+  special_ = special_of(call, choice);
+  const std::size_t bytes = call.count * size_of(call.dtype);
+  if (is_push()) {
+    push_.operation[push_.operations++] = kernels::device::make_push(pattern_of(choice), operation, bytes);
+  } else if (is_window_sum()) {
+    sum_.operation[sum_.operations++] =
+        kernels::device::make_window_sum(operation, bytes, regions_.layout().world_size);
+  } else {
     launch_.operation[launch_.operations++] = operation;
-    return;
   }
-  push_kernel_ = push_kernel_of(call, choice);
-  push_.operation[push_.operations++] =
-      kernels::device::make_push(pattern_of(choice), operation, call.count * size_of(call.dtype));
 }
 
 const void* Batch::kernel(const cuda::Kernels& kernels) const {
-  if (is_push()) return kernels.push[push_kernel_];
+  if (is_push()) return kernels.push[special_];
+  if (is_window_sum()) return kernels.window_sum[special_];
   return kernel_ == KernelKind::window ? kernels.window : kernels.fifo[static_cast<std::size_t>(kernel_)];
 }
 

@@ -17,7 +17,9 @@ class Batch {
  public:
   Batch(const Regions& regions, const Windows& windows, std::chrono::milliseconds timeout);
 
-  bool empty() const { return launch_.operations == 0 && launch_.messages == 0 && push_.operations == 0; }
+  bool empty() const {
+    return launch_.operations == 0 && launch_.messages == 0 && push_.operations == 0 && sum_.operations == 0;
+  }
   // Of the same kernel, and there is room. Messages come before collectives.
   bool takes(const Call& call, const Choice& choice) const;
   void add_collective(const Call& call, const Choice& choice, const Signature& signature);
@@ -28,12 +30,16 @@ class Batch {
   KernelKind kind() const { return kernel_; }
   int blocks() const { return blocks_; }
   int threads() const { return threads_; }
-  void* argument() { return is_push() ? static_cast<void*>(&push_) : &launch_; }
+  void* argument() {
+    if (is_push()) return &push_;
+    return is_window_sum() ? static_cast<void*>(&sum_) : &launch_;
+  }
   // A graph holds calls of the communicator, so that two launches may run at the same time.
-  void guard() { launch_.guarded = push_.guarded = 1; }
+  void guard() { launch_.guarded = push_.guarded = sum_.guarded = 1; }
 
  private:
   bool is_push() const { return kernel_ == KernelKind::push; }
+  bool is_window_sum() const { return kernel_ == KernelKind::window && special_ >= 0; }
   void widen(const Choice& choice);
   std::int32_t put_counts(std::span<const std::size_t> counts);
   void find_windows(const Call& call, bool stages, kernels::device::Operation& operation) const;
@@ -43,8 +49,9 @@ class Batch {
   KernelKind kernel_ = KernelKind::simple;
   int blocks_ = 0, threads_ = 0, counts_ = 0;
   kernels::device::Launch launch_;
-  int push_kernel_ = 0;  // a PushKernel
+  int special_ = -1;  // of pushes a PushKernel, of windows a WindowSum or -1
   kernels::device::PushLaunch push_;
+  kernels::device::WindowSumLaunch sum_;
 };
 
 // The order in which a rank's messages of a group go into launches: by distance to the peer, then as recorded for that

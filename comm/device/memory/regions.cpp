@@ -347,15 +347,23 @@ void Regions::fill_team() {
   team->locks = reinterpret_cast<kernels::device::Locks*>(parts_->team.get() + sizeof *team);
   zero(parts_->team.get(), kTeamBytes);
   copy_in(team.get(), parts_->team.get(), sizeof *team);
-  if (one_island()) find_inboxes();
+  if (one_island()) prepare_launches();
 }
 
-void Regions::find_inboxes() {
-  push_launch_.team = team();
-  push_launch_.rank = cards_.rank();
-  push_launch_.ranks = cards_.size();
-  push_launch_.header = reinterpret_cast<RegionHeader*>(region_of(cards_.rank()));
-  for (int r = 0; r < cards_.size(); ++r) push_launch_.inbox[r] = region_of(r) + layout().inbox_offset();
+void Regions::prepare_launches() {
+  const auto prepare = [&](auto& launch) {
+    launch.team = team();
+    launch.rank = cards_.rank();
+    launch.ranks = cards_.size();
+    launch.header = reinterpret_cast<RegionHeader*>(region_of(cards_.rank()));
+  };
+  prepare(push_launch_);
+  prepare(window_sum_launch_);
+  for (int r = 0; r < cards_.size(); ++r) {
+    push_launch_.inbox[r] = region_of(r) + layout().inbox_offset();
+    window_sum_launch_.openings[r] =
+        reinterpret_cast<kernels::device::Opening*>(region_of(r) + layout().openings_offset());
+  }
 }
 
 void Regions::set_window(int window, std::span<std::byte* const> by_rank) {

@@ -62,8 +62,9 @@ class Regions {
   Route route(int peer) const { return routes_[static_cast<std::size_t>(peer)]; }
   // All ranks are on one node; otherwise a proxy serves the others (proxy.hpp).
   bool one_island() const;
-  // A launch of nothing yet, for push kernels: where everything lies. Only on one island.
+  // Launches of nothing yet, for push kernels and for sums over windows: where everything lies. Only on one island.
   const kernels::device::PushLaunch& push_launch() const { return push_launch_; }
+  const kernels::device::WindowSumLaunch& window_sum_launch() const { return window_sum_launch_; }
   // No two devices of this node have access to each other: regions and staging are host memory, allocate() is not
   // shared.
   bool in_host_memory() const { return in_host_memory_; }
@@ -102,7 +103,7 @@ class Regions {
   void share_device_memory();
   void share_host_memory();
   void fill_team();
-  void find_inboxes();
+  void prepare_launches();
   std::vector<int> neighbours() const;  // ranks of this node, this one included
   using Peers = std::uint64_t;          // a bit per rank
   bool may_reach(int a, int b) const;
@@ -132,6 +133,7 @@ class Regions {
   RegionPlan plan_;
   std::vector<Route> routes_;
   kernels::device::PushLaunch push_launch_{};
+  kernels::device::WindowSumLaunch window_sum_launch_{};
   std::vector<Peers> denied_;  // by rank: whose memory it does not use
   bool in_host_memory_ = false, in_pairs_ = false;
   std::unique_ptr<Parts> parts_;

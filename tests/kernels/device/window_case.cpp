@@ -40,11 +40,17 @@ bool WindowCase::has_window(int rank, bool sends) const {
   return false;
 }
 
+bool WindowCase::is_special() const { return device::window_sum_for(algorithm().pattern, call.dtype, call.op) >= 0; }
+
+const void* WindowCase::special_kernel() const {
+  return cuda::soft_kernels().window_sum[device::window_sum_for(algorithm().pattern, call.dtype, call.op)];
+}
+
 std::string WindowCase::describe() const {
   constexpr const char* kNames[] = {"all",    "no",     "all outputs, some inputs", "all inputs, some outputs",
                                     "inputs", "outputs"};
-  return fmt::format("window {} ({}), windows: {}, staging {}, {} blocks", algorithm().name, call.describe(),
-                     kNames[static_cast<int>(windows)], staging_bytes, blocks);
+  return fmt::format("window {} ({}), windows: {}{}, staging {}, {} blocks", algorithm().name, call.describe(),
+                     kNames[static_cast<int>(windows)], apart ? ", apart" : "", staging_bytes, blocks);
 }
 
 WindowCase sensible(WindowCase c) {
@@ -71,34 +77,54 @@ DeviceWorld world_of(const WindowCase& c) {
 
 void add_operation(const WindowCase& c, const FifoBuffers& buffers, DeviceWorld& world,
                    std::vector<device::Launch>& launches, int index) {
-  constexpr std::uint64_t kOffset = 48;
-  static std::byte nothing[3 * kOffset];  // where a rank has no buffer, so that its window is somewhere
+  constexpr std::uint64_t kOffset = 48, kApart = 256;
+  static std::byte nothing[3 * kOffset + kApart * device::kMaxRanks];  // no rank's buffer, so a window is somewhere
   buffers.add_to(launches, index);
   for (int rank = 0; rank < c.call.ranks; ++rank) {
     device::Operation& operation = launches[static_cast<std::size_t>(rank)].operation[index];
     operation.algorithm = c.row;
     operation.signature.kind = static_cast<std::uint64_t>(c.row);
-    const int window = 2 * index + 1;
+    const bool turned = c.apart && rank % 2 == 1;
+    const int sent = 2 * index + (turned ? 2 : 1), kept = 2 * index + (turned ? 1 : 2);
+    const std::uint64_t apart = c.apart ? static_cast<unsigned>(rank) * kApart : 0;
+    const std::uint64_t sent_offset = kOffset + apart, kept_offset = 2 * kOffset + apart;
     if (c.has_window(rank, true)) {
-      operation.send_window = window;
-      operation.send_offset = kOffset;
+      operation.send_window = sent;
+      operation.send_offset = sent_offset;
     }
     if (c.has_window(rank, false)) {
-      operation.recv_window = window + 1;
-      operation.recv_offset = 2 * kOffset;
+      operation.recv_window = kept;
+      operation.recv_offset = kept_offset;
     }
     for (int peer = 0; peer < c.call.ranks; ++peer) {
       auto& windows = world.team(peer).windows;
-      const auto input = operation.input != nullptr ? operation.input : nothing + kOffset;
-      const auto output = operation.output != nullptr ? operation.output : nothing + 2 * kOffset;
-      windows[window][rank] = const_cast<std::byte*>(input) - kOffset;
-      windows[window + 1][rank] = output - 2 * kOffset;
+      const auto input = operation.input != nullptr ? operation.input : nothing + sent_offset;
+      const auto output = operation.output != nullptr ? operation.output : nothing + kept_offset;
+      windows[sent][rank] = const_cast<std::byte*>(input) - sent_offset;
+      windows[kept][rank] = output - kept_offset;
     }
   }
 }
 
+std::vector<device::WindowSumLaunch> window_sum_launches(DeviceWorld& world,
+                                                         const std::vector<device::Launch>& launches) {
+  std::vector<device::WindowSumLaunch> sums;
+  for (const device::Launch& launch : launches) {
+    device::WindowSumLaunch sum = world.window_sum_launch(launch.team->rank);
+    sum.timeout_ns = launch.timeout_ns;
+    sum.operations = launch.operations;
+    sum.guarded = launch.guarded;
+    for (int i = 0; i < launch.operations; ++i) {
+      const device::Operation& operation = launch.operation[i];
+      const std::size_t bytes = operation.count * size_of(static_cast<DataType>(operation.dtype));
+      sum.operation[i] = device::make_window_sum(operation, bytes, world.shape().ranks);
+    }
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
 std::string run_case(const WindowCase& c, std::uint32_t seed, int launches, const simt::Options& options) {
-  const void* kernel = cuda::soft_kernels().window;
   DeviceWorld world = world_of(c);
   FifoBuffers buffers(c.call);
   for (int i = 0; i < launches; ++i) {
@@ -106,7 +132,16 @@ std::string run_case(const WindowCase& c, std::uint32_t seed, int launches, cons
     for (int rank = 0; rank < c.call.ranks; ++rank) all.push_back(world.launch(rank));
     buffers.fill(seed + static_cast<std::uint32_t>(i));
     add_operation(c, buffers, world, all);
-    const std::string report = c.call.on_threads ? world.run_on_threads(kernel, all) : world.run(kernel, all, options);
+    const auto run = [&](const void* kernel, auto& each) {
+      return c.call.on_threads ? world.run_on_threads(kernel, each) : world.run(kernel, each, options);
+    };
+    std::string report;
+    if (c.is_special()) {
+      auto sums = window_sum_launches(world, all);
+      report = run(c.special_kernel(), sums);
+    } else {
+      report = run(cuda::soft_kernels().window, all);
+    }
     const std::string wrong = report.empty() ? buffers.check() : report;
     if (!wrong.empty()) return fmt::format("{}: launch {}, seed {}: {}", c.describe(), i, seed, wrong);
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device/window_table.hpp"
+#include "kernels/device/window_sum.hpp"
 #include "tests/kernels/device/fifo_case.hpp"
 
 namespace rondo::test {
@@ -19,9 +19,12 @@ struct WindowCase {
   Windows windows = Windows::all;
   std::size_t staging_bytes = 0;  // 0: the least
   int blocks = 1;                 // of the layout; channels of the call may be fewer
+  bool apart = false;             // in different windows, at different offsets
 
   const kernels::AlgorithmRow& algorithm() const { return kernels::window_algorithm_row(row); }
   bool has_window(int rank, bool sends) const;
+  bool is_special() const;             // there are kernels for it alone
+  const void* special_kernel() const;  // where it is
   std::string describe() const;
 };
 
@@ -33,7 +36,12 @@ DeviceWorld world_of(const WindowCase& c);
 void add_operation(const WindowCase& c, const FifoBuffers& buffers, DeviceWorld& world,
                    std::vector<device::Launch>& launches, int index = 0);
 
-// `launches` kernels one after the other. What went wrong, or "".
+// The operations of `launches`, which are sums of one dtype, for the kernel made for them.
+std::vector<device::WindowSumLaunch> window_sum_launches(DeviceWorld& world,
+                                                         const std::vector<device::Launch>& launches);
+
+// `launches` kernels one after the other: the one made for it alone, or the general one where there is none. What went
+// wrong, or "".
 std::string run_case(const WindowCase& c, std::uint32_t seed, int launches = 2, const simt::Options& options = {});
 
 }  // namespace rondo::test

@@ -11,7 +11,22 @@
 namespace rondo::test {
 namespace {
 
-const void* window_kernel() { return cuda::soft_kernels().window; }
+// The general kernel, or the one that is made for sums of f32.
+template <class F>
+std::string with_kernel(DeviceWorld& world, bool special, std::vector<device::Launch>& all, F&& run) {
+  const cuda::Kernels kernels = cuda::soft_kernels();
+  if (!special) return run(kernels.window, all);
+  auto sums = window_sum_launches(world, all);
+  return run(kernels.window_sum[static_cast<int>(device::WindowSum::f32)], sums);
+}
+std::string run(DeviceWorld& world, bool special, std::vector<device::Launch>& all) {
+  return with_kernel(world, special, all, [&](const void* kernel, auto& each) { return world.run(kernel, each); });
+}
+template <class... Meanwhile>
+std::string run_on_threads(DeviceWorld& world, bool special, std::vector<device::Launch>& all, Meanwhile... meanwhile) {
+  return with_kernel(world, special, all,
+                     [&](const void* kernel, auto& each) { return world.run_on_threads(kernel, each, meanwhile...); });
+}
 
 int row_of(kernels::Pattern pattern, const char* name) { return kernels::find_window_algorithm(pattern, name); }
 
@@ -28,6 +43,7 @@ std::vector<device::Launch> launches(DeviceWorld& world, int ranks) {
 }
 
 TEST_CASE("a launch of windows replays a hundred times") {
+  const bool special = GENERATE(false, true);
   for (const auto windows : {Windows::all, Windows::none}) {
     WindowCase c = all_reduce("one_shot", 3, 50);
     WindowCase second = all_reduce("two_shot", 3, 77);
@@ -43,7 +59,7 @@ TEST_CASE("a launch of windows replays a hundred times") {
     for (std::uint32_t replay = 0; replay < 100; ++replay) {
       buffers.fill(replay);
       others.fill(replay + 1000);
-      REQUIRE(world.run(window_kernel(), all).empty());
+      REQUIRE(run(world, special, all) == "");
       REQUIRE(buffers.check() == "");
       REQUIRE(others.check() == "");
     }
@@ -53,6 +69,7 @@ TEST_CASE("a launch of windows replays a hundred times") {
 }
 
 TEST_CASE("ranks that disagree are told the peer's signature") {
+  const bool special = GENERATE(false, true);
   const WindowCase c = all_reduce("two_shot", 3, 100);
   DeviceWorld world = world_of(c);
   FifoBuffers buffers(c.call);
@@ -60,7 +77,7 @@ TEST_CASE("ranks that disagree are told the peer's signature") {
   buffers.fill(1);
   add_operation(c, buffers, world, all);
   all[1].operation[0].signature.count = 99;
-  CHECK(world.run(window_kernel(), all).empty());
+  CHECK(run(world, special, all) == "");
   for (int rank = 0; rank < 3; ++rank) {
     const device::Fault& fault = world.page(rank).fault;
     INFO("rank " << rank);
@@ -74,7 +91,7 @@ TEST_CASE("ranks that disagree are told the peer's signature") {
     CHECK(world.header(rank).failed == 1);
   }
   // Later kernels do nothing, whatever they are asked for.
-  CHECK(world.run(window_kernel(), all).empty());
+  CHECK(run(world, special, all) == "");
 }
 
 // An all_reduce that the last rank never comes to.
@@ -95,10 +112,11 @@ struct Incomplete {
 };
 
 TEST_CASE("a rank that never comes is named when the deadline passes") {
+  const bool special = GENERATE(false, true);
   Incomplete call(3);
   DeviceWorld& world = call.world;
   for (auto& launch : call.present) launch.timeout_ns = 50'000'000;
-  CHECK(world.run_on_threads(window_kernel(), call.present).empty());
+  CHECK(run_on_threads(world, special, call.present) == "");
   for (int rank = 0; rank < 2; ++rank) {
     const device::Fault& fault = world.page(rank).fault;
     REQUIRE(fault.is_set == 1);
@@ -111,10 +129,11 @@ TEST_CASE("a rank that never comes is named when the deadline passes") {
 }
 
 TEST_CASE("an abort ends a kernel that waits") {
+  const bool special = GENERATE(false, true);
   Incomplete call(2);
   DeviceWorld& world = call.world;
   const auto abort = [&] { __atomic_store_n(&world.page(0).abort, 1, __ATOMIC_RELEASE); };
-  CHECK(world.run_on_threads(window_kernel(), call.present, abort).empty());
+  CHECK(run_on_threads(world, special, call.present, abort) == "");
   REQUIRE(world.page(0).fault.is_set == 1);
   CHECK(world.page(0).fault.kind == device::FaultKind::aborted);
 }

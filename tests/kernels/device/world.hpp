@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/device/push.hpp"
+#include "kernels/device/window_sum.hpp"
 #include "kernels/simt/scheduler.hpp"
 #include "kernels/soft/kernel.hpp"
 #include "tests/kernels/device/guarded_buffer.hpp"
@@ -86,13 +86,15 @@ class DeviceWorld {
     launch.timeout_ns = 60'000'000'000;
     return launch;
   }
+  device::WindowSumLaunch window_sum_launch(int rank) {
+    device::WindowSumLaunch launch = special_launch<device::WindowSumLaunch>(rank);
+    for (int peer = 0; peer < shape_.ranks; ++peer) {
+      launch.openings[peer] = reinterpret_cast<device::Opening*>(region(peer) + layout_.openings_offset());
+    }
+    return launch;
+  }
   device::PushLaunch push_launch(int rank) {
-    device::PushLaunch launch{};
-    launch.team = &team(rank);
-    launch.timeout_ns = 60'000'000'000;
-    launch.header = &header(rank);
-    launch.rank = rank;
-    launch.ranks = shape_.ranks;
+    device::PushLaunch launch = special_launch<device::PushLaunch>(rank);
     for (int peer = 0; peer < shape_.ranks; ++peer) launch.inbox[peer] = region(peer) + layout_.inbox_offset();
     return launch;
   }
@@ -149,13 +151,15 @@ class DeviceWorld {
     return status == simt::Status::ok ? std::string() : scheduler.report();
   }
 
-  // Every rank on a thread of its own, as in processes. `meanwhile` runs on this thread; a sentence per failed rank.
-  template <class L, class F>
-  std::string run_on_threads(const void* kernel, std::vector<L>& launches, F&& meanwhile) {
+  // Every rank on a thread of its own, as in processes. `meanwhile` runs on this thread, `before(i)` on that of
+  // launches[i] before its kernel; a sentence per failed rank.
+  template <class L, class F, class B>
+  std::string run_on_threads(const void* kernel, std::vector<L>& launches, F&& meanwhile, B&& before) {
     std::vector<std::string> reports(launches.size());
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < launches.size(); ++i) {
       threads.emplace_back([&, i] {
+        before(i);
         simt::Options options;
         options.external = true;
         options.seed = i;
@@ -172,6 +176,10 @@ class DeviceWorld {
     }
     return report;
   }
+  template <class L, class F>
+  std::string run_on_threads(const void* kernel, std::vector<L>& launches, F&& meanwhile) {
+    return run_on_threads(kernel, launches, meanwhile, [](std::size_t) {});
+  }
   template <class L>
   std::string run_on_threads(const void* kernel, std::vector<L>& launches) {
     return run_on_threads(kernel, launches, [] {});
@@ -186,6 +194,17 @@ class DeviceWorld {
     std::vector<AlignedBytes> windows;
   };
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  template <class L>
+  L special_launch(int rank) {
+    L launch{};
+    launch.team = &team(rank);
+    launch.timeout_ns = 60'000'000'000;
+    launch.header = &header(rank);
+    launch.rank = rank;
+    launch.ranks = shape_.ranks;
+    return launch;
+  }
 
   void fill_team(int rank) {
     device::DeviceTeam& team = this->team(rank);

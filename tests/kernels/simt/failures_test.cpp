@@ -140,7 +140,8 @@ TEST_CASE("simt: a lane that may begin early waits for its stream before it uses
        {uses([&] { load<std::uint64_t>(word); }), uses([&] { store<std::uint64_t>(word, 1); }),
         uses([&] { load_acquire(word); }), uses([&] { store_release(word, 1); }), uses([&] { give_credit(word, 1); }),
         uses([&] { ll_load(word); }), uses([&] { ll_store(word, {}); }), uses([&] { ll128_load(word); }),
-        uses([&] { ll128_store(word, {}); })}) {
+        uses([&] { ll128_store(word, {}); }), uses([&] { ll_open(word, {}); }), uses([&] { ll_release(word, {}); }),
+        uses([&] { ll_trust(word); })}) {
     INFO(outcome.report);
     CHECK(outcome.status == Status::misuse);
     CHECK(outcome.says("the lane uses memory and has not waited for what comes before its kernel on the stream"));
@@ -154,4 +155,19 @@ TEST_CASE("simt: a lane that may begin early waits for its stream before it uses
   CHECK(run({}, early, [] {}).says("the lane ends and has not waited for what comes before its kernel on the stream"));
   CHECK(run({}, early, [&] { await_stream(), load<std::uint64_t>(word); }).status == Status::ok);
   CHECK(run({}, {}, [&] { load<std::uint64_t>(word); }).status == Status::ok);
+}
+
+// What others have written meanwhile it would not make known.
+TEST_CASE("simt: a lane that opens with a line has met no other lane") {
+  alignas(16) std::uint64_t words[2] = {};
+  const auto opens = [&](auto before) {
+    return run({}, {}, [&] {
+      before();
+      if (thread_index() == 0) ll_open(words, {1, 1});
+    });
+  };
+  CHECK(opens([] {}).status == Status::ok);
+  CHECK(opens([] { warp_ballot(true); }).status == Status::ok);  // orders nothing
+  CHECK(opens([] { block_sync(); }).says("the lane opens with a line though it has met others"));
+  CHECK(opens([] { warp_sync(); }).says("the lane opens with a line though it has met others"));
 }

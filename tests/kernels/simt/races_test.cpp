@@ -83,6 +83,37 @@ TEST_CASE("simt: a credit orders for who loads it as one, and is no release") {
   CHECK(reports_of(release, as_credit) == 0);
 }
 
+// A line that opens makes known what its lane found; one that releases, all that came before; and who trusts it, knows.
+TEST_CASE("simt: a line orders as it was stored, for who trusts it") {
+  struct Line {
+    std::uint64_t data = 0;
+    alignas(16) std::uint64_t words[2] = {};
+  };
+  const auto reports = [](auto post, bool trusts) {
+    const unsigned before = tsan_reports();
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      const auto line = std::make_unique<Line>();
+      run(exploring(simt::Policy::pct_lane, seed), {.blocks = 2, .threads = 1}, [&] {
+        if (block_index() == 0) return post(*line);
+        Spin spin;
+        for (u64x2 seen = ll_load(line->words); seen.x == 0 || seen.y == 0; seen = ll_load(line->words))
+          spin.pause(line->words, seen, nullptr);
+        if (trusts) ll_trust(line->words);
+        if (load<std::uint64_t>(&line->data) > 7) trap("no such value");
+      });
+    }
+    return tsan_reports() - before;
+  };
+  const u64x2 come{1, 1};
+  const auto releases = [&](Line& line) { store<std::uint64_t>(&line.data, 7), ll_release(line.words, come); };
+  CHECK(reports(releases, true) == 0);
+  CHECK(reports(releases, false) > 0);
+  CHECK(reports([&](Line& line) { line.data = 7, ll_open(line.words, come); }, true) == 0);
+  CHECK(reports([&](Line& line) { line.data = 7, ll_open(line.words, come); }, false) > 0);
+  CHECK(reports([&](Line& line) { ll_open(line.words, come), store<std::uint64_t>(&line.data, 7); }, true) > 0);
+  CHECK(reports([&](Line& line) { line.data = 7, ll_store(line.words, come); }, true) > 0);
+}
+
 TEST_CASE("simt: barriers and warp_sync order, other warp operations do not") {
   CHECK(reports_around([] { block_sync(); }) == 0);
   CHECK(reports_around([] { block_or(false); }) == 0);

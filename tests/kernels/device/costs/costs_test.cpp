@@ -38,6 +38,7 @@ struct Row {
   std::string_view algorithm;
   std::size_t most = 256 * K;  // bytes; more no tuner would give it
   bool windows = true;         // of a window row: whether the buffers lie in windows
+  DataType dtype = DataType::f32;
 };
 constexpr bool kNoWindows = false;
 
@@ -62,6 +63,10 @@ constexpr Row kRows[] = {
     {Kernel::window, Pattern::all_reduce, "one_shot", 256 * K, kNoWindows},
     {Kernel::window, Pattern::all_reduce, "two_shot", 256 * K, kNoWindows},
     {Kernel::window, Pattern::all_gather, "direct", 256 * K, kNoWindows},
+    {Kernel::window, Pattern::all_reduce, "one_shot", 256 * K, true, DataType::i32},
+    {Kernel::window, Pattern::all_reduce, "two_shot", 256 * K, true, DataType::i32},
+    {Kernel::window, Pattern::all_reduce, "one_shot", 256 * K, kNoWindows, DataType::i32},
+    {Kernel::window, Pattern::all_reduce, "two_shot", 256 * K, kNoWindows, DataType::i32},
     {Kernel::simple, Pattern::all_reduce, "ring"},
     {Kernel::simple, Pattern::all_reduce, "two_shot"},
     {Kernel::simple, Pattern::reduce, "ring"},
@@ -99,7 +104,7 @@ device::FifoShape shape_of(Kernel kernel) {
 
 test::WindowCase case_of(const Row& row, int ranks, std::size_t bytes) {
   test::WindowCase c;
-  c.call.dtype = DataType::f32;
+  c.call.dtype = row.dtype;
   c.call.ranks = ranks;
   c.call.count = bytes / 4;
   c.call.threads = kThreads;
@@ -134,6 +139,7 @@ class Count {
                 .push = row.kernel == Kernel::push}) {
     world_.start_steps(kStart);
     for (int rank = 0; rank < ranks; ++rank) world_.header(rank).block_epoch[0] = kStart;
+    for (int rank = 0; rank < ranks; ++rank) world_.header(rank).opening_epoch[0] = kStart;
     for (int rank = 0; rank < ranks; ++rank) world_.header(rank).push_epoch[0] = kStart;
   }
 
@@ -167,6 +173,10 @@ class Count {
     const void* kernel = kernels.window;
     if (row_.kernel == Kernel::window) {
       test::add_operation(case_, buffers_, world_, launches);
+      if (case_.is_special()) {
+        auto sums = test::window_sum_launches(world_, launches);
+        return run(kernels.window_sum[static_cast<int>(device::WindowSum::f32)], sums);
+      }
     } else {
       kernel = kernels.fifo[static_cast<int>(case_.call.protocol)];
       buffers_.add_to(launches);
@@ -239,7 +249,8 @@ std::string whole_text() {
   for (const Row& row : kRows) {
     const std::string lines = text_of(row);
     const std::string name =
-        fmt::format("{} {}{}", kernels::row_of(row.pattern).name, row.algorithm, row.windows ? "" : " without windows");
+        fmt::format("{} {}{}{}", kernels::row_of(row.pattern).name, row.algorithm,
+                    row.dtype == DataType::f32 ? "" : " of i32", row.windows ? "" : " without windows");
     const std::string kernel = fmt::format("== {} ", kNames[static_cast<int>(row.kernel)]);
     const auto same = std::ranges::find_if(
         told, [&](const auto& other) { return other.first == lines && other.second.starts_with(kernel); });

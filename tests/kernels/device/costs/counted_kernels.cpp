@@ -5,7 +5,7 @@
 
 #include "kernels/device/fifo_kernel.cuh"
 #include "kernels/device/push.cuh"
-#include "kernels/device/window.cuh"
+#include "kernels/device/window_sum.cuh"
 #include "kernels/soft/kernel.hpp"
 
 namespace rondo::test {
@@ -23,14 +23,18 @@ constexpr soft::Kernel kWindow = soft::kernel<&device::window_kernel, device::La
 constexpr soft::Kernel kPushSum =
     soft::kernel<&device::push_kernel<device::PushSum<device::PlainElement<float>>>, device::PushLaunch>(
         "counted_push");
+constexpr soft::Kernel kWindowSum =
+    soft::kernel<&device::window_sum_kernel<device::PlainElement<float>>, device::WindowSumLaunch>(
+        "counted_window_sum");
 constexpr soft::Kernel kPushCopy =
     soft::kernel<&device::push_kernel<device::PushCopy>, device::PushLaunch>("counted_push_copy");
 
 }  // namespace
 
-// Of the push kernels' sums that of f32 alone.
+// Of sums that of f32 alone.
 cuda::Kernels counted_kernels() {
-  return {{&kSimple, &kLL, &kLL128}, &kWindow, {&kPushSum, nullptr, nullptr, &kPushCopy}};
+  return {
+      {&kSimple, &kLL, &kLL128}, &kWindow, {&kPushSum, nullptr, nullptr, &kPushCopy}, {&kWindowSum, nullptr, nullptr}};
 }
 
 }  // namespace rondo::test

@@ -19,7 +19,7 @@ using rondo::test::kKernelCount;
 using rondo::test::kKernelNames;
 
 int usage() {
-  std::fputs("usage: explore simple|ll|ll128|window|push|history SEEDS [FIRST [--find]]\n", stderr);
+  std::fputs("usage: explore simple|ll|ll128|window|window_sum|push|history SEEDS [FIRST [--find]]\n", stderr);
   return 2;
 }
 

@@ -231,6 +231,86 @@ rondo_mutant(no_second_meeting window schedules 200 kernels/device/window.cuh
   "if (is_read(rank) && block_.input[rank] != nullptr) ends_together = true;"
   "")
 
+# ---- sums over windows
+
+rondo_mutant(sum_opened_by_one_word window_sum schedules 200 kernels/device/window_sum.cuh
+  "return (line.x & kOpeningFlag) == flags.first && (line.y & kOpeningFlag) == flags.second;"
+  "return (line.x & kOpeningFlag) == flags.first;")
+
+rondo_mutant(sum_opening_without_epoch window_sum schedules 200 kernels/device/window_sum.cuh
+  "(static_cast<std::uint32_t>(epoch) >> 1 & 7u) << 1 | 1u;"
+  "1u;")
+
+rondo_mutant(sum_opening_of_fresh_memory window_sum schedules 500 kernels/device/window_sum.cuh
+  "(static_cast<std::uint32_t>(epoch) >> 1 & 7u) << 1 | 1u;"
+  "(static_cast<std::uint32_t>(epoch) >> 1 & 7u) << 1;")
+
+rondo_mutant(sum_opens_in_one_place window_sum schedules 500 kernels/device/window_sum.cuh
+  "static_cast<unsigned>(counts_.openings & 1)"
+  "0u")
+
+rondo_mutant(sum_opens_what_it_staged window_sum schedules 200 kernels/device/window_sum.cuh
+  "turn.open(false);"
+  "turn.open(true);")
+
+rondo_mutant(sum_opens_what_it_wrote_before window_sum schedules 200 kernels/device/window_sum.cuh
+  "run(alive, !met);"
+  "run(alive, true);")
+
+rondo_mutant(sum_met_without_barrier window_sum schedules 200 kernels/device/window_sum.cuh
+  "if (block_or(!met || staged)) return"
+  "if (!met || staged) return")
+
+rondo_mutant(sum_staged_output_unseen window_sum schedules 200 kernels/device/window_sum.cuh
+  "staged = staged || sent == kNoPlace || kept == kNoPlace;"
+  "staged = staged || sent == kNoPlace;")
+
+rondo_mutant(sum_not_closed window_sum schedules 200 kernels/device/window_sum.cuh
+  "if (launch_.ranks == 1) return counts_.epoch + 1;"
+  "if (launch_.ranks != 0) return counts_.epoch + 1;")
+
+rondo_mutant(sum_closed_without_barrier window_sum schedules 500 kernels/device/window_sum.cuh
+  "    block_sync();
+    for_my_peers("
+  "    for_my_peers(")
+
+rondo_mutant(sum_loaded_is_every_column window_sum schedules 200 kernels/device/window_move.cuh
+  "at.source == loaded.source && at.column == thread_index();"
+  "at.source == loaded.source;")
+
+rondo_mutant(sum_of_windows_as_own window_sum schedules 200 kernels/device/window_sum.cuh
+  "if (window_of(sent) != window_of(operation_.sent)) from = windows[window_of(sent)][peer];"
+  "")
+
+rondo_mutant(sum_staging_is_not_released window_sum races 200 kernels/device/window_sum.cuh
+  "ll_release(opening->line, line);"
+  "ll_store(opening->line, line);")
+
+rondo_mutant(sum_opening_not_trusted window_sum races 200 kernels/device/window_sum.cuh
+  "    ll_trust(opening->line);
+"
+  "")
+
+rondo_mutant(sum_closing_relaxed window_sum races 200 kernels/device/window_sum.cuh
+  "store_release(word, counts_.openings);"
+  "store_relaxed(word, counts_.openings);")
+
+rondo_mutant(sum_closing_credit_relaxed window_sum races 200 kernels/device/window_sum.cuh
+  "give_credit(word, counts_.openings);"
+  "store_relaxed(word, counts_.openings);")
+
+rondo_mutant(sum_closed_by_credit window_sum races 200 kernels/device/window_sum.cuh
+  "      if (operation_.pieces == 1) {
+        give_credit"
+  "      if (operation_.pieces != 0) {
+        give_credit")
+
+rondo_mutant(sum_counts_kept_early window_sum races 200 kernels/device/window_sum.cuh
+  "  RONDO_STAMP(opened);
+"
+  "  if (thread_index() == 0) store<std::uint64_t>(&header.opening_epoch[block_index()], counts.openings);
+")
+
 # ---- short messages
 
 rondo_mutant(push_one_flag push schedules 200 kernels/device/push_line.cuh
@@ -293,6 +373,11 @@ rondo_mutant(push_waits_for_stream_late push schedules 200 kernels/device/push.c
   std::uint32_t epoch = load<std::uint32_t>(&header.push_epoch[block_index()]);
   await_stream();
 ]])
+
+rondo_mutant(sum_without_wait_for_stream window_sum schedules 200 kernels/device/window_sum.cuh
+  "  await_stream();
+"
+  "")
 
 rondo_mutant(window_thread_waits_for_all window schedules 200 kernels/device/window.cuh
   "  await_stream();

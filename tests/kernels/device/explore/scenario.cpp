@@ -56,12 +56,17 @@ class Explorer {
     for (int rank = 0; rank < shape_.ranks; ++rank) {
       for (std::uint64_t& epoch : world_.header(rank).block_epoch) epoch = start_;
       for (std::uint32_t& epoch : world_.header(rank).push_epoch) epoch = static_cast<std::uint32_t>(start_);
+      for (std::uint64_t& epoch : world_.header(rank).opening_epoch) epoch = start_;
     }
     const std::uint64_t launches = 1 + random_.below(3);
     if (may_overlap(launches) && random_.one_in(2)) return run_overlapping(launches);
     for (launch_ = 0; launch_ < launches; ++launch_) {
       const bool messages = is_fifo() && random_.one_in(4);
-      const std::string wrong = messages ? run_messages() : is_push() ? run_push() : run_collectives();
+      const bool sums = kernel_ == KernelUnderTest::window_sum && !random_.one_in(4);
+      const std::string wrong = messages    ? run_messages()
+                                : is_push() ? run_push()
+                                : sums      ? run_window_sums()
+                                            : run_collectives();
       if (!wrong.empty()) return wrong;
     }
     return "";
@@ -69,7 +74,8 @@ class Explorer {
 
  private:
   bool is_push() const { return kernel_ == KernelUnderTest::push; }
-  bool is_fifo() const { return !is_push() && kernel_ != KernelUnderTest::window; }
+  bool is_fifo() const { return kernel_ < KernelUnderTest::window; }
+  bool is_window() const { return !is_fifo() && !is_push(); }
 
   // Mostly few ranks and one block: more make schedules longer, seldom better.
   WorldShape choose_shape() {
@@ -85,7 +91,7 @@ class Explorer {
     if (lanes() > kMostLanes) shape.threads = 32;
     while (lanes() > kMostLanes) --shape.ranks;
     shape.push = is_push();
-    if (kernel_ == KernelUnderTest::window) {
+    if (is_window()) {
       shape.staging_bytes = (1 + random_.below(3)) * kernels::least_staging_bytes(shape.ranks, shape.blocks);
     }
     return shape;
@@ -173,6 +179,34 @@ class Explorer {
     });
   }
 
+  std::string run_window_sums() {
+    std::vector<device::Launch> launches = empty_launches();
+    const int operations = 1 + static_cast<int>(random_.below(3));
+    std::vector<std::unique_ptr<FifoBuffers>> buffers;
+    what_.clear();
+    const void* kernel = nullptr;
+    for (int i = 0; i < operations; ++i) {
+      WindowCase c = choose_window_case();
+      c.row = static_cast<int>(random_.below(2));
+      c.call.dtype = DataType::f32;
+      c.call.op = ReduceOp::sum;
+      c.apart = random_.one_in(2);
+      if (random_.one_in(2)) c.windows = Windows::all;
+      c = sensible(c);
+      buffers.push_back(std::make_unique<FifoBuffers>(c.call));
+      buffers.back()->fill(static_cast<std::uint32_t>(random_.bits()));
+      add_operation(c, *buffers.back(), world_, launches, i);
+      kernel = c.special_kernel();
+      what_ += c.describe() + "; ";
+    }
+    auto sums = window_sum_launches(world_, launches);
+    return launch(kernel, sums, [&](int rank) {
+      std::string wrong;
+      for (const auto& each : buffers) wrong = wrong.empty() ? check_and_spoil(*each, rank) : wrong;
+      return wrong;
+    });
+  }
+
   // Groups of calls of different lengths, so that some threads have nothing to do in some of them.
   std::string run_push() {
     std::vector<device::PushLaunch> launches = push_launches(world_);
@@ -215,7 +249,7 @@ class Explorer {
       buffers->fill(static_cast<std::uint32_t>(random_.bits()));
       return buffers;
     };
-    if (kernel_ == KernelUnderTest::window) {
+    if (is_window()) {
       WindowCase c = choose_window_case();
       auto buffers = fill(c.call);
       add_operation(c, *buffers, world_, launches, index);

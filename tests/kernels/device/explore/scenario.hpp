@@ -7,9 +7,11 @@
 
 namespace rondo::test {
 
-enum class KernelUnderTest : std::uint8_t { simple, ll, ll128, window, push, history };
-inline constexpr int kKernelCount = 6;
-inline constexpr const char* kKernelNames[kKernelCount] = {"simple", "ll", "ll128", "window", "push", "history"};
+// window_sum: the kernels made for sums over windows, and now and then the general one.
+enum class KernelUnderTest : std::uint8_t { simple, ll, ll128, window, window_sum, push, history };
+inline constexpr int kKernelCount = 7;
+inline constexpr const char* kKernelNames[kKernelCount] = {"simple",     "ll",   "ll128",  "window",
+                                                           "window_sum", "push", "history"};
 
 const void* history_kernel();  // no kernel of a collective: history_kernel.hpp
 
