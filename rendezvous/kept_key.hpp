@@ -17,15 +17,11 @@ class RONDO_API KeptKey {
   KeptKey();  // zeros
   KeptKey(const KeptKey& other) : KeptKey() { *bytes_ = *other.bytes_; }
   KeptKey(KeptKey&& other) noexcept : bytes_(std::exchange(other.bytes_, nullptr)) {}
-  KeptKey& operator=(const KeptKey& other) {
-    *bytes_ = *other.bytes_;
-    return *this;
-  }
-  KeptKey& operator=(KeptKey&& other) noexcept {
+  KeptKey& operator=(KeptKey other) noexcept {
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  // Of one that was moved from nothing may be asked.
+  // One that was moved from may be assigned to and destroyed.
   ~KeptKey();
 
   Bytes& operator*() { return *bytes_; }

@@ -321,6 +321,7 @@ class Verbs {
   Result recv(void* data, std::size_t count, DataType dtype, int peer, int tag, Stream stream = {}) {
     return recv(data, count, dtype, peer, tag, static_cast<int*>(nullptr), stream);
   }
+  // NOLINTNEXTLINE(readability-non-const-parameter): the call writes it
   Result recv(void* data, std::size_t count, DataType dtype, int peer, int tag, int* source, Stream stream = {}) {
     return submit({.collective = Collective::recv,
                    .recv = data,
