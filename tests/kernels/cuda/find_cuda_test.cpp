@@ -2,7 +2,9 @@
 // What is said of machines that are not at hand: the soft runtime's table with some answers replaced.
 #include "kernels/cuda/find_cuda.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "kernels/soft/kernel.hpp"
 #include "tests/support/catch.hpp"
@@ -20,7 +22,8 @@ cudaError_t one_device(int* count) {
 
 Api table() {
   Api api = soft_api();
-  api.kernels = {{&kKernel, &kKernel, &kKernel}, &kKernel, {&kKernel, &kKernel, &kKernel, &kKernel}};
+  const auto rows = std::span(reinterpret_cast<const void**>(&api.kernels), sizeof api.kernels / sizeof(void*));
+  std::fill(rows.begin(), rows.end(), &kKernel);
   api.GetDeviceCount = &one_device;
   return api;
 }
