@@ -71,8 +71,10 @@ std::optional<System::Silence> System::silence_of(int socket) {
                  info.tcpi_unacked != 0};
 }
 
-// Told how long a connection may be idle, the kernel looks at once whether it has been for so long, and probes.
+// Told how long a connection may be idle, the kernel looks at once whether it has been for so long, and probes. Without
+// a time of its own it would give up after nine probes, in less than half a second.
 void System::keep_probing(int socket, bool on) {
+  if (on) set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(kKernelPatience.count()));
   set(socket, SOL_SOCKET, SO_KEEPALIVE, on ? 1 : 0);
   if (on) set(socket, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(kProbedAfter / std::chrono::seconds(1)));
 }

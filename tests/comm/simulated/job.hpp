@@ -18,7 +18,7 @@
 
 namespace rondo::comm::test {
 
-inline constexpr milliseconds kDeadline{5000};
+inline constexpr milliseconds kDeadline{10'000};
 
 class Job {
  public:

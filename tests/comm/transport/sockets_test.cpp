@@ -171,6 +171,14 @@ TEST_CASE("sockets: the kernel probes for a pulse by itself, and leaves it to us
   CHECK(option(pair.near, IPPROTO_TCP, TCP_USER_TIMEOUT) == kKernelPatience.count());
 }
 
+TEST_CASE("sockets: a connection that is probed now and then is given up by us, too") {
+  const TcpPair pair("127.0.0.2", prepare_for_data);
+  set_data_options(pair.near);
+  System::real().keep_probing(pair.near.get(), true);
+  CHECK(option(pair.near, SOL_SOCKET, SO_KEEPALIVE) == 1);
+  CHECK(option(pair.near, IPPROTO_TCP, TCP_USER_TIMEOUT) == kKernelPatience.count());
+}
+
 TEST_CASE("sockets: what was set before the peer was known goes once it is on this host") {
   TcpPair pair("127.0.0.1", [](const Fd& fd) { set_control_options(fd); });
   CHECK(option(pair.near, IPPROTO_TCP, TCP_USER_TIMEOUT) == kKernelPatience.count());
