@@ -32,13 +32,16 @@ sockaddr_in address_of(std::size_t host, std::uint16_t port) {
   return address;
 }
 
+// TCP waits twice as long after each loss: where 30 % are lost, a segment may take a minute and more.
+constexpr std::chrono::seconds kTcpMayTake{150};
+
 // Ranks by hand, one on each host and two on the first.
 class Job {
  public:
   Job(const Network& network, const std::string& mode, std::chrono::milliseconds duration,
       const Words& environment = {})
       : Job(network, {tool("patient"), mode, fmt::format("{}", static_cast<double>(duration.count()) / 1e3)},
-            environment, 60s + std::chrono::ceil<std::chrono::seconds>(duration)) {}
+            environment, kTcpMayTake + std::chrono::ceil<std::chrono::seconds>(duration)) {}
   // With `server`, at one that is no rank's own and outlives them, on the first host.
   Job(const Network& network, const Words& program, const Words& environment, std::chrono::seconds limit,
       bool server = false) {

@@ -54,7 +54,7 @@ int main(int, char** argv) {
   const std::string mode = argv[1];
   try {
     auto comm = rondo::Communicator::from_environment(
-        {.timeout = std::chrono::seconds(120), .join_timeout = std::chrono::seconds(60)});
+        {.timeout = std::chrono::seconds(180), .join_timeout = std::chrono::seconds(60)});
     reduce(comm);
     say(fmt::format("joined {}", ::getpid()));
     const auto until = Clock::now() + std::chrono::milliseconds(static_cast<long>(std::stod(argv[2]) * 1000));
