@@ -24,6 +24,7 @@
 #include "comm/setup/local_store.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/mortal_store.hpp"
+#include "tests/support/passing_store.hpp"
 #include "tests/support/queue_transport.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/setting.hpp"
@@ -89,30 +90,6 @@ std::chrono::nanoseconds time_of_thread() {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-// Its user fails when all have met there for the last time.
-class FailingStore final : public Store {
- public:
-  explicit FailingStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
-  void set(std::string_view key, std::span<const std::byte> value) override { store_->set(key, value); }
-  Bytes get(std::string_view key, Deadline deadline) override { return store_->get(key, deadline); }
-  std::optional<Bytes> try_get(std::string_view key) override { return store_->try_get(key); }
-  std::int64_t add(std::string_view key, std::int64_t amount) override { return store_->add(key, amount); }
-  bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
-                       std::span<const std::byte> desired) override {
-    return store_->compare_and_set(key, std::move(expected), desired);
-  }
-  bool erase(std::string_view key) override { return store_->erase(key); }
-  std::vector<Bytes> exchange(std::string_view name, int index, int participants, std::span<const std::byte> value,
-                              Deadline deadline) override {
-    auto values = store_->exchange(name, index, participants, value, deadline);
-    if (name.ends_with("/shared")) throw std::runtime_error("out of luck");
-    return values;
-  }
-
- private:
-  std::shared_ptr<Store> store_;
-};
-
 }  // namespace
 
 TEST_CASE("who gives up for a reason of its own as the ranks meet is named by the others, which do not wait for it") {
@@ -123,9 +100,12 @@ TEST_CASE("who gives up for a reason of its own as the ranks meet is named by th
   const auto begin = std::chrono::steady_clock::now();
   for (int r = 0; r < kRanks; ++r)
     threads.emplace_back([&, r] {
-      Bootstrap bootstrap{.rank = r, .world_size = kRanks};
+      Bootstrap bootstrap;
+      bootstrap.rank = r;
+      bootstrap.world_size = kRanks;
       bootstrap.store = store;
-      if (r == kCulprit) bootstrap.store = std::make_shared<FailingStore>(store);
+      if (r == kCulprit)
+        bootstrap.store = std::make_shared<test::LastMeeting>(store, [] { throw std::runtime_error("out of luck"); });
       errors[static_cast<std::size_t>(r)] =
           thrown_by([&] { make_communicator(bootstrap, {.join_timeout = 60s, .node = fmt::format("node{}", r)}); });
     });

@@ -14,6 +14,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/forked_ranks.hpp"
+#include "tests/support/passing_store.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/setting.hpp"
 
@@ -68,18 +69,10 @@ void check_ends(const Layout& layout, const std::string& how, void (*end)()) {
 }
 
 // Whoever asks it who has survived is told, once all but so many are missed.
-class AskingStore : public Store {
+class AskingStore : public PassingStore {
  public:
-  explicit AskingStore(std::shared_ptr<Store> store, std::size_t left = 1) : store_(std::move(store)), left_(left) {}
-  void set(std::string_view key, std::span<const std::byte> value) override { store_->set(key, value); }
-  Bytes get(std::string_view key, Deadline deadline) override { return store_->get(key, deadline); }
-  std::optional<Bytes> try_get(std::string_view key) override { return store_->try_get(key); }
-  std::int64_t add(std::string_view key, std::int64_t amount) override { return store_->add(key, amount); }
-  bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
-                       std::span<const std::byte> desired) override {
-    return store_->compare_and_set(key, std::move(expected), desired);
-  }
-  bool erase(std::string_view key) override { return store_->erase(key); }
+  explicit AskingStore(std::shared_ptr<Store> store, std::size_t left = 1)
+      : PassingStore(std::move(store)), left_(left) {}
   std::vector<int> survivors(std::string_view, int, std::span<const int> members, Deadline) override {
     std::unique_lock lock(mutex_);
     const bool all = said_.wait_for(lock, kLimit / 2, [&] { return missed_.size() + left_ == members.size(); });
@@ -96,7 +89,6 @@ class AskingStore : public Store {
   }
 
  private:
-  std::shared_ptr<Store> store_;
   const std::size_t left_;
   std::mutex mutex_;
   std::condition_variable said_;

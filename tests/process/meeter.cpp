@@ -14,34 +14,11 @@
 
 #include "runtime/launchers/environment.hpp"
 #include "runtime/meeting.hpp"
+#include "tests/support/passing_store.hpp"
 
 namespace {
 
 using namespace rondo;
-
-// The job's, until its user dies.
-class LastStore final : public Store {
- public:
-  explicit LastStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
-  void set(std::string_view key, std::span<const std::byte> value) override { store_->set(key, value); }
-  Bytes get(std::string_view key, Deadline deadline) override { return store_->get(key, deadline); }
-  std::optional<Bytes> try_get(std::string_view key) override { return store_->try_get(key); }
-  std::int64_t add(std::string_view key, std::int64_t amount) override { return store_->add(key, amount); }
-  bool compare_and_set(std::string_view key, std::optional<Bytes> expected,
-                       std::span<const std::byte> desired) override {
-    return store_->compare_and_set(key, std::move(expected), desired);
-  }
-  bool erase(std::string_view key) override { return store_->erase(key); }
-  std::vector<Bytes> exchange(std::string_view name, int index, int participants, std::span<const std::byte> value,
-                              Deadline deadline) override {
-    auto values = store_->exchange(name, index, participants, value, deadline);
-    if (name.ends_with("/shared")) ::raise(SIGKILL);
-    return values;
-  }
-
- private:
-  std::shared_ptr<Store> store_;
-};
 
 void say(const std::string& line) {
   const std::string whole = line + "\n";
@@ -53,7 +30,7 @@ void meet_and_die(const Options& options) {
   const auto launch = runtime::read_launch(runtime::process_variables());
   Bootstrap bootstrap = runtime::meet(*launch, options, std::chrono::steady_clock::now() + options.join_timeout);
   bootstrap.name = runtime::next_world_name(*bootstrap.store, bootstrap.generation, bootstrap.rank);
-  bootstrap.store = std::make_shared<LastStore>(bootstrap.store);
+  bootstrap.store = std::make_shared<test::LastMeeting>(bootstrap.store, [] { ::raise(SIGKILL); });
   make_communicator(std::move(bootstrap), options);
 }
 
