@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's whole life in simulated time, step by step as comm/setup/ has it: it joins, or enlists and is taken in; its
-// communicator works, grows and, where somebody is lost, shrinks. As a coroutine, so that it reads as the real one
-// does.
+// communicator works, grows and, where somebody is lost, shrinks.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <sstream>
 
-#include "tests/rendezvous/sim_client.hpp"
-#include "tests/rendezvous/sim_life.hpp"
 #include "tests/rendezvous/sim_links.hpp"
-#include "tests/rendezvous/task.hpp"
+#include "tests/rendezvous/sim_process.hpp"
 
 namespace rondo::rendezvous::test {
 
-inline constexpr milliseconds kPatienceOfMembers{60'000};
-
-class SimMember {
+class SimMember final : public SimProcess {
  public:
   static constexpr int kSteps = 8;
   struct Plan {
@@ -30,52 +25,16 @@ class SimMember {
   };
 
   SimMember(Network& network, SimLinks& links, const std::optional<Secret>& secret, Plan plan)
-      : network_(network), links_(links), secret_(secret), plan_(plan) {
-    clients_.push_back(std::make_unique<SimClient>(network_, secret_));
-  }
-
-  void start() {
-    if (life_.ended || dead_) return;
-    client().start();
-    task_ = live();
-    task_.start();
-  }
-  void die(bool lose_what_is_under_way) {
-    if (!begins_trouble()) return;
-    dead_ = true;
-    client().die(lose_what_is_under_way);
-    depart();
-  }
-  void fall_silent() {
-    if (!begins_trouble()) return;
-    dead_ = true;
-    client().fall_silent();
-    depart();
-  }
-  void lose_connection(bool lose_what_is_under_way) {
-    if (begins_trouble()) client().lose_connection(lose_what_is_under_way);
-  }
-  void hold_up(milliseconds duration) {
-    if (begins_trouble()) client().hold_up(duration);
-  }
+      : SimProcess(network, secret), links_(links), plan_(plan) {}
 
   void die_agreeing() { plan_.dies_agreeing = true; }
 
-  const Life& life() const { return life_; }
-  bool troubled() const { return troubled_; }
-  bool dead() const { return dead_; }
   bool enlists() const { return plan_.rank < 0; }
 
  private:
   using Values = SimLinks::Values;
 
-  SimClient& client() { return *clients_.back(); }
-  bool begins_trouble() {
-    if (dead_ || life_.ended) return false;
-    return troubled_ = true;
-  }
-  void depart() {
-    ++ticket_;
+  void depart() override {
     if (life_.job_rank >= 0) links_.lose(life_.job_rank);
     leave_place();
   }
@@ -85,51 +44,14 @@ class SimMember {
     network_.replace_server(std::chrono::hours(24));  // unless somebody serves
   }
 
-  // ---- waiting ----
-  template <class T>
-  struct Waiting {
-    using Outcome = std::variant<T, Error>;
-    SimMember& member;
-    std::function<void(std::function<void(Outcome)>)> begin;
-    std::optional<Outcome> outcome{};
-    bool await_ready() const { return false; }
-    void await_suspend(std::coroutine_handle<> self) {
-      begin([this, self, &owner = member, ticket = ++member.ticket_](Outcome result) {
-        if (ticket != owner.ticket_) return;  // it is dead
-        outcome = std::move(result);
-        self.resume();
-      });
-    }
-    T await_resume() {
-      if (const Error* error = std::get_if<Error>(&*outcome)) throw Error(*error);
-      return std::get<T>(std::move(*outcome));
-    }
-  };
-  Waiting<proto::Reply> call(proto::Request request, Time deadline = Time::max()) {
-    const auto timeout = deadline == Time::max()
-                             ? kPatienceOfMembers
-                             : std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - network_.now()));
-    return {*this, [this, request = std::move(request), timeout](SimClient::Done done) {
-              client().call(request, timeout, std::move(done));
-            }};
-  }
   Waiting<Values> together(const Comm& comm, std::string value = {}) {
     return {*this, [this, comm, round = rounds_[comm.key()]++, value = std::move(value)](SimLinks::Done done) {
               links_.meet(comm.key(), comm.job_ranks, round, comm.rank, value, std::move(done));
             }};
   }
-  Waiting<bool> pause(milliseconds duration) {
-    return {*this, [this, duration](std::function<void(std::variant<bool, Error>)> done) {
-              network_.after(duration, [done] { done(true); });
-            }};
-  }
-
-  Waiting<bool> never() {
-    return {*this, [](const auto&) {}};
-  }
 
   // ---- a life ----
-  Task<bool> live() {
+  Task<bool> live() override {
     std::string last_words;
     try {
       co_await work();
@@ -139,7 +61,7 @@ class SimMember {
     life_.ended = true;
     life_.last_words = last_words;
     client().leave();
-    if (!last_words.empty()) depart();
+    if (!last_words.empty()) vanish();
     links_.end(life_.job_rank);
     leave_place();
     co_return true;
@@ -224,8 +146,7 @@ class SimMember {
       links_.give_up(comm_that_failed_, life_.job_rank);  // it has left
       ++life_.tries;
       client().leave();
-      clients_.push_back(std::make_unique<SimClient>(network_, secret_));
-      client().start();
+      add_client().start();
     }
   }
   Task<Comm> enlist_once() {
@@ -285,8 +206,7 @@ class SimMember {
       *plan_.host = plan_.number;
       note("it serves");
     }
-    clients_.push_back(std::make_unique<SimClient>(network_, secret_));
-    const auto written = client().inherit(*clients_[clients_.size() - 2]);
+    const auto written = add_client().inherit(*clients_[clients_.size() - 2]);
     clients_[clients_.size() - 2]->leave();
     client().start();
     client().keep_lease();
@@ -598,31 +518,13 @@ class SimMember {
 
   // Ranks of a job whose rank 0 serves share a host here: on another one nobody could take its place.
   bool is_neighbour(int job_rank) const { return plan_.host != nullptr || job_rank % 2 == life_.job_rank % 2; }
-  void note_duration(const std::string& what, Time begun) {
-    const auto took = std::chrono::floor<milliseconds>(network_.now() - begun);
-    if (took > life_.longest) life_.longest = took, life_.longest_what = what;
-  }
-  template <class... Parts>
-  void note(fmt::format_string<Parts...> format, Parts&&... parts) {
-    life_.log +=
-        fmt::format("\n  {:6} ms: ", std::chrono::floor<milliseconds>(network_.now().time_since_epoch()).count()) +
-        fmt::format(format, std::forward<Parts>(parts)...);
-  }
-
-  Network& network_;
   SimLinks& links_;
-  const std::optional<Secret>& secret_;
   Plan plan_;
-  std::vector<std::unique_ptr<SimClient>> clients_;  // a joiner has a new one for each try; the last is in use
   std::string comm_that_failed_;
   proto::Join place_;  // with which it comes again
-  Life life_{};
   std::map<std::string, int> rounds_{};
   std::set<std::string> told_{};
   std::map<std::string, std::string> given_up_{};  // growths, by what grew
-  std::uint64_t ticket_ = 0;
-  bool troubled_ = false, dead_ = false;
-  Task<bool> task_{};
 };
 
 }  // namespace rondo::rendezvous::test
