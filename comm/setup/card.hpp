@@ -16,7 +16,7 @@ struct Card {
   std::int32_t pid = 0, quota = 1;  // quota: of the control group, in cores
   Determinism determinism{};
   std::uint64_t slice_bytes = 0, slots = 0, segment_bytes = 0;
-  std::uint64_t probe = 0, probe_word = 0;  // the address of a Probe, and what it holds
+  std::uint64_t probe = 0, probe_word = 0;  // the address of a CopyProbe, and what it holds
   std::uint32_t link_patience_ms = 0;
   bool encrypts = false;  // its connections over TCP
   Store::Bytes cores, mesh, meeting;

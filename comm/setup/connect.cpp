@@ -6,9 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstddef>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -28,9 +25,10 @@
 #include "comm/hierarchy/nodes.hpp"
 #include "comm/setup/agreement.hpp"
 #include "comm/setup/card.hpp"
+#include "comm/setup/copy_probe.hpp"
 #include "comm/setup/create.hpp"
 #include "comm/setup/first_ranks.hpp"
-#include "comm/setup/growth_word.hpp"
+#include "comm/setup/loss_word.hpp"
 #include "comm/setup/placement.hpp"
 #include "comm/setup/transport_choice.hpp"
 #include "comm/transport/memory.hpp"
@@ -44,12 +42,6 @@ namespace rondo::comm {
 namespace {
 
 using Bytes = Store::Bytes;
-
-// What neighbours read and write to find out whether the kernel copies between them and this process.
-struct Probe {
-  Probe() { fill_random(std::as_writable_bytes(std::span(&word, 1))); }
-  std::uint64_t word = 0, written = 0;
-};
 
 ProcessFacts find_facts(const Options& options) {
   return {.node = node_identity(options.node),
@@ -100,26 +92,8 @@ class Connecting {
     return Communicator(std::move(impl));
   }
 
-  // Who has lost another fails, and mostly ends: to the rest it is lost, too, or they wait for both. So the first that
-  // fails says in the job's store whom it missed. The ranks of a split hear it over their parent.
-  // Who fails for a reason of its own will not come either.
-  Error cause_of(const Error& error) const {
-    const bool late = error.error_code() == ErrorCode::timeout;
-    const bool misses = (late || error.error_code() == ErrorCode::peer_lost) && error.culprit() >= 0;
-    if (obstacles_.tell || (late && !misses)) return error;  // which is that the store does not answer
-    const Error word = misses ? error
-                              : Error(ErrorCode::peer_lost,
-                                      fmt::format("rank {} (host {}, pid {}) gave up as the ranks met: {}",
-                                                  bootstrap_.rank, host_name(), ::getpid(), error.what()),
-                                      bootstrap_.rank);
-    try {
-      tell_loss(word);
-      return misses ? loss().value_or(error) : error;
-    } catch (const std::exception& of_store) {  // which is gone: the error is all that is known
-      log::debug("{}: {}", name_, of_store.what());
-      return error;
-    }
-  }
+  // The ranks of a split hear it over their parent.
+  Error cause_of(const Error& error) const { return obstacles_.tell ? error : lost_.cause_of(error); }
 
  private:
   int size() const { return bootstrap_.world_size; }
@@ -147,13 +121,12 @@ class Connecting {
              .slice_bytes = config_.slice_bytes,
              .slots = config_.slots,
              .segment_bytes = config_.segment_bytes,
-             .probe = reinterpret_cast<std::uintptr_t>(&probe_),
-             .probe_word = probe_.word,
              .link_patience_ms = config_.link_patience_ms,
              .encrypts = bootstrap_.encryption != nullptr,
              .cores = usable_core_mask(),
              .mesh = mesh_.advertisement(),
              .meeting = meeting_.advertisement()};
+    probe_.describe(own);
     for (const auto& connector : connectors_) own.advertised.push_back(connector->advertise());
     for (const Bytes& bytes : exchange("cards", own.encode())) cards_.push_back(Card::decode(bytes, known_.size()));
   }
@@ -217,20 +190,6 @@ class Connecting {
       throw;
     }
   }
-  std::string loss_key() const { return name_ + "/lost"; }
-  // The first word counts. Where the connection broke meanwhile nobody knows whether this one was.
-  void tell_loss(const Error& word) const {
-    try {
-      place_.compare_and_set(loss_key(), std::nullopt, GrowthWord{.error = word}.encode());
-    } catch (const Error& error) {
-      if (error.error_code() != ErrorCode::peer_lost) throw;
-      log::debug("{}: {}", name_, error.what());
-    }
-  }
-  std::optional<Error> loss() const {
-    const auto said = place_.try_get(loss_key());
-    return said ? GrowthWord::decode(*said).error : std::nullopt;
-  }
   // Of the store, now and then. Throws when that is gone, which is mostly rank 0's, and what a rank of these has lost.
   bool knows_obstacle() {
     if (obstacles_.has_told) return std::any_of(neighbours_.begin(), neighbours_.end(), obstacles_.has_told);
@@ -238,7 +197,7 @@ class Connecting {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_look_ < kBetween) return false;
     last_look_ = now;
-    if (const auto error = loss()) throw Error(*error);
+    if (const auto error = lost_.said()) throw Error(*error);
     return bootstrap_.store->try_get(obstacle_key()).has_value();
   }
 
@@ -293,16 +252,8 @@ class Connecting {
   std::string find_copy_obstacle() const {
     for (const int r : neighbours_) {
       if (r == bootstrap_.rank) continue;
-      if (card(r).pid_namespace != card(bootstrap_.rank).pid_namespace || card(r).pid_namespace.empty())
-        return fmt::format("ranks {} and {} do not see each other's processes", bootstrap_.rank, r);
-      std::uint64_t word = 0;
-      int fault = copy_from_process(card(r).pid, card(r).probe + offsetof(Probe, word), &word, sizeof word);
-      if (fault == 0 && word != card(r).probe_word) fault = ESRCH;
-      if (fault == 0)
-        fault =
-            copy_to_process(card(r).pid, card(r).probe + offsetof(Probe, written), &probe_.word, sizeof probe_.word);
-      if (fault != 0)
-        return fmt::format("rank {} cannot reach the memory of rank {}: {}", bootstrap_.rank, r, std::strerror(fault));
+      std::string obstacle = probe_.obstacle(card(bootstrap_.rank), bootstrap_.rank, card(r), r);
+      if (!obstacle.empty()) return obstacle;
     }
     return {};
   }
@@ -482,6 +433,7 @@ class Connecting {
   std::chrono::steady_clock::time_point last_look_ = std::chrono::steady_clock::now();  // into the store
   Store::Deadline deadline_;
   std::string name_;
+  LossWord lost_{place_, name_, bootstrap_.rank};
   Mesh mesh_;
   NodeMeeting meeting_;
   std::vector<std::unique_ptr<Connector>> connectors_;  // of known_
@@ -496,7 +448,7 @@ class Connecting {
   bool crowded_ = true;
   bool copies_memory_ = true;  // the kernel, between all ranks of this node that share memory
   double copied_page_us_ = 0;
-  Probe probe_;
+  CopyProbe probe_;
   NodeDescriptors descriptors_;
   std::shared_ptr<Mapping> memory_;
 };
