@@ -53,10 +53,10 @@ class Word {
     if (!is_over()) refuse();
   }
   [[noreturn]] void refuse() const {
-    constexpr std::size_t kMostShown = 100;
+    constexpr std::size_t kShown = 100;
     throw Error(ErrorCode::corrupt_message,
                 fmt::format("{} says '{}', which is no {}: install the same rondorun on every host", who_,
-                            plain_text(text_, kMostShown), what_));
+                            plain_text(text_, kShown), what_));
   }
 
  private:

@@ -16,6 +16,7 @@
 #include "kernels/cuda/api.hpp"
 #include "kernels/soft/kernel.hpp"
 #include "kernels/soft/settings.hpp"
+#include "tests/support/same_kernels.hpp"
 
 namespace rondo::test {
 
@@ -27,7 +28,7 @@ inline constexpr soft::Kernel kNothing = soft::kernel<do_nothing, Nothing>("noth
 inline const cuda::Api& sim() {
   static const cuda::Api api = [] {
     cuda::Api table = cuda::soft_api();
-    table.kernels = {{&kNothing, &kNothing, &kNothing}, &kNothing, {&kNothing, &kNothing, &kNothing, &kNothing}};
+    table.kernels = same_kernels(&kNothing);
     return table;
   }();
   return api;
