@@ -83,6 +83,7 @@ Communicator split_threads(detail::CommunicatorImpl& parent, const std::vector<i
 Error as_of_parent(const Error& error, const std::vector<int>& group) {
   if (error.culprit() < 0 || error.culprit() >= static_cast<int>(group.size())) return error;
   const int rank = group[static_cast<std::size_t>(error.culprit())];
+  if (rank == error.culprit()) return error;
   return {error.error_code(),
           fmt::format("split: rank {} here would be rank {} there: {}", rank, error.culprit(), error.what()), rank};
 }

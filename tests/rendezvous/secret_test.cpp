@@ -39,7 +39,7 @@ TEST_CASE("a secret file that others may read is refused") {
   CHECK_FALSE(contains(error, secret.to_hex()));
   ::chmod(name.c_str(), 0440);  // a choice, unlike what a umask leaves
   CHECK(Secret::from_file(name).bytes() == secret.bytes());
-  for (const mode_t mode : {0444, 0460, 0441}) {
+  for (const mode_t mode : {0444u, 0460u, 0441u}) {
     ::chmod(name.c_str(), mode);
     CHECK(contains(error_of([&] { Secret::from_file(name); }), "others may open the secret file"));
   }

@@ -79,7 +79,7 @@ class Rank {
     if (!chooser_.is_short(call_)) throw std::logic_error("not a short call");
     plan_ = calls_.plan(call_);
     Signature signature = signature_of(call_);
-    signature.sequence = ++number_;
+    signature.sequence = static_cast<std::uint64_t>(++number_);
     board_.note(signature, signature.sequence, hash_of(signature));
     calls_.publish(plan_, call_, 10s);
   }
