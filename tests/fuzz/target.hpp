@@ -18,7 +18,7 @@ struct Target {
   std::string_view name;
   std::string_view reads;               // whose bytes these are
   std::size_t most_bytes;               // of an input
-  void (*run)(Bytes);                   // one thread; keeps nothing from one input to the next
+  void (*run)(Bytes);                   // one thread; an input leaves nothing that the next one could see
   std::vector<std::string> (*seeds)();  // well-formed inputs, by the writer that belongs to the reader
 };
 std::span<const Target> targets();

@@ -8,7 +8,7 @@ namespace rondo::fuzz {
 
 std::span<const Target> targets() {
   static const std::vector<Target> table = {
-      {"rendezvous_core", "what clients send to a server", 8192, run_rendezvous_core, rendezvous_core_seeds},
+      {"rendezvous_core", "what clients send to a server", 1024, run_rendezvous_core, rendezvous_core_seeds},
       {"rendezvous_client", "what a server sends to a client", 8192, run_rendezvous_client, rendezvous_client_seeds},
       {"rendezvous_handshake", "what strangers say to a server or a client that has a secret", 1024,
        run_rendezvous_handshake, rendezvous_handshake_seeds},

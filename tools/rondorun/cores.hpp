@@ -15,11 +15,13 @@ struct Cpu {
   int node = 0;    // NUMA node, socket, and the first of the threads that share its last cache
   int socket = 0;
   int complex = 0;
+  bool operator==(const Cpu&) const = default;
 };
 
 struct Cores {
   std::vector<Cpu> cpus;  // that the affinity mask allows; by node, then core
   double quota = 0;       // what control groups leave of them, in cores; infinity: all
+  bool operator==(const Cores&) const = default;
 };
 
 // `root` is "/", or a test's folder that looks like it. Where the kernel says nothing of nodes, there is one.
@@ -32,6 +34,7 @@ enum class Binding { none, core, numa, socket, complex };
 struct Share {            // of one rank
   int threads = 1;        // that compute at once
   std::vector<int> cpus;  // that it is bound to; empty: to none of its own
+  bool operator==(const Share&) const = default;
 };
 
 // One for each local rank. `gpu_nodes` are the NUMA nodes of the ranks' GPUs, which the ranks are bound near to; empty

@@ -12,6 +12,7 @@ struct FarHost {
   std::string login;  // as ssh takes it: "user@name", "name", "fd00::1"
   std::string ranks;  // as --nproc-per-node takes them
   std::string name() const { return login.substr(login.rfind('@') + 1); }
+  bool operator==(const FarHost&) const = default;
 };
 
 // "a:4,user@b,[fd00::1]:2"; `each` is what a host has that says no number. One that is named again has the ranks of

@@ -18,7 +18,7 @@ namespace {
 using namespace rondo;
 
 int run(const std::vector<std::string>& words, launcher::Options known) {
-  const auto line = launcher::parse_command_line(words, std::move(known));
+  const auto line = launcher::CommandLine().parse(words, std::move(known));
   if (const auto* stop = std::get_if<launcher::Stop>(&line)) {
     say(*stop);
     return stop->exit_code;

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -24,7 +25,9 @@ constexpr int kUsageError = 2;
 // The flags of the table, each to where its value goes.
 class Flags {
  public:
-  explicit Flags(CLI::App& app) : app_(app) {}
+  explicit Flags(CLI::App& app) : app_(app) {
+    options_[&flag("help")] = app_.set_help_flag(spellings(flag("help")), help("help"));
+  }
   template <class Value>
   CLI::Option* option(const char* name, Value& value) {
     return add(name, app_.add_option(spellings(flag(name)), value, help(name)));
@@ -37,23 +40,20 @@ class Flags {
     for (const Flag& row : flags()) {
       if (row.honoured != Honoured::refused) continue;
       auto* option = app_.add_option_function<std::string>(spellings(row), [](const std::string&) {});
-      refused_.emplace_back(&row,
-                            option->group("")->expected(0, 1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast));
+      options_[&row] = option->group("")->expected(0, 1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
   }
-  void refuse_those() const {
-    for (const auto& [row, option] : refused_)
-      if (option->count() > 0) refuse(fmt::format("--{} is not supported: {}", row->name, row->why));
-  }
+  const CLI::Option& of(const Flag& row) const { return *options_.at(&row); }
 
  private:
   static std::string help(const char* name) { return std::string(flag(name).help); }
   CLI::Option* add(const char* name, CLI::Option* option) {
+    options_[&flag(name)] = option;
     if (!flag(name).value.empty()) option->type_name(std::string(flag(name).value));
     return option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
   CLI::App& app_;
-  std::vector<std::pair<const Flag*, CLI::Option*>> refused_;
+  std::map<const Flag*, CLI::Option*> options_;  // CLI11 compares every name to find one
 };
 
 std::string is_flag_name(const std::string& text) {
@@ -133,15 +133,14 @@ std::vector<std::string> flags_in_variables() {
 }
 
 // What says the value of a flag: itself, or a variable of torchrun's.
-std::string origin_of(const CLI::App& app, const Flag& row) {
-  const CLI::Option* option = app.get_option(fmt::format("--{}", row.name));
-  if (option->count() == 0) return "";
+std::string origin_of(const CLI::Option& option, const Flag& row) {
+  if (option.count() == 0) return "";
   const std::string variable = variable_of(row);
   const auto value = variable.empty() ? std::nullopt : env(variable);
   const bool is_node_flag = row.name == "nnodes" || row.name == "node-rank";  // these variables are a scheduler's
-  if (value && !is_node_flag && option->count() == 1) return fmt::format("{}={}", variable, *value);
+  if (value && !is_node_flag && option.count() == 1) return fmt::format("{}={}", variable, *value);
   return fmt::format("--{}{}{}", row.name, row.value.empty() ? "" : " ",
-                     row.value.empty() ? "" : option->results().back());
+                     row.value.empty() ? "" : option.results().back());
 }
 
 // Of two words: how many letters to change, to add or to leave out.
@@ -165,10 +164,12 @@ std::size_t distance(std::string_view one, std::string_view other) {
   std::size_t least = std::max<std::size_t>(2, flag.size() / 4);
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) {
-      const std::size_t away = distance(flag, "--" + name);
+      const std::string whole = "--" + name;
+      if (whole.size() > flag.size() + least || flag.size() > whole.size() + least) continue;  // it is further away
+      const std::size_t away = distance(flag, whole);
       if (away > least || (away == least && !nearest.empty())) continue;
       least = away;
-      nearest = "--" + name;
+      nearest = whole;
     }
   }
   refuse(fmt::format("unknown flag {}{}; see rondorun --help", flag,
@@ -176,16 +177,16 @@ std::size_t distance(std::string_view one, std::string_view other) {
 }
 
 // The line as the far side is to read it, of the table. What concerns the hosts it is told anew.
-std::vector<std::string> flags_for_hosts(const CLI::App& app, const Options& options) {
+std::vector<std::string> flags_for_hosts(const Flags& known, const Options& options) {
   std::vector<std::string> line;
   const bool at_terminal = ::isatty(STDOUT_FILENO) == 1;
   if (at_terminal && options.prefix) line.emplace_back("--pty=always");
   for (const Flag& row : flags()) {
-    const CLI::Option* option = app.get_option(fmt::format("--{}", row.name));
-    if (option->count() == 0 || row.with_hosts == WithHosts::ours) continue;
+    const CLI::Option& option = known.of(row);
+    if (option.count() == 0 || row.with_hosts == WithHosts::ours) continue;
     if (!row.value.empty())
-      line.push_back(fmt::format("--{}={}", row.name, option->results().back()));
-    else if (option->as<bool>())
+      line.push_back(fmt::format("--{}={}", row.name, option.results().back()));
+    else if (option.as<bool>())
       line.push_back(fmt::format("--{}", row.name));
   }
   const bool colored = options.color == Color::always || (options.color == Color::at_terminals && at_terminal);
@@ -222,29 +223,20 @@ bool parse(CLI::App& app, const std::vector<std::string>& words_given) {
   }
 }
 
-void note_origins(const CLI::App& app, Words& words) {
+void refuse_those_of_torchrun(const Flags& known) {
+  for (const Flag& row : flags())
+    if (row.honoured == Honoured::refused && known.of(row).count() > 0)
+      refuse(fmt::format("--{} is not supported: {}", row.name, row.why));
+}
+
+void note_origins(const Flags& known, Words& words) {
   for (const Flag& row : flags()) {
     if (row.honoured == Honoured::refused) continue;
-    const std::string origin = origin_of(app, row);
+    const std::string origin = origin_of(known.of(row), row);
     if (origin.empty()) continue;
     words.given.insert(row.name);
     words.explanation.set_origin(row.name, origin);
   }
-}
-
-// What is asked for instead of a launch.
-std::optional<std::string> read_words(CLI::App& app, const std::vector<std::string>& words_given, Words& words,
-                                      Options& options) {
-  Flags known(app);
-  add_flags(known, words, options);
-  if (!parse(app, words_given)) return app.help();
-  known.refuse_those();
-  options.command = app.remaining();
-  if (auto asked = what_is_asked(words)) return asked;
-  if (!options.command.empty() && options.command.front() != "--" && options.command.front().starts_with('-'))
-    refuse_flag(app, options.command.front());
-  note_origins(app, words);
-  return std::nullopt;
 }
 
 std::string explanation_of(Words& words) {
@@ -254,21 +246,46 @@ std::string explanation_of(Words& words) {
 
 }  // namespace
 
-std::variant<Options, Stop> parse_command_line(const std::vector<std::string>& words_given, Options options) {
-  CLI::App app("Runs a program as the ranks of one job.", "rondorun");
-  app.prefix_command();  // the first word that is no flag is the program; what follows is its own
-  app.set_help_flag(spellings(flag("help")), std::string(flag("help").help));
-  app.footer("The program follows the flags: rondorun [flags] [--] program [arguments]");
+// CLI11's values are members of what it is to fill.
+struct CommandLine::Parser {
+  Parser() {
+    app.prefix_command();  // the first word that is no flag is the program; what follows is its own
+    app.footer("The program follows the flags: rondorun [flags] [--] program [arguments]");
+    add_flags(known, words, options);
+  }
+  std::optional<std::string> read(const std::vector<std::string>& line);  // what is asked for instead of a launch
+
   Words words;
+  Options options;
+  CLI::App app{"Runs a program as the ranks of one job.", "rondorun"};
+  Flags known{app};
+};
+
+std::optional<std::string> CommandLine::Parser::read(const std::vector<std::string>& line) {
+  if (!launcher::parse(app, line)) return app.help();
+  refuse_those_of_torchrun(known);
+  options.command = app.remaining();
+  if (auto asked = what_is_asked(words)) return asked;
+  if (!options.command.empty() && options.command.front() != "--" && options.command.front().starts_with('-'))
+    refuse_flag(app, options.command.front());
+  note_origins(known, words);
+  return std::nullopt;
+}
+
+CommandLine::CommandLine() : parser_(std::make_unique<Parser>()) {}
+CommandLine::~CommandLine() = default;
+
+std::variant<Options, Stop> CommandLine::parse(const std::vector<std::string>& line, Options known) {
+  Words& words = parser_->words = {};
+  Options& options = parser_->options = std::move(known);
   try {
-    if (auto asked = read_words(app, words_given, words, options))
-      return Stop{.exit_code = 0, .says = *std::move(asked)};
+    if (auto asked = parser_->read(line)) return Stop{.exit_code = 0, .says = *std::move(asked)};
     if (options.new_secret.empty()) {
       set_world(words, options);
       set_waits(words, options);
       set_output(words, options);
       set_program(words, options);
-      if (!options.hosts.empty()) options.far_flags = flags_for_hosts(app, options);
+      if (!options.hosts.empty()) options.far_flags = flags_for_hosts(parser_->known, options);
     }
     if (!words.explain) return options;
     return Stop{.exit_code = 0, .says = explanation_of(words)};

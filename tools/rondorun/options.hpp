@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -73,10 +74,21 @@ struct Stop {  // nothing to launch
   int exit_code;
   std::string says{};       // on stdout: what --help, --explain and the like ask for
   std::string complaint{};  // on stderr, one sentence: what is wrong
+  bool operator==(const Stop&) const = default;
 };
 void say(const Stop& stop);
 
-// `options` are what is known before, of an order over ssh.
-std::variant<Options, Stop> parse_command_line(const std::vector<std::string>& line, Options options = {});
+// A parser, which takes longer to make than to use: nothing stays in it from one line to the next.
+class CommandLine {
+ public:
+  CommandLine();
+  ~CommandLine();
+  // `known` is what is known before, of an order over ssh.
+  std::variant<Options, Stop> parse(const std::vector<std::string>& line, Options known = {});
+
+ private:
+  struct Parser;
+  std::unique_ptr<Parser> parser_;
+};
 
 }  // namespace rondo::launcher

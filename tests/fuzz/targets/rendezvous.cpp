@@ -78,6 +78,7 @@ class Clients {
  private:
   static constexpr unsigned kClients = 5;
   static constexpr int kMostRanks = 64;
+  static constexpr std::size_t kStoreBytes = 300;  // which an input fills
 
   // Ids are new ones, rising: the last one of each client.
   ConnectionId current(ConnectionId client) const {
@@ -102,7 +103,8 @@ class Clients {
   }
   void ask(ConnectionId client, std::uint64_t request, std::string body) {
     // The ranks that are missing are counted one by one, which takes long for a world of a million.
-    if (proto::Request join; join.ParseFromString(body) && join.join().world_size() > kMostRanks) {
+    static proto::Request join;  // whose memory is used again
+    if (join.ParseFromString(body) && join.join().world_size() > kMostRanks) {
       join.mutable_join()->set_world_size(kMostRanks);
       body = join.SerializeAsString();
     }
@@ -134,7 +136,7 @@ class Clients {
   }
 
   Outside outside_;
-  Core core_{{.room = {.job = kJob, .store_bytes = std::size_t{1} << 16}, .strangers = 3, .greeted = 3}, outside_};
+  Core core_{{.room = {.job = kJob, .store_bytes = kStoreBytes}, .strangers = 3, .greeted = 3}, outside_};
   std::map<ConnectionId, ConnectionId> ids_;
   ConnectionId last_ = 0;
   Time now_{};
