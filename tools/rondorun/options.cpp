@@ -143,8 +143,8 @@ std::string origin_of(const CLI::Option& option, const Flag& row) {
                      row.value.empty() ? "" : option.results().back());
 }
 
-// Of two words: how many letters to change, to add or to leave out.
-std::size_t distance(std::string_view one, std::string_view other) {
+// Of two words: how many letters to change, to add or to leave out; where that is more than `most`, any such number.
+std::size_t distance(std::string_view one, std::string_view other, std::size_t most) {
   std::vector<std::size_t> row(other.size() + 1);
   for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
   for (std::size_t i = 0; i < one.size(); ++i) {
@@ -154,6 +154,7 @@ std::size_t distance(std::string_view one, std::string_view other) {
       corner = row[j + 1];
       row[j + 1] = std::min({changed, row[j + 1] + 1, row[j] + 1});
     }
+    if (*std::min_element(row.begin(), row.end()) > most) break;  // and it will not be less
   }
   return row.back();
 }
@@ -166,7 +167,7 @@ std::size_t distance(std::string_view one, std::string_view other) {
     for (const std::string& name : option->get_lnames()) {
       const std::string whole = "--" + name;
       if (whole.size() > flag.size() + least || flag.size() > whole.size() + least) continue;  // it is further away
-      const std::size_t away = distance(flag, whole);
+      const std::size_t away = distance(flag, whole, least);
       if (away > least || (away == least && !nearest.empty())) continue;
       least = away;
       nearest = whole;
