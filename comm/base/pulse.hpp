@@ -22,6 +22,10 @@ std::chrono::milliseconds given_link_patience();
 inline constexpr std::chrono::milliseconds kKernelPatience{2'000'000};
 static_assert(kKernelPatience > 3 * kMostLinkPatience);
 
+// How many patiences who leaves stays for what it has sent: TCP doubles its pauses where packets are lost. A host that
+// is lost meanwhile is known long before.
+inline constexpr int kPatiencesToLeave = 64;
+
 // The kernel's first probe; it counts in whole seconds.
 inline constexpr std::chrono::milliseconds kProbedAfter{1000};
 // How long another host may be silent before it is known to be lost.

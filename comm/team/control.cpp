@@ -63,18 +63,6 @@ void Control::tell(int peer, const Signature& signature) {
 void Control::announce_departure(const Signature& latest, bool gave_up) {
   send_all({.kind = Kind::departure, .flags = gave_up ? 1U : 0U, .signature = latest});
 }
-void Control::await_delivery(System& system, System::Time until, const std::function<bool(int peer)>& excepted) {
-  constexpr std::chrono::microseconds kFirstNap{20}, kLongestNap{2000};
-  auto nap = kFirstNap;  // nothing wakes whoever waits for an acknowledgement
-  // Within a host nothing is under way: what was sent lies with the peer.
-  const auto waits = [&](const auto& peer) {
-    return !stays_on_host(peer->socket) && has_undelivered(peer->socket) && !excepted(peer->rank);
-  };
-  while (std::any_of(peers_.begin(), peers_.end(), waits) && system.now() < until) {
-    system.nap(nap);
-    nap = std::min(2 * nap, kLongestNap);
-  }
-}
 void Control::announce_unmapped() { send_all({.kind = Kind::unmapped}); }
 void Control::announce_attendance(std::uint64_t entered, std::uint64_t verdict) {
   send_all({.kind = Kind::attendance, .entered = entered, .verdict = verdict});

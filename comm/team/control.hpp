@@ -59,9 +59,6 @@ class Control {
   void announce_waiting(const Signature& signature, const std::function<std::uint64_t(int peer)>& alone_after = {});
   void tell(int peer, const Signature& signature);  // the same to one of them
   void announce_departure(const Signature& latest, bool gave_up = false);
-  // Until the kernels of all peers, but those that are `excepted`, have what was sent, or it is too late. To close a
-  // connection before may reset it, and what is under way is lost with it.
-  void await_delivery(System& system, System::Time until, const std::function<bool(int peer)>& excepted);
   void announce_unmapped();
   void announce_attendance(std::uint64_t entered, std::uint64_t verdict);
   void announce_apart(std::uint64_t split);

@@ -182,6 +182,8 @@ class Team {
   Signature latest(Side side) const;
   void take_leave();
   void tell_all_before_leaving();
+  void await_delivery(System::Time until, int excepted);  // or until it is known of each peer that it has come
+  bool is_owed_something(int peer);
   Difference find_disagreement(Side side);
   std::string find_leftovers();
   std::string find_alone(int peer, Side side) const;

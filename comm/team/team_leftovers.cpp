@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 
-#include "comm/base/log.hpp"
 #include "comm/messages/envelope.hpp"
 #include "comm/team/team_remote.hpp"
 
@@ -173,44 +171,7 @@ Difference Team::find_disagreement(Side side) {
   return {};
 }
 
-// ---- leaving ----
-
-// Nobody can be told any more: what was left over is a line in the log.
-void Team::take_leave() {
-  const bool fails = failure_.raised(), told = failure_.is_known() || std::uncaught_exceptions() > 0;
-  own_line().departed.store(1, std::memory_order_seq_cst);
-  parts_.bells.ring_all();
-  if (control_) tell_all_before_leaving();
-  if (told) return;
-  try {
-    const std::string leftovers = fails ? find_disagreement().sentence : find_leftovers();
-    if (!leftovers.empty()) log::warn("rank {} destroyed its communicator, and {}", rank(), leftovers);
-  } catch (const std::exception& error) {
-    log::debug("rank {}: what was left over is not known: {}", rank(), error.what());
-  }
-}
-
-void Team::tell_all_before_leaving() {
-  auto patience = 4 * parts_.link_patience;
-  int reported = -1;  // whom others lost, this rank may yet lose itself
-  if (failure_.raised()) {
-    pass_on_failure();  // a peer that sees this rank go may not yet have heard why
-    const Error error = failure_.error();
-    if (error.error_code() == ErrorCode::peer_lost) reported = error.culprit();
-    patience = std::chrono::milliseconds(500);  // others may be gone, or reached by nobody
-  }
-  if (const Signature own = latest(Side::device); own.sequence != 0) announce_waiting(own);
-  const bool closed = own_line().device_calls.arrived.load(std::memory_order_relaxed) == CallHistory::kClosed;
-  for (int peer = 0; !closed && peer < size(); ++peer) {
-    const Messages messages = shares_memory(peer) ? Messages{} : device_messages(peer);
-    if (messages.sent + messages.received == 0) continue;
-    control_->tell(
-        peer, {.sequence = messages.sent, .count = messages.received, .collective = Collective::send, .on_device = 1});
-  }
-  control_->announce_departure(latest(Side::host), has_given_up(rank()));
-  control_->await_delivery(system(), system().now() + patience,
-                           [this, reported](int peer) { return peer == reported || departed(peer) || lost(peer); });
-}
+// ---- what is left over ----
 
 // By this rank, towards others and back.
 Team::Messages Team::device_messages(int peer) const {

@@ -49,6 +49,23 @@ int receive_buffer_bytes() {
   return std::min(kBufferBytes, most / 4);
 }
 
+bool stays_on_host(int socket) {
+  sockaddr_storage here{}, there{};
+  socklen_t here_bytes = sizeof(here), there_bytes = sizeof(there);
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_bytes) != 0 ||
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_bytes) != 0 ||
+      here.ss_family != there.ss_family) {
+    return false;
+  }
+  if (here.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(here).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(there).sin_addr.s_addr;
+  }
+  return here.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr, sizeof(in6_addr)) == 0;
+}
+
 // When the kernel gives up a peer that is silent: later than we do, who know more. Within a host never: a process that
 // ends closes its sockets, and one that has lost its core inside a call, the socket locked, is as silent as a host that
 // vanished.
@@ -85,22 +102,7 @@ void set_congestion_control(const Fd& socket, std::string_view name) {
 
 }  // namespace
 
-bool stays_on_host(const Fd& socket) {
-  sockaddr_storage here{}, there{};
-  socklen_t here_bytes = sizeof(here), there_bytes = sizeof(there);
-  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&here), &here_bytes) != 0 ||
-      ::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&there), &there_bytes) != 0 ||
-      here.ss_family != there.ss_family) {
-    return false;
-  }
-  if (here.ss_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in&>(here).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(there).sin_addr.s_addr;
-  }
-  return here.ss_family == AF_INET6 &&
-         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
-                     &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr, sizeof(in6_addr)) == 0;
-}
+bool stays_on_host(const Fd& socket) { return stays_on_host(socket.get()); }
 
 Fd make_socket(int family) {
   const ForkPause pause;
@@ -144,14 +146,15 @@ void set_control_options(const Fd& socket) {
   set_user_timeout(socket, kKernelPatience);
 }
 
-bool has_undelivered(const Fd& socket) {
-  constexpr int kClosed = 7;  // TCP_CLOSE of <netinet/tcp.h>, which <linux/tcp.h> excludes
+bool is_under_way(int socket) {
+  if (stays_on_host(socket)) return false;  // it lies with the peer
+  constexpr int kClosed = 7;                // TCP_CLOSE of <netinet/tcp.h>, which <linux/tcp.h> excludes
   tcp_info info{};
   socklen_t bytes = sizeof info;
-  const bool open = ::getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && info.tcpi_state != kClosed;
+  const bool open = ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && info.tcpi_state != kClosed;
   if (!open) return false;  // it was reset, and keeps the count
   int unacknowledged = 0;
-  return ::ioctl(socket.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged > 0;
+  return ::ioctl(socket, SIOCOUTQ, &unacknowledged) == 0 && unacknowledged > 0;
 }
 
 void acknowledge_now(const Fd& socket) {

@@ -28,8 +28,8 @@ void set_data_options(const Fd& socket);
 // The kernel gives up after kKernelPatience, within a host never. Not for data: to the kernel a peer that is alive but
 // does not read, its buffers full, looks just as dead (measured).
 void set_control_options(const Fd& socket);
-// Whether the peer's kernel may yet acknowledge something that was sent.
-bool has_undelivered(const Fd& socket);
+// Whether something that was sent to another host is not known to have come to its kernel.
+bool is_under_way(int socket);
 void acknowledge_now(const Fd& socket);  // what has been received, which the kernel may put off for 40 ms
 // Whether the peer's kernel takes that many bytes more, even if the peer reads nothing.
 bool peer_takes(const Fd& socket, std::size_t bytes);

@@ -114,6 +114,7 @@ void Network::take_from(std::size_t host) {
 
 bool Network::is_lost(std::size_t from, std::size_t to, const std::string& frame) {
   if (cut_.contains(from) || cut_.contains(to) || parted_.contains(std::minmax(from, to))) return true;
+  if (frame.size() > weather_.longest) return true;
   return !is_arp(frame) && std::bernoulli_distribution(weather_.loss)(random_);
 }
 

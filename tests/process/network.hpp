@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <queue>
 #include <random>
@@ -24,6 +25,7 @@ struct Weather {
   double loss = 0;  // of packets, each way; the question where an address is gets through
   std::chrono::microseconds delay{},
       jitter{};  // each way; jitter: up to so much more or less, so that packets overtake
+  std::size_t longest = std::numeric_limits<std::size_t>::max();  // packets of more bytes are lost
 };
 
 class Network {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that says when its job fails: patient MODE SECONDS. All ranks call check() while they do something else
-// (idle), reduce (busy), or wait in a barrier for rank 0, which is idle (wait); then they reduce once more.
+// (idle), reduce (busy), or wait in a barrier for rank 0, which is idle (wait); then they reduce once more. Or they are
+// idle until rank 1 has broadcast and left (left).
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -54,7 +55,7 @@ int main(int, char** argv) {
   const std::string mode = argv[1];
   try {
     auto comm = rondo::Communicator::from_environment(
-        {.timeout = std::chrono::seconds(180), .join_timeout = std::chrono::seconds(60)});
+        {.timeout = std::chrono::seconds(120), .join_timeout = std::chrono::seconds(60)});
     reduce(comm);
     say(fmt::format("joined {}", ::getpid()));
     const auto until = Clock::now() + std::chrono::milliseconds(static_cast<long>(std::stod(argv[2]) * 1000));
@@ -62,7 +63,14 @@ int main(int, char** argv) {
     if (mode == "busy") calls = be_busy(comm, until);
     if (mode == "idle" || comm.rank() == 0) be_idle(comm, until);
     if (mode == "wait") comm.barrier();
-    reduce(comm);
+    if (mode == "left") {
+      be_idle(comm, until);
+      std::vector<int> data(50'000, comm.rank());
+      comm.broadcast(data, 1);
+      if (data != std::vector<int>(data.size(), 1)) throw std::logic_error("what was broadcast is wrong");
+    } else {
+      reduce(comm);
+    }
     say(fmt::format("done {}", calls));
     return 0;
   } catch (const rondo::Error& error) {

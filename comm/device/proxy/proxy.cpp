@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/pulse.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/call/communicator_impl.hpp"
 #include "comm/device/proxy/proxy_link.hpp"
@@ -30,7 +31,6 @@ constexpr std::chrono::nanoseconds tick_after(Clock::duration quiet) {
   return quiet <= 1s ? 500us : 2ms;
 }
 static_assert(tick_after(Clock::duration::max()) == std::chrono::milliseconds(2));
-constexpr std::chrono::milliseconds kLeaveWithin{2000};
 
 }  // namespace
 
@@ -101,7 +101,7 @@ struct Proxy::Impl {
   // Told to end: has everybody got everything, or is it too late for that?
   bool parted() {
     if (leave_by_ == Clock::time_point{}) {
-      leave_by_ = Clock::now() + kLeaveWithin;
+      leave_by_ = Clock::now() + kPatiencesToLeave * team_.link_patience();
       for (ProxyLink& link : peer_links_) link.leave();
     }
     return Clock::now() > leave_by_ ||
