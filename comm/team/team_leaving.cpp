@@ -61,13 +61,13 @@ void Team::await_delivery(System::Time until, int excepted) {
 }
 
 bool Team::is_owed_something(int peer) {
-  if (peer == rank() || departed(peer) || lost(peer)) return false;
+  const int control = control_->socket(peer);  // none where this rank shares memory with it, or did not meet it
+  if (control < 0 || departed(peer) || lost(peer)) return false;
   const auto owes = [](const Links& links) {
     const Wake wake = links.send ? links.send->wake() : Wake{};
     return wake.by == Wake::By::descriptor && is_under_way(wake.fd);
   };
-  const int control = control_->socket(peer);
-  if (control >= 0 && is_under_way(control)) return true;
+  if (is_under_way(control)) return true;
   return !failure_.raised() && (owes(links_[static_cast<std::size_t>(peer)]) || owes(message_links(peer)));
 }
 
