@@ -12,7 +12,7 @@ namespace {
 
 using namespace launcher;
 
-constexpr unsigned kOneIn = 64;             // lines is read by a reader of its own, too
+constexpr unsigned kOneIn = 256;            // lines is read by a reader of its own, too
 constexpr std::size_t kMostSaid = 1 << 20;  // bytes of a page, a line for each rank that it binds
 
 // Each ends with a zero, as in /proc/PID/cmdline.

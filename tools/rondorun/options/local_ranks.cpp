@@ -13,8 +13,19 @@
 namespace rondo::launcher {
 namespace {
 
+struct Node {
+  std::vector<std::string> gpus = visible_gpus();
+  Cores cores = read_cores("/", allowed_cpus());
+};
+
+// It stays as it is while this process reads command lines: to look at it takes as long as to read one.
+const Node& this_node() {
+  static const Node node;
+  return node;
+}
+
 void set_gpus(Options& options) {
-  options.gpus = visible_gpus();
+  options.gpus = this_node().gpus;
   const int most = static_cast<int>(options.gpus.size());
   if (options.gpus_per_rank > most)
     refuse(fmt::format("--gpus-per-rank {}: this node has {} GPU{} to give", options.gpus_per_rank,
@@ -82,7 +93,7 @@ void check_local_ranks(const Words& words) {
 
 void set_local_ranks(Words& words, Options& options) {
   set_gpus(options);
-  options.cores = read_cores("/", allowed_cpus());
+  options.cores = this_node().cores;
   options.local_size = local_size(words.nproc, options);
   set_shares(words, options);
   explain_ranks(words.explanation, options);
