@@ -97,8 +97,9 @@ proto::ServerHello ServerHandshake::answer(std::string_view bytes, const std::st
   answer.set_nonce(nonce());
   answer.set_authenticated(static_cast<bool>(key));
   answer.set_encrypted(key.encrypted());
+  if (!key) return answer;
   transcript_ = transcript_of(hello, answer);
-  if (key) answer.set_proof(text_of(key.derive("server proof", transcript_)));
+  answer.set_proof(text_of(key.derive("server proof", transcript_)));
   return answer;
 }
 
@@ -136,9 +137,9 @@ proto::ClientProof ClientHandshake::finish(std::string_view bytes, JobKey& key) 
       answer.authenticated() != static_cast<bool>(key) || answer.encrypted() != key.encrypted()) {
     throw Error(ErrorCode::corrupt_message, "the server's hello does not answer this client's");
   }
-  transcript_ = transcript_of(hello_, answer);
   proto::ClientProof proof;
   if (!key) return proof;
+  transcript_ = transcript_of(hello_, answer);
   if (!equal_in_constant_time(key.derive("server proof", transcript_), as_bytes(answer.proof()))) {
     refuse("wrong secret: the server's proof does not fit this client's secret; both must hold the same job's");
   }
