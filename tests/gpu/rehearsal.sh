@@ -15,9 +15,10 @@ fail() {
 
 # Only what the script itself needs, so no nvidia-smi even where there is one.
 mkdir "$out/path"
-for tool in bash cut dirname; do ln -s "$(command -v "$tool")" "$out/path/"; done
+for tool in bash cat cut dirname; do ln -s "$(command -v "$tool")" "$out/path/"; done
 said=$(PATH=$out/path "$root/tools/gpu-check") || fail "without a GPU the exit status is $?"
 grep --quiet '^nothing ran: ' <<<"$said" || fail "without a GPU it says: $said"
+grep --quiet '^skipped: environment,tests,.*,thresholds: no nvidia-smi' <<<"$said" || fail "without a GPU it says: $said"
 
 before=$(ls "$root/bench/results")
 "$root/tools/gpu-check" --rehearse --bin "$bin" --out "$out/report" \

@@ -34,7 +34,7 @@ await() { # what for, command...: until it succeeds
 }
 
 # Programs as built, but: one prints a row, starts a child in a session of its own, ignores SIGTERM and hangs; another
-# prints a row and crashes.
+# prints a row, then more than its log may keep, a last word, and crashes.
 mkdir "$work/bin"
 ln -s "$bin"/* "$work/bin/"
 rm "$work/bin/floors" "$work/bin/anatomy"
@@ -50,6 +50,8 @@ END
 cat >"$work/bin/anatomy" <<'END'
 #!/bin/bash
 echo 'call,simulated,window,2,8,,,,1.5,1.5,1.5'
+yes 'the same again' | head --bytes=5M
+printf '\nthe last word\n'
 ulimit -c 0
 kill -SEGV $$
 END
@@ -59,7 +61,7 @@ check() { # flags and stages...: runs it to its end
   rm -rf "$work/out" "$work/child"
   status=0
   "$root/tools/gpu-check" --rehearse --bin "$work/bin" --out "$work/out" --pack "$@" >"$work/said" 2>&1 || status=$?
-  ! grep --quiet 'awk:' "$work/said" || fail 'a table could not be made'
+  ! grep --quiet --extended-regexp '^(awk|tar):' "$work/said" || fail 'a table or an archive could not be made'
 }
 begin() { # the same, until its program hangs; sets pid
   rm -rf "$work/out" "$work/child"
@@ -79,7 +81,13 @@ reports '^\| mps \| [1-9][0-9]* \| 0 \|'
 reports '^\| empty \| graph \| 1 \| 0 \| 1.5 ' # what came before the hang
 reports '^Simulated: '
 [[ $(ls "$work/out") == $'raw.tar.gz\nreport.md\nrows.csv' ]] || fail "--pack left $(ls "$work/out")"
-tar tf "$work/out/raw.tar.gz" | grep --quiet '^raw/floors/floors.log$' || fail 'the logs are not in the archive'
+names=$(tar tf "$work/out/raw.tar.gz")
+grep --quiet '^raw/floors/floors.log$' <<<"$names" || fail 'the logs are not in the archive'
+long=$(tar xf "$work/out/raw.tar.gz" --to-stdout raw/anatomy/anatomy-2.log)
+((${#long} < 3 << 20)) || fail "a log of ${#long} bytes is kept"
+for words in '^call,simulated,window' 'bytes left out' '^the last word'; do
+  grep --quiet "$words" <<<"$long" || fail "a long log is kept without: $words"
+done
 grep --quiet '^processes,default-R1,simulated,all_reduce_perf,2,8,' "$work/out/rows.csv" || fail 'no rows'
 if grep --quiet ',cuda,' "$work/out/rows.csv"; then fail 'simulated rows are called cuda'; fi
 

@@ -98,6 +98,7 @@ open_report() {
     packed=$out
     out=$(mktemp --directory)
   fi
+  mkdir -p "$out/raw" # what is packed before the first stage, too
 }
 
 # ---- time ----
@@ -187,6 +188,19 @@ kill_marked() { # mark
   done
 }
 
+# Of a log that is longer, the beginning and the end: all of them travel in one archive.
+most_of_log=$((2 << 20)) # bytes
+shorten() { # file
+  local bytes part=$((most_of_log / 2))
+  bytes=$(stat --format=%s "$1")
+  ((bytes > most_of_log)) || return 0
+  {
+    head --bytes="$part" "$1"
+    printf '\n... %d bytes left out ...\n' $((bytes - 2 * part))
+    tail --bytes="$part" "$1"
+  } >"$1.short" && mv "$1.short" "$1"
+}
+
 # A run with a limit; output and all into raw/STAGE/NAME.log. Status 77: it said why it was skipped.
 run() { # name, limit in seconds, command...
   local name=$1 limit=$2 start=$SECONDS status=0 log note='' left
@@ -210,6 +224,7 @@ run() { # name, limit in seconds, command...
   wait "$run_pid" || status=$?
   run_pid=''
   ((status == 0 || status == 77)) || kill_marked "$run_mark"
+  shorten "$log"
   left=$((SECONDS - start)) # that it took
   ((status != 137 || left < limit)) || status=124
   case $status in
