@@ -92,12 +92,13 @@ RONDO_DEVICE void cut_slice(FifoBlock& block, Active& active, Slice& slice) {
   active.finished = active.done == active.bytes;
 }
 
-// By one thread: waits until one of the `waiting` moves can go on. false: gave up.
+// By one thread: waits until one of the `waiting` moves can go on. A move may wait for room first, then for another
+// rank's data: then the host is told anew. false: gave up.
 template <class P>
 RONDO_DEVICE_CALL bool await_any(FifoBlock& block, int moves, std::uint32_t waiting, bool alone) {
   SpinAny spin;
   std::uint64_t began = 0;
-  for (;;) {
+  for (int waits_for = kNobody;;) {
     spin.begin();
     const Active* blocked = nullptr;
     for (int i = 0; i < moves; ++i) {
@@ -116,6 +117,8 @@ RONDO_DEVICE_CALL bool await_any(FifoBlock& block, int moves, std::uint32_t wait
         active.to != kNobody && block.link[active.to].sent - block.link[active.to].freed >= block.slots;
     const int peer = for_credit ? active.to : active.from;
     const std::uint64_t step = for_credit ? block.link[peer].sent : block.link[peer].received;
+    if (peer != waits_for) began = 0;
+    waits_for = peer;
     began = look_up(block.patience, peer, step, active.signature, began);
     if (began == kGaveUp) return false;
   }

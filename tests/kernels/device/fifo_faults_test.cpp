@@ -31,12 +31,12 @@ class Fixture {
     buffers.add_to(launches);
   }
   // The clock jumps on when everybody waits, so that deadlines come without waiting for them.
-  std::string run(std::uint64_t clock_ns = 10 * kSecond) {
-    simt::Options options;
-    options.explore = true;
-    options.policy = simt::Policy::random;
-    options.idle_clock_ns = clock_ns;
-    return world.run(kernel_, launches, options);
+  std::string run(std::uint64_t clock_ns = 10 * kSecond) { return world.run(kernel_, launches, options(clock_ns)); }
+  template <class F>
+  std::string run_one_by_one(F&& next) {
+    simt::Options often = options(10 * kSecond);
+    often.pause_per_10000 = 1000;
+    return world.run_one_by_one(kernel_, launches, often, next);
   }
   std::string run_on_threads_and_abort() {
     return world.run_on_threads(kernel_, launches, [&] {
@@ -52,6 +52,14 @@ class Fixture {
   std::vector<device::Launch> launches;
 
  private:
+  static simt::Options options(std::uint64_t clock_ns) {
+    simt::Options options;
+    options.explore = true;
+    options.policy = simt::Policy::random;
+    options.idle_clock_ns = clock_ns;
+    return options;
+  }
+
   const void* kernel_;
 };
 
@@ -114,6 +122,36 @@ TEST_CASE("a deadline names the missing peer, the channel and the step, and the 
     CHECK(f.world.page(0).waiting_for == 2);
     CHECK(f.world.page(0).waiting.sequence == 1);
     CHECK(f.world.page(0).abort == 1);
+  }
+}
+
+// Rank 1 has filled its slots at rank 2, and can pass nothing on to it; once rank 2 has taken that, it is rank 0 whose
+// data are missing.
+TEST_CASE("the host hears of it when a kernel waits for another rank than before") {
+  for (const Protocol protocol : kProtocols) {
+    FifoCase c = ring_case(protocol);
+    c.row = find_row(kernels::Pattern::broadcast, "ring");
+    c.count = 10;
+    c.channels = 1;
+    c.root = 1;
+    Fixture f(c);  // a slot; and another
+    f.buffers.add_to(f.launches, 1);
+    c.root = 0;
+    FifoBuffers last(c);
+    last.fill(2);
+    last.add_to(f.launches, 2);
+    f.launches.erase(f.launches.begin());  // rank 0 never comes
+    std::vector<int> told;
+    CHECK(f.run_one_by_one([&] {
+      device::HostPage& page = f.world.page(1);
+      if (__atomic_load_n(&page.told, __ATOMIC_ACQUIRE) == 0) return false;
+      told.push_back(page.waiting_for);
+      __atomic_store_n(&page.told, 0U, __ATOMIC_RELEASE);
+      return true;
+    }) == "");
+    CHECK(told == std::vector<int>{2, 0});
+    CHECK(f.fault(1).kind == FaultKind::timeout);
+    CHECK(f.fault(1).peer == 0);
   }
 }
 

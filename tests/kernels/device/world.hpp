@@ -151,6 +151,21 @@ class DeviceWorld {
     return status == simt::Status::ok ? std::string() : scheduler.report();
   }
 
+  // The first kernel; another one as often as next(), which is asked at every pause, says so.
+  template <class L, class F>
+  std::string run_one_by_one(const void* kernel, std::vector<L>& launches, simt::Options options, F&& next) {
+    options.incremental = true;
+    simt::Scheduler scheduler(options);
+    std::size_t begun = 0;
+    add_grid(scheduler, kernel, launches[begun++]);
+    simt::Status status = simt::Status::paused;
+    while (status == simt::Status::paused) {
+      status = scheduler.run();
+      if (next() && begun < launches.size()) add_grid(scheduler, kernel, launches[begun++]);
+    }
+    return status == simt::Status::ok ? std::string() : scheduler.report();
+  }
+
   // Every rank on a thread of its own, as in processes. `meanwhile` runs on this thread, `before(i)` on that of
   // launches[i] before its kernel; a sentence per failed rank.
   template <class L, class F, class B>
