@@ -305,3 +305,31 @@ TEST_CASE("calls cost what is written down") {
   INFO(RONDO_COSTS_FILE << ": if it is meant, RONDO_WRITE_COSTS=1 writes it anew");
   CHECK(differences(written, counted) == "");
 }
+
+// What the file says today may be written anew; this may not.
+TEST_CASE("eight bytes cross once, with no fence and at most two block barriers") {
+  for (const int ranks : {2, 4, 8}) {
+    CAPTURE(ranks);
+    const Costs costs = Count({Kernel::push, Pattern::all_reduce, "one_shot"}, ranks, 8).run();
+    CHECK(costs.chain.crossings == 1);
+    CHECK(costs.most.fences == 0);
+    CHECK(costs.most.barriers <= 2);
+  }
+}
+
+TEST_CASE("who sends to all peers sends to all of them at once") {
+  const auto sends_to_all = [](std::string_view name) {
+    return name == "one_shot" || name == "two_shot" || name == "direct" || name == "pairwise";
+  };
+  int rows = 0;
+  for (const Row& row : kRows) {
+    if (!sends_to_all(row.algorithm)) continue;
+    ++rows;
+    for (const int ranks : {4, 8}) {
+      CAPTURE(static_cast<int>(row.kernel), static_cast<int>(row.pattern), row.algorithm, ranks);
+      const RankCosts most = Count(row, ranks, row.pattern == Pattern::barrier ? 0 : 4 * K).run().most;
+      CHECK(most.first_barriers == most.last_barriers);
+    }
+  }
+  CHECK(rows > 20);
+}
