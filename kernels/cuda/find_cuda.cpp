@@ -56,13 +56,9 @@ std::string code_obstacle(const Api& api, int device) {
   api.GetDevice(&before);
   cudaError_t code = api.SetDevice(device);
   cudaFuncAttributes attributes{};
-  const auto load = [&](const void* kernel) {
+  for (const void* kernel : all_of(api.kernels)) {
     if (code == cudaSuccess) code = api.FuncGetAttributes(&attributes, kernel);
-  };
-  for (const void* kernel : api.kernels.fifo) load(kernel);
-  for (const void* kernel : api.kernels.push) load(kernel);
-  for (const void* kernel : api.kernels.window_sum) load(kernel);
-  load(api.kernels.window);
+  }
   api.SetDevice(before);
   if (code == cudaSuccess) return {};
   api.GetLastError();

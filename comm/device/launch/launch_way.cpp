@@ -11,20 +11,13 @@ namespace {
 constexpr int kEarlyDriver = 12030;  // graphs keep early launches as of CUDA 12.3
 constexpr int kEarlyCode = 90;       // older code has no instruction to wait with (seam_cuda.cuh)
 
-std::vector<const void*> all_kernels(const cuda::Kernels& kernels) {
-  std::vector<const void*> all(std::begin(kernels.fifo), std::end(kernels.fifo));
-  all.push_back(kernels.window);
-  all.insert(all.end(), std::begin(kernels.push), std::end(kernels.push));
-  std::erase(all, nullptr);
-  return all;
-}
-
 // Asked of the code, not of the device: code for older ones runs on newer ones, too, and would begin without waiting.
 std::string early_launch_obstacle(const cuda::Api& api) {
   int driver = 0;
   if (api.DriverGetVersion(&driver) != cudaSuccess || driver < kEarlyDriver)
     return fmt::format("the driver is of CUDA {}.{}, and 12.3 is needed", driver / 1000, driver % 1000 / 10);
-  for (const void* kernel : all_kernels(api.kernels)) {
+  for (const void* kernel : cuda::all_of(api.kernels)) {
+    if (kernel == nullptr) continue;
     cudaFuncAttributes code{};
     if (api.FuncGetAttributes(&code, kernel) != cudaSuccess) return "the kernels do not say what they are compiled for";
     const int version = std::min(code.ptxVersion, code.binaryVersion);

@@ -114,15 +114,12 @@ std::uint32_t resident_blocks(const cuda::Api& api, int device, int threads) {
   int multiprocessors = 0, least = INT32_MAX;
   check(api, api.DeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device), device,
         "counting multiprocessors");
-  const auto look = [&](const void* kernel) {
+  for (const void* kernel : cuda::all_of(api.kernels)) {
     int blocks = 0;
     check(api, api.OccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, 0), device,
           "asking how many blocks fit on a multiprocessor");
     least = std::min(least, blocks);
-  };
-  for (const void* kernel : api.kernels.fifo) look(kernel);
-  for (const void* kernel : api.kernels.push) look(kernel);
-  look(api.kernels.window);
+  }
   return static_cast<std::uint32_t>(std::max(least, 0)) * static_cast<std::uint32_t>(multiprocessors);
 }
 

@@ -37,6 +37,21 @@ TEST_CASE(
   CHECK(share_of(cards_on({1, 2, 2, 2}, 20), 8, 32).blocks == 5);  // the fullest device decides for all
 }
 
+TEST_CASE("of whichever kernel fewest blocks fit, so many fit") {
+  static const void* widest;
+  cuda::Api api = cuda::soft_api();
+  api.OccupancyMaxActiveBlocksPerMultiprocessor = [](int* blocks, const void* kernel, int, std::size_t) {
+    *blocks = kernel == widest ? 1 : 3;
+    return cudaSuccess;
+  };
+  int multiprocessors = 0;
+  REQUIRE(api.DeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess);
+  for (const void* kernel : cuda::all_of(api.kernels)) {
+    widest = kernel;
+    CHECK(resident_blocks(api, 0, 512) == static_cast<std::uint32_t>(multiprocessors));
+  }
+}
+
 TEST_CASE("a later communicator has a quarter of what is left, what others hold taken off once each") {
   auto cards = cards_on({1, 1}, 132);
   cards[0].held = {{7, 32}, {8, 12}};

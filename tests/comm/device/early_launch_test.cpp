@@ -164,6 +164,15 @@ TEST_CASE("who may not launch early, or has no domains, says why") {
     return cudaSuccess;
   };
   CHECK(way_of(api).no_early_launch() == "the kernels are compiled for sm_80, and sm_90 is needed");
+  static const void* old;
+  api.FuncGetAttributes = [](cudaFuncAttributes* code, const void* kernel) {
+    code->ptxVersion = code->binaryVersion = kernel == old ? 80 : 90;
+    return cudaSuccess;
+  };
+  for (const void* kernel : cuda::all_of(api.kernels)) {
+    old = kernel;
+    CHECK(way_of(api).no_early_launch() == "the kernels are compiled for sm_80, and sm_90 is needed");
+  }
   api.FuncGetAttributes = [](cudaFuncAttributes*, const void*) { return cudaErrorInvalidDeviceFunction; };
   CHECK(way_of(api).no_early_launch() == "the kernels do not say what they are compiled for");
   api.DeviceGetAttribute = [](int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; };

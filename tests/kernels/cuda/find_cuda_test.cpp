@@ -81,6 +81,15 @@ TEST_CASE("A GPU for which there is no code is named with its capability", "[cud
   CHECK(is_one_sentence(obstacle_of(&api)));
   api.FuncGetAttributes = [](cudaFuncAttributes*, const void*) { return cudaErrorUnknown; };
   CHECK(says(obstacle_of(&api), "does not load the kernels"));
+  static const void* missing;
+  api.kernels = soft_kernels();
+  api.FuncGetAttributes = [](cudaFuncAttributes*, const void* kernel) {
+    return kernel == missing ? cudaErrorUnknown : cudaSuccess;
+  };
+  for (const void* kernel : all_of(api.kernels)) {
+    missing = kernel;
+    CHECK(says(obstacle_of(&api), "does not load the kernels"));
+  }
 }
 
 TEST_CASE("With several GPUs none is touched before one is chosen", "[cuda]") {
