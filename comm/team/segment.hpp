@@ -63,6 +63,9 @@ struct RankLine {
   CallHistory calls;
   // Those enqueued for its kernels, which count by themselves; closed when a graph captures one, for replays count too.
   alignas(kLine) CallHistory device_calls;
+  // Of these, calls that go by way of host memory unless a graph captures them: see Team::note_device_way. Twice the
+  // number, and 1 more where one does.
+  std::array<std::atomic<std::uint64_t>, kHistory> device_ways;
   alignas(kLine) Attendance attendance;
   std::atomic<std::uint64_t> waits_in;  // the rank: the collective that it has waited in for long, 0: none
   std::atomic<std::uint64_t> alone_in;  // the rank: the same, while no other thread of its process may call anything

@@ -154,6 +154,9 @@ class Team {
   void note_device_message(int peer, bool sends);
   void close_device_history();  // from here on graphs replay calls, and nobody knows how many
   Difference find_device_disagreement();
+  // Devices: of such a call, outside of a graph by way of host memory, captured over kernels, ranks that do the one do
+  // not meet those that do the other. Of two of this node the second learns it.
+  Difference note_device_way(const Signature& signature, bool captured);
   // What this rank's kernels wait in. Ranks of other nodes compare it with theirs.
   void announce_device_wait(const Signature& signature);
   // In what this rank's call and the peer's differ.

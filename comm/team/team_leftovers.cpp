@@ -135,6 +135,23 @@ void Team::close_device_history() {
   own_line().device_calls.arrived.store(CallHistory::kClosed, std::memory_order_seq_cst);
 }
 
+// Whoever of two ranks writes later sees what the other has written.
+Difference Team::note_device_way(const Signature& signature, bool captured) {
+  const std::size_t place = signature.sequence % kHistory;
+  const std::uint64_t mine = 2 * signature.sequence + (captured ? 1 : 0);
+  own_line().device_ways[place].store(mine, std::memory_order_seq_cst);
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank() || !shares_memory(peer)) continue;
+    const RankLine& line = parts_.segment.line(placement(peer).segment_index);
+    if (line.device_ways[place].load(std::memory_order_seq_cst) != (mine ^ 1)) continue;
+    return {.sentence = fmt::format("rank {} captured {} in a graph and rank {} did not: outside of graphs so short a "
+                                    "call goes by way of host memory; capture it on all ranks or on none",
+                                    captured ? rank() : peer, describe(signature), captured ? peer : rank()),
+            .peer = peer};
+  }
+  return {};
+}
+
 Difference Team::find_device_disagreement() { return find_disagreement(Side::device); }
 
 // ---- comparing ----

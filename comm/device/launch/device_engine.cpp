@@ -289,8 +289,9 @@ void DeviceEngine::enqueue(std::span<const Call> calls, cudaStream_t stream, std
 
 void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout) {
   const bool message = is_message(call);
+  const bool by_host = !message && parts_.host_way && parts_.host_way->takes(call);
   // The host does not know when a graph is replayed.
-  if (!message && !capturing_ && parts_.host_way && parts_.host_way->takes(call)) {
+  if (by_host && !capturing_) {
     if (!batch.empty()) launch(batch, stream);
     return add_by_host(call, stream, timeout);
   }
@@ -314,6 +315,7 @@ void DeviceEngine::add(Batch& batch, const Call& call, cudaStream_t stream, std:
     signature.sequence = ++calls_;
     if (parts_.levels) numbers_.note(calls_);
     note(signature, choice.kernel);
+    if (by_host) note_way(signature);
     explain_choice(call, choice);
   }
   parts_.recorder->begin(signature, choice.algorithm, name_of(choice.kernel));
@@ -334,6 +336,11 @@ void DeviceEngine::note(const Signature& signature, KernelKind kernel) {
       throw parts_.team->judge(difference);
   }
   may_be_alone_ = alone;
+}
+
+void DeviceEngine::note_way(const Signature& signature) {
+  const Difference difference = parts_.team->note_device_way(signature, capturing_);
+  if (!difference.empty()) throw parts_.team->judge(difference);
 }
 
 // Both are made where somebody hears them.
@@ -357,6 +364,7 @@ void DeviceEngine::add_by_host(const Call& call, cudaStream_t stream, std::chron
   Signature signature = signature_of(call);
   signature.sequence = ++calls_;
   note(signature, KernelKind::simple);
+  note_way(signature);
   parts_.recorder->begin(signature, HostWay::kName, "copies");
   parts_.host_way->enqueue(call, stream, timeout);
   parts_.recorder->end();

@@ -114,6 +114,7 @@ class DeviceEngine {
   void enqueue(std::span<const Call> calls, cudaStream_t stream, std::chrono::milliseconds timeout);
   void add(Batch& batch, const Call& call, cudaStream_t stream, std::chrono::milliseconds timeout);
   void note(const Signature& signature, KernelKind kernel);
+  void note_way(const Signature& signature);
   template <class Way, class Why>
   void explain(const Call& call, Way way, Why why);
   void explain_choice(const Call& call, const Choice& choice);

@@ -158,6 +158,48 @@ TEST_CASE("host way: a mismatch reaches every rank and names both ranks and the 
   }
 }
 
+// Its next calls would else be taken for those that it captured, of the same count and type.
+TEST_CASE("host way: a call that one rank captures and another does not is found at once, by name") {
+  const Setting setting("RONDO_PROTOCOL", "host");
+  const int captor = GENERATE(0, 2);
+  const auto begun = Clock::now();
+  const auto errors = run_ranks(3, on_sim(), [&](Communicator& comm) {
+    const DeviceMemory memory(comm.device(), 4000);
+    const DeviceStream stream(comm.device());
+    const auto sum = [&] {
+      comm.all_reduce(memory.data(), memory.data(), 1000, DataType::f32, ReduceOp::sum, stream.get());
+    };
+    must(api_under_test().SetDevice(comm.device().index));
+    sum();
+    comm.synchronize(stream.get());
+    if (comm.rank() == captor) {
+      std::exception_ptr second;  // here, if the others have come before
+      const Graph graph(static_cast<cudaStream_t>(stream.get()), [&] {
+        try {
+          sum();
+        } catch (const Error&) {
+          second = std::current_exception();
+        }
+      });
+      if (second != nullptr) std::rethrow_exception(second);
+      comm.barrier();
+    } else {
+      sum();
+      comm.synchronize(stream.get());
+    }
+    comm.barrier();
+    comm.synchronize();
+  });
+  CHECK(Clock::now() - begun < 20s);
+  for (const auto& error : errors) {
+    INFO(sentence_of(error));
+    CHECK(code_of(error) == ErrorCode::mismatch);
+    CHECK(
+        contains(sentence_of(error), "rank " + std::to_string(captor) + " captured all_reduce #2 of 1000 f32, sum in"));
+    CHECK(contains(sentence_of(error), "capture it on all ranks or on none"));
+  }
+}
+
 TEST_CASE("host way: a deadline, a departure and abort() end what waits, and the stream goes on") {
   const Setting setting("RONDO_PROTOCOL", "host");
   const auto late = run_ranks(3, on_sim(500ms), [](Communicator& comm) {
