@@ -32,20 +32,31 @@ constexpr Collective kSums[] = {Collective::all_reduce};
 constexpr Collective kPoured[] = {Collective::reduce};
 constexpr Collective kBoth[] = {Collective::all_reduce, Collective::all_gather};
 constexpr Collective kPushed[] = {Collective::all_reduce, Collective::broadcast};
+constexpr Collective kPushedBlocks[] = {Collective::all_gather, Collective::reduce_scatter};
 constexpr Collective kOverWindows[] = {Collective::all_reduce, Collective::all_gather, Collective::broadcast};
 constexpr Collective kOverLines[] = {Collective::reduce, Collective::broadcast};
+constexpr Collective kInRings[] = {Collective::all_reduce, Collective::all_gather, Collective::broadcast};
 constexpr std::uint64_t kPushes[] = {1 * K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K};
 constexpr std::uint64_t kPushMost[] = {0, 1 * K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K, kNever};
+constexpr std::uint64_t kBlocks[] = {4 * K, 8 * K, 16 * K, 32 * K, 64 * K, 128 * K, 256 * K};
+constexpr std::uint64_t kBlockMost[] = {0, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K, 128 * K, 256 * K, kNever};
 constexpr std::uint64_t kShots[] = {8 * K, 32 * K, 64 * K, 128 * K, 256 * K, 512 * K, 1 * M};
 constexpr std::uint64_t kShotMost[] = {0, 8 * K, 32 * K, 64 * K, 128 * K, 256 * K, 512 * K, 1 * M, kNever};
 constexpr std::uint64_t kWindowed[] = {16 * K, 64 * K, 1 * M, 16 * M, 64 * M};
 constexpr std::uint64_t kWindowMost[] = {0, 16 * K, 64 * K, 1 * M, 16 * M, 64 * M, kNever};
 constexpr std::uint64_t kLines[] = {1 * K, 4 * K, 16 * K, 64 * K, 256 * K, 1 * M};
 constexpr std::uint64_t kLineMost[] = {0, 1 * K, 4 * K, 16 * K, 64 * K, 256 * K, 1 * M, kNever};
+constexpr std::uint64_t kLongLines[] = {16 * K, 64 * K, 256 * K, 1 * M, 4 * M, 16 * M};
+constexpr std::uint64_t kLongLineMost[] = {0, 16 * K, 64 * K, 256 * K, 1 * M, 4 * M, 16 * M, kNever};
 constexpr std::uint64_t kByHost[] = {1 * K, 64 * K, 1 * M, 4 * M, 16 * M};
 constexpr std::uint64_t kByHostMost[] = {0, 1 * K, 64 * K, 1 * M, 4 * M, 16 * M};  // so much pinned memory
-constexpr TuningTrial::Meanwhile kNoPush[] = {{&Tuning::device_push_bytes, 0}};
-constexpr TuningTrial::Meanwhile kNoWindow[] = {{&Tuning::device_push_bytes, 0}, {&Tuning::device_window_bytes, 0}};
+constexpr TuningTrial::Meanwhile kNoPush[] = {{&Tuning::device_push_bytes, 0}, {&Tuning::device_push_block_bytes, 0}};
+constexpr TuningTrial::Meanwhile kNoWindow[] = {
+    {&Tuning::device_push_bytes, 0}, {&Tuning::device_push_block_bytes, 0}, {&Tuning::device_window_bytes, 0}};
+constexpr TuningTrial::Meanwhile kRingsAlone[] = {{&Tuning::device_push_bytes, 0},
+                                                  {&Tuning::device_push_block_bytes, 0},
+                                                  {&Tuning::device_window_bytes, 0},
+                                                  {&Tuning::device_ll_bytes, 0}};
 constexpr TuningTrial kNotTried{.values = {}, .collectives = {}, .sizes = {}, .most_ranks = 0};  // by rondo-tune
 
 // So many eighths of the leader. A value beyond any size stays that.
@@ -204,6 +215,16 @@ constexpr TuningField kFields[] = {
       .sizes = kPushes,
       .buffers = TuningTrial::Buffers::device,
       .most_ranks = 8}},
+    {"device_push_block_bytes",
+     &Tuning::device_push_block_bytes,
+     0,
+     kNever,
+     "GPUs, up to 8 ranks: all_gathers and reduce_scatters up to here are pushed, where inboxes take a rank's block",
+     {.values = kBlockMost,
+      .collectives = kPushedBlocks,
+      .sizes = kBlocks,
+      .buffers = TuningTrial::Buffers::device,
+      .most_ranks = 8}},
     {"device_one_shot_bytes",
      &Tuning::device_one_shot_bytes,
      0,
@@ -235,6 +256,16 @@ constexpr TuningField kFields[] = {
       .sizes = kLines,
       .buffers = TuningTrial::Buffers::device,
       .meanwhile = kNoWindow}},
+    {"device_ll128_bytes",
+     &Tuning::device_ll128_bytes,
+     0,
+     kNever,
+     "GPUs whose pairs all have NVLink: where calls go over rings, those up to here go by LL128; 0: none",
+     {.values = kLongLineMost,
+      .collectives = kInRings,
+      .sizes = kLongLines,
+      .buffers = TuningTrial::Buffers::device,
+      .meanwhile = kRingsAlone}},
     {"kept_bytes", &Tuning::kept_bytes, 0, kNever,
      "over links: a block that a rank copies to itself goes past the caches where those of all ranks take so much",
      kNotTried},

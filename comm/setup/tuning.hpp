@@ -52,9 +52,11 @@ struct Tuning {
   // Devices. Arithmetic, not a measurement: see docs/decisions/gpu-memory.md.
   std::uint64_t device_host_bytes = 1 << 20;
   std::uint64_t device_push_bytes = 16 << 10;
+  std::uint64_t device_push_block_bytes = 64 << 10;
   std::uint64_t device_one_shot_bytes = 128 << 10;
   std::uint64_t device_window_bytes = UINT64_MAX;
   std::uint64_t device_ll_bytes = 64 << 10;
+  std::uint64_t device_ll128_bytes = 0;
   // Links.
   std::uint64_t kept_bytes = 8 << 20;
   std::vector<kernels::TunerRow> links;  // tried before kernels::kTuner; names are those of the algorithm table

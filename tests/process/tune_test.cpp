@@ -105,7 +105,8 @@ TEST_CASE("every threshold of devices is obeyed, and the table of a program says
   const TemporaryFolder folder;
   const std::string file = folder.file("tuning");
   std::ofstream(file)
-      << "device_push_bytes 1K\ndevice_one_shot_bytes 4K\ndevice_window_bytes 8K\ndevice_ll_bytes 16K\n";
+      << "device_push_bytes 1K\ndevice_push_block_bytes 2K\ndevice_one_shot_bytes 4K\ndevice_window_bytes 8K\n"
+         "device_ll_bytes 16K\ndevice_ll128_bytes 16K\n";
   const auto in = [](std::uint64_t bytes, const char* push, const char* one, const char* two, const char* lines,
                      const char* rest) {
     if (bytes <= 1 << 10) return std::string(push);
@@ -114,12 +115,14 @@ TEST_CASE("every threshold of devices is obeyed, and the table of a program says
     return std::string(bytes <= 16 << 10 ? lines : rest);
   };
   for (const auto& [bytes, kernel] : kernels_with(file, "all_reduce_perf"))
-    CHECK(kernel == in(bytes, "push one_shot", "window one_shot", "window two_shot", "simple ring", "simple ring"));
+    CHECK(kernel == in(bytes, "push one_shot", "window one_shot", "window two_shot", "ll128 ring", "simple ring"));
   for (const auto& [bytes, kernel] : kernels_with(file, "broadcast_perf"))
     CHECK(kernel == in(bytes, "push direct", "window direct", "window direct", "ll tree", "simple ring"));
-  // What is pushed of a block for each is not the file's matter.
-  for (const auto& [bytes, kernel] : kernels_with(file, "all_gather_perf"))
-    CHECK(kernel == (bytes <= 8 << 10 ? "push direct" : "simple ring"));
+  for (const auto& [bytes, kernel] : kernels_with(file, "all_gather_perf")) {
+    INFO(bytes);
+    CHECK(kernel == (bytes <= 2 << 10 ? "push direct"
+                                      : in(bytes, "", "window direct", "window direct", "ll128 ring", "simple ring")));
+  }
   for (const auto& [bytes, kernel] : kernels_with(file, "reduce_perf"))
     CHECK(kernel == in(bytes, "window direct", "window direct", "window direct", "ll ring", "simple ring"));
 }

@@ -64,8 +64,8 @@ constexpr Most kOneShotMost{&Terms::one_shot_most, &Terms::window_most};
 constexpr TunerRow kTable[] = {
     {Pattern::all_reduce, kCanonical, &Terms::push_most, 8, push, "one_shot", kMost, kAnyBytes},
     {Pattern::all_reduce, kCanonical, {&Terms::push_most, 1 * kKiB}, kAnyWorld, push, "one_shot", kMost, kAnyBytes},
-    {Pattern::reduce_scatter, kCanonical, 64 * kKiB, 8, push, "direct", kMost, kAnyBytes},
-    {Pattern::all_gather, kCanonical, 64 * kKiB, 8, push, "direct", kMost, kAnyBytes},
+    {Pattern::reduce_scatter, kCanonical, &Terms::push_block_most, 8, push, "direct", kMost, kAnyBytes},
+    {Pattern::all_gather, kCanonical, &Terms::push_block_most, 8, push, "direct", kMost, kAnyBytes},
     {Pattern::broadcast, kCanonical, &Terms::push_most, 8, push, "direct", kMost, kAnyBytes},
     {Pattern::barrier, kCanonical, kAnyBytes, kAnyWorld, push, "direct", 64, kAnyBytes},
     // One crossing, data and flags in one line; a window's one_shot takes two, and a release before each. The LL that
@@ -77,19 +77,24 @@ constexpr TunerRow kTable[] = {
      time_sliced},
     {Pattern::all_reduce, kCanonical, kOneShotMost, 8, window, "one_shot", kMost, 16 * kKiB},
     {Pattern::all_reduce, kCanonical, &Terms::window_most, kAnyWorld, window, "two_shot", kMost, 64 * kKiB},
+    {Pattern::all_reduce, kAnyOrder, &Terms::ll128_most, kAnyWorld, ll128, "ring", kMost, 64 * kKiB},
     {Pattern::all_reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
     {Pattern::all_reduce, kCanonical, kAnyBytes, kAnyWorld, simple, "two_shot", kMost, 128 * kKiB},
     {Pattern::reduce, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
     {Pattern::reduce, kAnyOrder, &Terms::ll_most, kAnyWorld, ll, "ring", 256, 16 * kKiB},
+    {Pattern::reduce, kAnyOrder, &Terms::ll128_most, kAnyWorld, ll128, "ring", kMost, 64 * kKiB},
     {Pattern::reduce, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
     {Pattern::reduce, kCanonical, &Terms::ll_most, kAnyWorld, ll, "direct", 256, 16 * kKiB},
     {Pattern::reduce, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
     {Pattern::broadcast, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
     {Pattern::broadcast, kCanonical, &Terms::ll_most, kAnyWorld, ll, "tree", 256, 16 * kKiB},
+    {Pattern::broadcast, kCanonical, &Terms::ll128_most, kAnyWorld, ll128, "ring", kMost, 64 * kKiB},
     {Pattern::broadcast, kCanonical, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
     {Pattern::all_gather, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::all_gather, kCanonical, &Terms::ll128_most, kAnyWorld, ll128, "ring", kMost, 64 * kKiB},
     {Pattern::all_gather, kCanonical, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
     {Pattern::reduce_scatter, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
+    {Pattern::reduce_scatter, kAnyOrder, &Terms::ll128_most, kAnyWorld, ll128, "ring", kMost, 64 * kKiB},
     {Pattern::reduce_scatter, kAnyOrder, kAnyBytes, kAnyWorld, simple, "ring", kMost, 128 * kKiB},
     {Pattern::reduce_scatter, kCanonical, kAnyBytes, kAnyWorld, simple, "direct", kMost, 128 * kKiB},
     {Pattern::all_to_all, kCanonical, &Terms::window_most, kAnyWorld, window, "direct", kMost, 64 * kKiB},
@@ -186,7 +191,8 @@ class RowSearch {
   }
 
   bool fits(const TunerRow& row) const {
-    return shape_.bytes <= row.most.in(terms_) && terms_.world_size <= row.max_world_size;
+    const std::size_t most = row.most.in(terms_);  // 0: nothing, whatever its size
+    return most != 0 && shape_.bytes <= most && terms_.world_size <= row.max_world_size;
   }
 
   // Rows whose size fits first; then any row of the pattern, for an algorithm that the table would not take here.

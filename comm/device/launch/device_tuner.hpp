@@ -34,8 +34,9 @@ struct Terms {
   bool is_level = false;        // the ranks are some of a communicator in two levels
   std::size_t slots_bytes = 0;  // that the slots between two ranks hold: a longer message waits for its receiver
   // Thresholds of the tuning file, of the larger buffer of a rank.
-  std::size_t push_most = Tuning{}.device_push_bytes, one_shot_most = Tuning{}.device_one_shot_bytes,
-              window_most = Tuning{}.device_window_bytes, ll_most = Tuning{}.device_ll_bytes;
+  std::size_t push_most = Tuning{}.device_push_bytes, push_block_most = Tuning{}.device_push_block_bytes,
+              one_shot_most = Tuning{}.device_one_shot_bytes, window_most = Tuning{}.device_window_bytes,
+              ll_most = Tuning{}.device_ll_bytes, ll128_most = Tuning{}.device_ll128_bytes;
 };
 
 struct Choice {

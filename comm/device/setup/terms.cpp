@@ -47,9 +47,11 @@ Terms agree(const Regions& regions, const Options& options, const Config& config
               .round_bytes = round_bytes(regions),
               .slots_bytes = slots_bytes(layout),
               .push_most = config.tuning.device_push_bytes,
+              .push_block_most = config.tuning.device_push_block_bytes,
               .one_shot_most = config.tuning.device_one_shot_bytes,
               .window_most = config.tuning.device_window_bytes,
-              .ll_most = config.tuning.device_ll_bytes};
+              .ll_most = config.tuning.device_ll_bytes,
+              .ll128_most = config.tuning.device_ll128_bytes};
   for (int p = 0; p < kernels::device::kProtocolCount; ++p) {
     terms.protocols[p] = has_protocol(layout, static_cast<kernels::device::Protocol>(p));
   }

@@ -89,9 +89,11 @@ TEST_CASE("thresholds of the tuning file decide between pushes, windows, rings a
                       .push_bytes = 1 << 20,
                       .slots_bytes = 0,
                       .push_most = 10000,
+                      .push_block_most = 15000,
                       .one_shot_most = 20000,
                       .window_most = 30000,
-                      .ll_most = 40000};
+                      .ll_most = 40000,
+                      .ll128_most = 50000};
   const auto chosen = [&](Pattern pattern, std::size_t bytes) {
     const device::Choice found = device::choose({.pattern = pattern, .bytes = bytes}, terms);
     return fmt::format("{} {}", device::name_of(found.kernel), found.algorithm);
@@ -101,24 +103,35 @@ TEST_CASE("thresholds of the tuning file decide between pushes, windows, rings a
   CHECK(chosen(Pattern::all_reduce, 20000) == "window one_shot");
   CHECK(chosen(Pattern::all_reduce, 20004) == "window two_shot");
   CHECK(chosen(Pattern::all_reduce, 30000) == "window two_shot");
-  CHECK(chosen(Pattern::all_reduce, 30004) == "simple ring");
+  CHECK(chosen(Pattern::all_reduce, 30004) == "ll128 ring");
+  CHECK(chosen(Pattern::all_reduce, 50004) == "simple ring");
   CHECK(chosen(Pattern::broadcast, 10004) == "window direct");
   CHECK(chosen(Pattern::broadcast, 30004) == "ll tree");
-  CHECK(chosen(Pattern::broadcast, 40004) == "simple ring");
+  CHECK(chosen(Pattern::broadcast, 40004) == "ll128 ring");
+  CHECK(chosen(Pattern::broadcast, 50004) == "simple ring");
   CHECK(chosen(Pattern::reduce, 30000) == "window direct");
   CHECK(chosen(Pattern::reduce, 40000) == "ll ring");
+  CHECK(chosen(Pattern::reduce, 50000) == "ll128 ring");
   constexpr std::size_t kNeverPushed = 100'000;
+  for (const Pattern blocks : {Pattern::all_gather, Pattern::reduce_scatter}) {
+    CHECK(chosen(blocks, 15000) == "push direct");
+    CHECK(chosen(blocks, 15004) == "window direct");
+    CHECK(chosen(blocks, 30000) == "window direct");
+    CHECK(chosen(blocks, 50000) == "ll128 ring");
+  }
   CHECK(chosen(Pattern::all_gather, kNeverPushed) == "simple ring");
   CHECK(chosen(Pattern::reduce_scatter, kNeverPushed) == "simple ring");
   CHECK(chosen(Pattern::all_to_all, 30000) == "window direct");
   CHECK(chosen(Pattern::all_to_all, kNeverPushed) == "simple pairwise");
   CHECK(chosen(Pattern::gather, kNeverPushed) == "simple direct");
   CHECK(chosen(Pattern::scatter, kNeverPushed) == "simple direct");
+  terms.protocols[static_cast<std::size_t>(device::KernelKind::ll128)] = false;
+  CHECK(chosen(Pattern::all_reduce, 30004) == "simple ring");
 }
 
 TEST_CASE("a threshold of 0 is obeyed at every size and in every world") {
   using rondo::kernels::Pattern;
-  constexpr std::size_t kLeast = 4, kMost = 1 << 20;
+  constexpr std::size_t kNone = 0, kLeast = 4, kMost = 1 << 20;
   for (const int ranks : {2, 8, 9}) {
     for (const bool time_sliced : {false, true}) {
       device::Terms terms{.world_size = ranks,
@@ -126,16 +139,19 @@ TEST_CASE("a threshold of 0 is obeyed at every size and in every world") {
                           .time_sliced = time_sliced,
                           .round_bytes = 1 << 20,
                           .push_most = 0,
+                          .push_block_most = 0,
                           .window_most = 0};
       const auto chosen = [&](Pattern pattern, std::size_t bytes) {
         return device::name_of(device::choose({.pattern = pattern, .bytes = bytes}, terms).kernel);
       };
       CAPTURE(ranks, time_sliced);
-      for (const std::size_t bytes : {kLeast, kMost}) {
-        for (const Pattern pattern : {Pattern::all_reduce, Pattern::broadcast, Pattern::reduce, Pattern::all_to_all,
-                                      Pattern::gather, Pattern::scatter}) {
+      for (const std::size_t bytes : {kNone, kLeast, kMost}) {
+        for (const Pattern pattern :
+             {Pattern::all_reduce, Pattern::broadcast, Pattern::all_gather, Pattern::reduce_scatter, Pattern::reduce,
+              Pattern::all_to_all, Pattern::gather, Pattern::scatter}) {
           CHECK(chosen(pattern, bytes) != "window");
           CHECK(chosen(pattern, bytes) != "push");
+          CHECK(chosen(pattern, bytes) != "ll128");
         }
       }
       terms.window_most = SIZE_MAX, terms.one_shot_most = 0;
