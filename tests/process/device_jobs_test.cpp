@@ -33,6 +33,31 @@ TEST_CASE("two devices of one host without access to each other") {
   for (const auto& program : kPrograms) run_job(bench(program), {"RONDO_SIM_DEVICES=2", "RONDO_SIM_PEER_ACCESS=0"});
 }
 
+TEST_CASE("processes that take turns on a device are told so once, and what to do") {
+  const struct {
+    const char* mps;
+    int times;
+    const char* which;
+  } rows[] = {{"RONDO_SIM_MPS=0", 1, "without MPS, so they take turns on it"},
+              {"RONDO_SIM_MPS=-1", 1, "without MPS as far as anybody can tell, so they take turns on it"},
+              {"RONDO_SIM_MPS=1", 0, ""}};
+  for (const auto& row : rows) {
+    CAPTURE(row.mps);
+    const Ended ended = run(rondorun({"--nproc-per-node", "3"}) + bench("all_reduce_perf", {}, "512"),
+                            {.environment = {"RONDO_SIM_DEVICES=1", row.mps}});
+    check_right_and_labelled(ended);
+    const std::string said = ended.out + ended.err;
+    int times = 0;
+    for (auto at = said.find("take turns on it"); at != std::string::npos; at = said.find("take turns on it", at + 1))
+      ++times;
+    CHECK(times == row.times);
+    if (row.times == 0) continue;
+    CHECK(said.find("ranks 0, 1, 2 are processes on one GPU") != std::string::npos);
+    CHECK(said.find(row.which) != std::string::npos);
+    CHECK(said.find("use rondorun --mps, or ranks that are threads") != std::string::npos);
+  }
+}
+
 TEST_CASE("kill -9 of a rank on a simulated device: the others name it within seconds") {
   Running job(rondorun({"--nproc-per-node", "4", tool("device_looper"), "loop"}));
   Words pids(4);
