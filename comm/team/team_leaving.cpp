@@ -32,8 +32,10 @@ void Team::tell_all_before_leaving() {
   if (failure_.raised()) {
     pass_on_failure();  // a peer that sees this rank go may not yet have heard why
     const Error error = failure_.error();
-    if (error.error_code() == ErrorCode::peer_lost) reported = error.culprit();
-    patience = std::chrono::milliseconds(500);  // others may be gone, or reached by nobody
+    if (error.error_code() == ErrorCode::peer_lost) {
+      reported = error.culprit();
+      patience = std::chrono::milliseconds(500);  // others may be gone, too, and those that are not find out
+    }
   }
   if (const Signature own = latest(Side::device); own.sequence != 0) announce_waiting(own);
   const bool closed = own_line().device_calls.arrived.load(std::memory_order_relaxed) == CallHistory::kClosed;

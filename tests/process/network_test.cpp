@@ -182,11 +182,13 @@ TEST_CASE("a job outlives packets lost") {
   CHECK(network.lost() > 0);
 }
 
+// The longest packets that get through: probes and answers, or control messages, too.
+constexpr std::size_t kBare = 94, kShort = 900;
+
 // Who closed its sockets before would reset them, or the kernel would soon give up what is under way on them. Those
 // that wait for it would take its sender for lost.
 TEST_CASE("who leaves stays until what it sent has arrived, however long that takes") {
   if (!networks_possible()) return;
-  static constexpr std::size_t kBare = 94, kShort = 900;  // probes and answers get through, or control messages, too
   const auto [program, longest] = GENERATE(table<Words, std::size_t>({{{tool("patient"), "left", "1"}, kBare},
                                                                       {{tool("patient"), "left", "1"}, kShort},
                                                                       {{tool("device_leaver")}, kBare}}));
@@ -199,6 +201,20 @@ TEST_CASE("who leaves stays until what it sent has arrived, however long that ta
   std::this_thread::sleep_for(5 * rondo::kLinkPatience);
   network.set({});
   check_success(job.wait());
+}
+
+TEST_CASE("who aborts and ends is not taken for lost, however long its word takes") {
+  if (!networks_possible()) return;
+  Network network(2, 25);
+  for (std::size_t i = 0; i < network.size(); ++i) network.host(i).set_sysctl("net/ipv4/tcp_orphan_retries", "1");
+  Job job(network, "abort", 1s);
+  job.await_start();
+  network.set({.loss = 0, .longest = kBare});
+  std::this_thread::sleep_for(5 * rondo::kLinkPatience);
+  network.set({});
+  CHECK(job.rank(1).wait().code == 0);
+  for (const std::size_t rank : {0u, 2u})
+    CHECK(job.rank(rank).lines("error ", 1).front().find("rank 1 called abort()") != std::string::npos);
 }
 
 TEST_CASE("a job outlives cuts that are shorter than its patience, and what was under way arrives") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that says when its job fails: patient MODE SECONDS. All ranks call check() while they do something else
 // (idle), reduce (busy), or wait in a barrier for rank 0, which is idle (wait); then they reduce once more. Or they are
-// idle until rank 1 has broadcast and left (left).
+// idle until rank 1 has broadcast and left (left), or aborts and ends (abort).
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -49,6 +49,14 @@ long be_busy(rondo::Communicator& comm, Clock::time_point until) {
   }
 }
 
+void end(rondo::Communicator& comm, const std::string& mode) {
+  if (mode == "abort") return comm.rank() == 1 ? comm.abort() : comm.barrier();
+  if (mode != "left") return reduce(comm);
+  std::vector<int> data(50'000, comm.rank());
+  comm.broadcast(data, 1);
+  if (data != std::vector<int>(data.size(), 1)) throw std::logic_error("what was broadcast is wrong");
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -61,16 +69,9 @@ int main(int, char** argv) {
     const auto until = Clock::now() + std::chrono::milliseconds(static_cast<long>(std::stod(argv[2]) * 1000));
     long calls = 0;
     if (mode == "busy") calls = be_busy(comm, until);
-    if (mode == "idle" || comm.rank() == 0) be_idle(comm, until);
+    if ((mode != "busy" && mode != "wait") || comm.rank() == 0) be_idle(comm, until);
     if (mode == "wait") comm.barrier();
-    if (mode == "left") {
-      be_idle(comm, until);
-      std::vector<int> data(50'000, comm.rank());
-      comm.broadcast(data, 1);
-      if (data != std::vector<int>(data.size(), 1)) throw std::logic_error("what was broadcast is wrong");
-    } else {
-      reduce(comm);
-    }
+    end(comm, mode);
     say(fmt::format("done {}", calls));
     return 0;
   } catch (const rondo::Error& error) {
