@@ -26,7 +26,7 @@ std::span<const Target> targets() {
       {"host_list", "lists of hosts", 1024, run_host_list, host_list_seeds},
       {"endpoint", "a host and a port", 512, run_endpoint, endpoint_seeds},
       {"configuration", "our own variables", 1024, run_configuration, configuration_seeds},
-      {"tuning", "tuning files", 4096, run_tuning, tuning_seeds},
+      {"tuning", "tuning files", 8192, run_tuning, tuning_seeds},
       {"checkpoint", "checkpoints of others", 4096, run_checkpoint, checkpoint_seeds},
       {"command_line", "rondorun's flags", 512, run_command_line, command_line_seeds},
       {"hostfile", "rondorun's --hostfile", 1024, run_hostfile, hostfile_seeds},
