@@ -23,7 +23,7 @@ Pulses::Pulses(std::shared_ptr<Monitor> monitor, std::chrono::milliseconds patie
 
 // Within a host no kernel is silent.
 void Pulses::add(int peer, int node, std::array<Fd, 2> sockets, int control) {
-  if (stays_on_host(sockets[0])) return;
+  if (stays_on_host(sockets[0].get())) return;
   Pulse pulse({sockets[0].get(), sockets[1].get(), control}, patience_, system_);
   peers_.push_back({peer, node, std::move(sockets), std::move(pulse)});
 }

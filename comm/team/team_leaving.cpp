@@ -49,13 +49,19 @@ void Team::tell_all_before_leaving() {
   await_delivery(system().now() + patience, reported);
 }
 
-// To close a connection on which something comes in resets it, and what is under way is lost with it; and to what is
-// under way on a closed one, the kernel grants fewer tries.
+// To close a connection on which something comes in resets it, and what is under way is lost with it; and on a closed
+// one the kernel gives up soon.
 void Team::await_delivery(System::Time until, int excepted) {
   constexpr std::chrono::microseconds kFirstNap{20}, kLongestNap{2000};
   auto nap = kFirstNap;  // nothing wakes whoever waits for an acknowledgement
   for (int peer = 0; peer < size(); ++peer) {
-    while (peer != excepted && is_owed_something(peer) && system().now() < until) {
+    while (peer != excepted && is_owed_something(peer)) {
+      if (system().now() >= until) {
+        if (!failure_.raised())
+          log::warn("rank {} destroyed its communicator, and what it had sent to rank {} may not have arrived", rank(),
+                    peer);
+        break;
+      }
       system().nap(nap);
       nap = std::min(2 * nap, kLongestNap);
     }

@@ -49,28 +49,11 @@ int receive_buffer_bytes() {
   return std::min(kBufferBytes, most / 4);
 }
 
-bool stays_on_host(int socket) {
-  sockaddr_storage here{}, there{};
-  socklen_t here_bytes = sizeof(here), there_bytes = sizeof(there);
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_bytes) != 0 ||
-      ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_bytes) != 0 ||
-      here.ss_family != there.ss_family) {
-    return false;
-  }
-  if (here.ss_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in&>(here).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(there).sin_addr.s_addr;
-  }
-  return here.ss_family == AF_INET6 &&
-         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
-                     &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr, sizeof(in6_addr)) == 0;
-}
-
 // When the kernel gives up a peer that is silent: later than we do, who know more. Within a host never: a process that
 // ends closes its sockets, and one that has lost its core inside a call, the socket locked, is as silent as a host that
 // vanished.
 void set_user_timeout(const Fd& socket, std::chrono::milliseconds limit) {
-  const auto given = stays_on_host(socket) ? std::chrono::milliseconds(0) : limit;
+  const auto given = stays_on_host(socket.get()) ? std::chrono::milliseconds(0) : limit;
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(given.count()), "cannot set TCP_USER_TIMEOUT");
 }
 
@@ -102,7 +85,22 @@ void set_congestion_control(const Fd& socket, std::string_view name) {
 
 }  // namespace
 
-bool stays_on_host(const Fd& socket) { return stays_on_host(socket.get()); }
+bool stays_on_host(int socket) {
+  sockaddr_storage here{}, there{};
+  socklen_t here_bytes = sizeof(here), there_bytes = sizeof(there);
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_bytes) != 0 ||
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_bytes) != 0 ||
+      here.ss_family != there.ss_family) {
+    return false;
+  }
+  if (here.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(here).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(there).sin_addr.s_addr;
+  }
+  return here.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr, sizeof(in6_addr)) == 0;
+}
 
 Fd make_socket(int family) {
   const ForkPause pause;
@@ -138,7 +136,7 @@ void prepare_for_data(const Fd& socket) {
 void set_data_options(const Fd& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
   set_user_timeout(socket, kernel_is_impatient() ? kKernelPatience : std::chrono::milliseconds(0));
-  if (!stays_on_host(socket)) set_congestion_control(socket, preferred_congestion_control(socket));
+  if (!stays_on_host(socket.get())) set_congestion_control(socket, preferred_congestion_control(socket));
 }
 
 void set_control_options(const Fd& socket) {

@@ -11,7 +11,7 @@ Fd make_socket(int family);  // SOCK_STREAM, non-blocking, closed on exec
 // Whether a Unix socket's other end was opened by this process' user.
 bool is_same_user(const Fd& socket);
 // Whether both ends of a connection are on this host: then they have the same address.
-bool stays_on_host(const Fd& socket);
+bool stays_on_host(int socket);
 
 // Beyond what was asked for (since Linux 5.15): the kernel lets a peer send as much as a fixed buffer holds of full
 // segments, throws away what it then has no room for (Linux 6.18), and a rank that comes late waits 200 ms until that

@@ -297,7 +297,7 @@ class TcpRecvLink final : public RecvLink {
 }  // namespace
 
 Links make_tcp_links(Fd socket, int peer, FifoShape shape) {
-  const bool on_host = stays_on_host(socket);
+  const bool on_host = stays_on_host(socket.get());
   auto shared = std::make_shared<Connection>(Connection{.socket = std::move(socket), .on_host = on_host});
   return {.send = std::make_unique<TcpSendLink>(shared, peer, shape),
           .recv = std::make_unique<TcpRecvLink>(shared, peer, shape),

@@ -55,6 +55,10 @@ Network::~Network() {
   thread_.join();
 }
 
+void Network::set_sysctl(const std::string& path, const std::string& value) const {
+  for (const Host& host : hosts_) host.set_sysctl(path, value);
+}
+
 void Network::set(Weather weather) {
   const std::lock_guard lock(mutex_);
   weather_ = weather;

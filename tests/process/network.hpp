@@ -37,6 +37,8 @@ class Network {
   const Host& host(std::size_t i) const { return hosts_[i]; }
   static std::string address(std::size_t i) { return "10.77.0." + std::to_string(i + 1); }
 
+  void set_sysctl(const std::string& path, const std::string& value) const;  // of every host
+
   void set(Weather weather);                      // from now on, for all
   void cut(std::size_t host, bool cut);           // drops all that it sends and all for it: no reset, no ICMP
   void part(std::size_t one, std::size_t other);  // drops all that these two send each other

@@ -194,7 +194,7 @@ TEST_CASE("who leaves stays until what it sent has arrived, however long that ta
                                                                       {{tool("device_leaver")}, kBare}}));
   CAPTURE(program, longest);
   Network network(2, 24);
-  for (std::size_t i = 0; i < network.size(); ++i) network.host(i).set_sysctl("net/ipv4/tcp_orphan_retries", "1");
+  network.set_sysctl("net/ipv4/tcp_orphan_retries", "1");
   Job job(network, program, {}, 60s);
   job.await_start();
   network.set({.loss = 0, .longest = longest});
@@ -206,7 +206,7 @@ TEST_CASE("who leaves stays until what it sent has arrived, however long that ta
 TEST_CASE("who aborts and ends is not taken for lost, however long its word takes") {
   if (!networks_possible()) return;
   Network network(2, 25);
-  for (std::size_t i = 0; i < network.size(); ++i) network.host(i).set_sysctl("net/ipv4/tcp_orphan_retries", "1");
+  network.set_sysctl("net/ipv4/tcp_orphan_retries", "1");
   Job job(network, "abort", 1s);
   job.await_start();
   network.set({.loss = 0, .longest = kBare});
@@ -321,7 +321,7 @@ TEST_CASE("a stopped rank of another host is not lost, on a network that loses p
 TEST_CASE("a kernel that gives connections up early ends no job that is more patient") {
   if (!networks_possible()) return;
   Network network(2, 16);
-  for (std::size_t i = 0; i < network.size(); ++i) network.host(i).set_sysctl("net/ipv4/tcp_retries2", "1");
+  network.set_sysctl("net/ipv4/tcp_retries2", "1");
   Job job(network, "busy", 5s, {"RONDO_LINK_PATIENCE_MS=6000"});
   job.await_start();
   network.cut(1, true);

@@ -13,6 +13,7 @@
 #include "comm/base/process_state.hpp"
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tools/rondorun/records.hpp"
 
 namespace {
@@ -73,8 +74,6 @@ std::string explained(const fs::path& folder) {
   CHECK(ended.code == 0);
   return ended.out;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // The job fails, and leaves one folder.
 fs::path folder_of(const Place& place, const std::string& scenario, int code) {

@@ -22,6 +22,7 @@
 #include "tests/process/nodes_job.hpp"
 #include "tests/process/running.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tools/rondo/snapshot.hpp"
 #include "tools/rondo/visit.hpp"
@@ -36,8 +37,6 @@ std::vector<std::string> job(const std::string& scenario, std::vector<std::strin
   flags.insert(flags.end(), {"-n", "4", "--", tool("recorded"), scenario});
   return rondorun(flags);
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 json top(pid_t pid) {
   const auto ended = run({tool("rondo"), "top", "--json", std::to_string(pid)});

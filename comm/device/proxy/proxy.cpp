@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/base/fd.hpp"
+#include "comm/base/log.hpp"
 #include "comm/base/pulse.hpp"
 #include "comm/base/system_error.hpp"
 #include "comm/call/communicator_impl.hpp"
@@ -104,8 +105,12 @@ struct Proxy::Impl {
       leave_by_ = Clock::now() + kPatiencesToLeave * team_.link_patience();
       for (ProxyLink& link : peer_links_) link.leave();
     }
-    return Clock::now() > leave_by_ ||
-           std::all_of(peer_links_.begin(), peer_links_.end(), [](ProxyLink& link) { return link.finished(); });
+    if (std::all_of(peer_links_.begin(), peer_links_.end(), [](ProxyLink& link) { return link.finished(); }))
+      return true;
+    if (Clock::now() <= leave_by_) return false;
+    log::warn("rank {} destroyed its communicator, and what its kernels had sent to other nodes may not have arrived",
+              team_.rank());
+    return true;
   }
 
   void wait() {
