@@ -317,8 +317,10 @@ int main(int argc, char** argv) {
   app.add_option("--processes", flags.processes, "client processes (2); each needs a descriptor per client")
       ->check(CLI::Range(1, 64));
   app.add_option("--runs", flags.runs, "runs per number of clients (3)")->check(CLI::Range(1, 1000));
-  app.add_option("--max-seconds", flags.max_seconds, "fail when the median of the runs takes longer (no limit)");
-  app.add_option("--max-mib", flags.max_mib, "fail when the server's process has had more memory (no limit)");
+  app.add_option("--max-seconds", flags.max_seconds, "fail when the median of the runs takes longer (no limit)")
+      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--max-mib", flags.max_mib, "fail when the server's process has had more memory (no limit)")
+      ->check(CLI::Range(0.0, 1e6));
   try {
     app.parse(argc, argv);
     return run(flags);

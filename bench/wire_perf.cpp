@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
   int rounds = 15;
   CLI::App app("Times the averaging of gradients as f32, f16 and bf16.");
   app.add_option("--mib", mib, "float32 gradients in MiB (16)")->check(CLI::Range(1, 1024));
-  app.add_option("--rounds", rounds, "samples of each format (15)")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", rounds, "samples of each format (15)")->check(CLI::Range(1, 1'000'000));
   if (const auto code = rondo::parse(app, "wire_perf", argc, argv)) return *code;
   try {
     auto comm = rondo::Communicator::from_environment();

@@ -26,9 +26,10 @@ int main(int argc, char** argv) {
   app.add_option("--fashion-mnist", grey, "folder with the four gzipped idx files");
   app.add_option("--epochs", settings.epochs, "passes over the training images")->check(CLI::Range(1, 1000000));
   app.add_option("--batch", settings.batch, "images of a rank in one step")->check(CLI::Range(1, 1000000));
-  app.add_option("--lr", settings.learning_rate, "learning rate");
-  app.add_option("--limit", settings.limit, "training images to use, 0 for all");
-  app.add_option("--min-accuracy", settings.minimum_accuracy, "percent of the test images that must come out right");
+  app.add_option("--lr", settings.learning_rate, "learning rate")->check(CLI::Range(0.0, 1000.0));
+  app.add_option("--limit", settings.limit, "training images to use, 0 for all")->check(CLI::Range(0, 1000000));
+  app.add_option("--min-accuracy", settings.minimum_accuracy, "percent of the test images that must come out right")
+      ->check(CLI::Range(0.0, 100.0));
   if (const auto code = examples::parse(app, "cifar", argc, argv)) return *code;
   try {
     auto communicator = rondo::Communicator::from_environment();

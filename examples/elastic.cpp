@@ -5,14 +5,17 @@
 // Or four ranks and a spare, each in a shell or on a host of its own:
 //   elastic file:///tmp/meeting 0 4      and so for ranks 1, 2 and 3
 //   elastic file:///tmp/meeting          the spare: it may come before the others or when it is needed
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <rondo/rondo.hpp>
 #include <rondo/trainer.hpp>
 #include <span>
+#include <string>
 #include <vector>
+
+#include "examples/command_line.hpp"
 
 namespace {
 
@@ -85,22 +88,20 @@ void train_to_the_end(rondo::Communicator& comm) {
   }
 }
 
-rondo::Communicator enter(int count, char** arguments) {
-  if (count == 1) return rondo::Communicator::from_environment();  // of the spare, too: it joins
-  if (count == 2) return rondo::Communicator::join({.url = arguments[1]});
-  return rondo::Communicator::create(
-      {.rank = std::atoi(arguments[2]), .world_size = std::atoi(arguments[3]), .url = arguments[1]});
-}
-
 }  // namespace
 
-int main(int count, char** arguments) {
-  if (count == 3 || count > 4) {
-    std::fprintf(stderr, "usage: elastic [PLACE [RANK WORLD_SIZE]]\n");
-    return 2;
-  }
+int main(int argc, char** argv) {
+  std::string place;
+  int rank = -1, world_size = 0;
+  CLI::App app("A training that outlives its ranks.");
+  app.add_option("PLACE", place, "where the ranks meet: file:// or tcp://; alone, a spare joins there");
+  auto* const numbers = app.add_option("RANK", rank, "of a rank that begins the training")->check(CLI::Range(0, 1023));
+  numbers->needs(app.add_option("WORLD_SIZE", world_size, "of those that begin it")->check(CLI::Range(1, 1024)));
+  if (const auto code = examples::parse(app, "elastic", argc, argv)) return *code;
   try {
-    auto comm = enter(count, arguments);
+    auto comm = place.empty()     ? rondo::Communicator::from_environment()  // of the spare, too: it joins
+                : world_size == 0 ? rondo::Communicator::join({.url = place})
+                                  : rondo::Communicator::create({.rank = rank, .world_size = world_size, .url = place});
     train_to_the_end(comm);
     return 0;
   } catch (const std::exception& error) {

@@ -60,22 +60,27 @@ int main(int argc, char** argv) {
   bool no_sync = false;
   CLI::App app("Trains a small classifier on Fashion-MNIST, one process per rank.");
   app.add_option("--epochs", settings.epochs, "passes over the training images")->check(CLI::Range(1, 1000000));
-  app.add_option("--global-batch", settings.global_batch, "images of all ranks together in one step");
-  app.add_option("--lr", settings.learning_rate, "learning rate");
-  app.add_option("--seed", settings.seed, "seed of the shuffle and of rank 0's first parameters");
+  app.add_option("--global-batch", settings.global_batch, "images of all ranks together in one step")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--lr", settings.learning_rate, "learning rate")->check(CLI::Range(0.0, 1000.0));
+  app.add_option("--seed", settings.seed, "seed of the shuffle and of rank 0's first parameters")
+      ->check(CLI::Range(0L, 4294967295L));
   app.add_option("--data", settings.data, "folder with the four gzipped idx files");
-  app.add_option("--limit", settings.limit, "training images to use, 0 for all");
+  app.add_option("--limit", settings.limit, "training images to use, 0 for all")->check(CLI::Range(0, 1000000));
   app.add_option("--min-accuracy", settings.minimum_accuracy,
-                 "percent that the last epoch must reach; 85 when two epochs saw all images, else 0");
+                 "percent that the last epoch must reach; 85 when two epochs saw all images, else 0")
+      ->check(CLI::Range(0.0, 100.0));
   app.add_option("--device", device, "where gradients are averaged: cpu, cuda, or sim, the GPU code run by the CPU")
       ->check(CLI::IsMember({"cpu", "cuda", "sim"}));
   app.add_option("--precision", precision,
                  "f16 or bf16: mixed precision, with 32-bit values behind 16-bit weights, activations and gradients")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  app.add_option("--loss-scale", settings.loss_scale, "to begin with, in mixed precision")->check(CLI::PositiveNumber);
+  app.add_option("--loss-scale", settings.loss_scale, "to begin with, in mixed precision")
+      ->check(CLI::Range(1.0, 1e12));
   app.add_option("--checkpoint", settings.checkpoint,
                  "file to write after each epoch, and to go on from if it is there");
-  app.add_option("--threads", threads, "ranks as threads of this process, without a launcher");
+  app.add_option("--threads", threads, "ranks as threads of this process, without a launcher")
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--no-sync", no_sync, "leave every all_reduce out: the claims must then fail");
   if (const auto code = examples::parse(app, "fashion_mnist", argc, argv)) return *code;
   if (app.count("--min-accuracy") == 0 && settings.epochs >= 2 && settings.limit == 0) settings.minimum_accuracy = 85;

@@ -4,11 +4,11 @@
 //   rondorun --nproc-per-node 4 heat       ranks are processes
 //   heat 4                                 ranks are threads
 //   heat 4 1                               rank 1 goes halfway, and the others finish without it
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -16,6 +16,8 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "examples/command_line.hpp"
 
 namespace {
 
@@ -130,9 +132,19 @@ int run_threads(int world_size, int leaves) {
 
 }  // namespace
 
-int main(int count, char** words) {
+int main(int argc, char** argv) {
+  int threads = 0, leaves = -1;
+  CLI::App app("Heat that spreads along a rod, of which every rank computes a piece.");
+  app.add_option("THREADS", threads, "ranks as threads of this process, without a launcher")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("LEAVES", leaves, "the rank that goes halfway")->check(CLI::Range(0, 1023));
+  if (const auto code = examples::parse(app, "heat", argc, argv)) return *code;
+  if (threads > 0 && leaves >= threads) {
+    examples::complain("heat", fmt::format("rank {} cannot go halfway: there are {} ranks", leaves, threads));
+    return 2;
+  }
   try {
-    if (count > 1) return run_threads(std::atoi(words[1]), count > 2 ? std::atoi(words[2]) : -1);
+    if (threads > 0) return run_threads(threads, leaves);
     run(rondo::Communicator::from_environment(), -1);
     return 0;
   } catch (const std::exception& error) {

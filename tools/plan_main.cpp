@@ -70,12 +70,12 @@ Flags parse(int argc, char** argv) {
   app.add_option("--ranks", flags.ranks, "world size")->check(CLI::Range(1, kMaxPlannedRanks));
   sized("--count", flags.count, "elements of the message, or of one rank's block; 64K, 1M");
   app.add_option("--dtype", flags.dtype, "for bytes");
-  app.add_option("--root", flags.root, "root of a rooted collective");
+  app.add_option("--root", flags.root, "root of a rooted collective")->check(CLI::Range(0, kMaxPlannedRanks - 1));
   app.add_flag("--in-place", flags.in_place, "input and output share memory");
   sized("--slice", flags.layout.slice, "elements of a FIFO slot");
-  app.add_option("--slices-per-chunk", flags.layout.slices_per_chunk)->check(CLI::PositiveNumber);
-  app.add_option("--slots", flags.layout.slots, "FIFO slots of a link")->check(CLI::PositiveNumber);
-  app.add_option("--rank", flags.rank, "print this rank's steps only");
+  app.add_option("--slices-per-chunk", flags.layout.slices_per_chunk)->check(CLI::Range(1, 1 << 20));
+  app.add_option("--slots", flags.layout.slots, "FIFO slots of a link")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--rank", flags.rank, "print this rank's steps only")->check(CLI::Range(0, kMaxPlannedRanks - 1));
   app.add_flag("--all", flags.all, fmt::format("print all steps, not the first {} of a rank", kShownSteps));
   try {
     app.parse(argc, argv);
@@ -86,8 +86,8 @@ Flags parse(int argc, char** argv) {
     refuse(error.what());
   }
   if (flags.layout.slice == 0) refuse("--slice 0: a slice has at least one element");
-  if (flags.root < 0 || flags.root >= flags.ranks) refuse(fmt::format("--root {} is not a rank", flags.root));
-  if (flags.rank != kNobody && (flags.rank < 0 || flags.rank >= flags.ranks)) {
+  if (flags.root >= flags.ranks) refuse(fmt::format("--root {} is not a rank", flags.root));
+  if (flags.rank >= flags.ranks) {
     refuse(fmt::format("--rank {} is not a rank: there are {}", flags.rank, flags.ranks));
   }
   return flags;

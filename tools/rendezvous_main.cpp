@@ -30,7 +30,7 @@ struct Flags {
 void declare(CLI::App& app, Flags& flags) {
   app.add_option("--bind", flags.bind, "addresses to listen on (127.0.0.1); a wildcard must be asked for")
       ->delimiter(',');
-  app.add_option("--port", flags.port, "port to listen on (29500); 0: any free one");
+  app.add_option("--port", flags.port, "port to listen on (29500); 0: any free one")->check(CLI::Range(0, 65535));
   app.add_option("--secret-file", flags.secret_file, "file of mode 0600 with the job's 64 hexadecimal digits");
   app.add_flag("--insecure", flags.insecure, "no secret: whoever reaches the port may join");
   app.add_flag("--encrypt", flags.encrypt, "TLS for all connections, which ranks want with RONDO_ENCRYPT=1 alone");

@@ -2,6 +2,7 @@
 // Times of training steps with rondo::DistributedDataParallel, with and without communication, for bench/ddp_compare.
 // gloo_step.py beside this file is the same program for PyTorch's.   rondo_step MODEL BLOCKS STEPS none|zeros
 #include <torch/torch.h>
+#include <CLI/CLI.hpp>
 #include <rondo/rondo.hpp>
 
 #include <chrono>
@@ -10,6 +11,8 @@
 #include <optional>
 #include <rondo/torch.hpp>
 #include <string>
+
+#include "tools/command_line.hpp"
 
 namespace {
 
@@ -87,12 +90,16 @@ int run(const std::string& model, int blocks, int count, bool to_none) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: rondo_step conv|mlp BLOCKS STEPS none|zeros\n");
-    return 2;
-  }
+  std::string model, gradients;
+  int blocks = 0, steps = 0;
+  CLI::App app("Times of training steps with and without communication.");
+  app.add_option("MODEL", model)->required()->check(CLI::IsMember({"conv", "mlp"}));
+  app.add_option("BLOCKS", blocks)->required()->check(CLI::Range(1, 1'000'000));
+  app.add_option("STEPS", steps, "in a block")->required()->check(CLI::Range(1, 1'000'000));
+  app.add_option("GRADIENTS", gradients, "between steps")->required()->check(CLI::IsMember({"none", "zeros"}));
+  if (const auto code = rondo::parse(app, "rondo_step", argc, argv)) return *code;
   try {
-    return run(argv[1], std::stoi(argv[2]), std::stoi(argv[3]), std::string(argv[4]) == "none");
+    return run(model, blocks, steps, gradients == "none");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rondo_step: %s\n", error.what());
     return 1;

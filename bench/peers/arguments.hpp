@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line that all programs of this folder take: `--name value` pairs, the same for every library, so that a
-// launcher of MPI carries them to every rank. The driver writes it; a name that is not asked for is an error.
+// launcher of MPI carries them to every rank. The driver writes it.
 #pragma once
 #include <cstddef>
 #include <cstdio>
@@ -32,9 +32,12 @@ class Arguments {
   long number(const std::string& name, long otherwise) const {
     const std::string value = text(name, "");
     if (value.empty()) return otherwise;
+    return number_in(value, "--" + name);
+  }
+  static long number_in(const std::string& value, const std::string& where) {
     char* end = nullptr;
     const long parsed = std::strtol(value.c_str(), &end, 10);
-    if (*end != '\0') stop("--" + name + " " + value + " is no number");
+    if (value.empty() || *end != '\0') stop(where + ": '" + value + "' is no number");
     return parsed;
   }
   // "64,1024" or words

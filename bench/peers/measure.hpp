@@ -55,7 +55,8 @@ class Runner {
       if (name == "waiting") {
         measure_waiting();
       } else {
-        measure(cell_of(name, std::stoull(text.substr(colon + 1))));
+        const std::string bytes = colon == std::string::npos ? "" : text.substr(colon + 1);
+        measure(cell_of(name, static_cast<std::size_t>(Arguments::number_in(bytes, "--cells " + text))));
       }
     }
     return failed_ ? 1 : 0;

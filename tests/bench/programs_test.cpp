@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "bench/cases.hpp"
 #include "bench/host_memory.hpp"
@@ -214,4 +215,26 @@ TEST_CASE("what else measures names the flag that is wrong, and the word that is
     CHECK(times(ended.err, "\n") == 1);
     CHECK(run({tool(program), "--help"}).code == 0);
   }
+}
+
+// Without bounds the parser takes -1 for the largest of unsigned numbers, and says nothing.
+TEST_CASE("a number that a program takes has bounds, which its help tells") {
+  const std::regex number("\\b(U?INT|FLOAT):?[^\n]*"), bounds(" in \\[-?[0-9.e+]+ - [0-9.e+]+\\]");
+  const auto check = [&](std::vector<std::string> command) {
+    const std::string program = command.front();
+    command.front() = tool(program);
+    command.emplace_back("--help");
+    const Ended ended = run(command);
+    REQUIRE(ended.code == 0);
+    for (std::sregex_iterator found(ended.out.begin(), ended.out.end(), number), end; found != end; ++found) {
+      INFO(program << ": " << found->str());
+      CHECK(std::regex_search(found->str(), bounds));
+    }
+  };
+  for (const char* const program :
+       {"all_reduce_perf", "anatomy", "elastic", "fashion_mnist", "floors", "heat", "nccl_perf", "rendezvous_load",
+        "rondo-plan", "rondo-rendezvous", "rondo-tune", "wire_perf"}) {
+    check({program});
+  }
+  check({"rondo", "top"});
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rod's temperatures do not depend on how many ranks compute it, nor on whether they are processes or threads, nor
 // on whether one of them goes halfway.
+#include <algorithm>
+
 #include "tests/examples/trainings.hpp"
 #include "tests/support/catch.hpp"
 
@@ -34,5 +36,29 @@ TEST_CASE("when a rank leaves, the others finish its part of the rod, too") {
     INFO(leaves);
     CHECK(shrunk.at("ranks") == "3");
     CHECK(shrunk.at("hash") == alone.at("hash"));
+  }
+}
+
+TEST_CASE("an example does nothing with a word that is no number, or no number of a rank") {
+  const std::string place = "file:///nonexistent/meeting";
+  const std::vector<std::vector<std::string>> lines{{"heat", "four"},
+                                                    {"heat", "0"},
+                                                    {"heat", "3x"},
+                                                    {"heat", "99999999999"},
+                                                    {"heat", "4", "1x"},
+                                                    {"heat", "4", "4"},
+                                                    {"heat", "4", "1", "2"},
+                                                    {"elastic", place, "0"},
+                                                    {"elastic", place, "0", "3x"},
+                                                    {"elastic", place, "x", "3"}};
+  for (const auto& line : lines) {
+    std::vector<std::string> command{tool(line.front())};
+    command.insert(command.end(), line.begin() + 1, line.end());
+    const Ended ended = run(command);
+    INFO(Catch::Detail::stringify(line) << ended.out << ended.err);
+    CHECK(ended.code == 2);
+    CHECK(ended.out.empty());
+    CHECK(ended.err.starts_with(line.front() + ": "));
+    CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
   }
 }

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <barrier>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -210,9 +211,10 @@ int main(int argc, char** argv) {
   app.add_option("--library", library, "path of libnccl.so.2");
   app.add_flag("--version", version_alone, "only say which it is, and whether it will do");
   app.add_option("-g,--ngpus", setup.ranks, "ranks, as threads, all on GPU 0")->check(CLI::Range(1, 8));
-  app.add_option("-G,--cudagraph", setup.replays, "launches of the graph in a sample")->check(CLI::PositiveNumber);
-  app.add_option("-b,--minbytes", setup.min_bytes, "smallest size")->transform(CLI::AsSizeValue(false));
-  app.add_option("-e,--maxbytes", setup.max_bytes, "largest size")->transform(CLI::AsSizeValue(false));
+  app.add_option("-G,--cudagraph", setup.replays, "launches of the graph in a sample")->check(CLI::Range(1, 1'000'000));
+  const CLI::Range sizes(std::uint64_t{0}, std::uint64_t{1} << 40);
+  app.add_option("-b,--minbytes", setup.min_bytes, "smallest size")->transform(CLI::AsSizeValue(false))->check(sizes);
+  app.add_option("-e,--maxbytes", setup.max_bytes, "largest size")->transform(CLI::AsSizeValue(false))->check(sizes);
   app.add_option("-f,--stepfactor", setup.factor, "factor between sizes")->check(CLI::Range(2, 1024));
   if (const auto code = rondo::parse(app, "nccl_perf", argc, argv)) return *code;
   try {

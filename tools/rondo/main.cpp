@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <filesystem>
+#include <limits>
 #include <vector>
 
 #include "comm/base/plain_text.hpp"
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
   pid_t process = 0;
   bool json = false;
   top->add_option("PID", process, "of its launcher or of a rank; needed where several jobs run")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, std::numeric_limits<pid_t>::max()));
   top->add_flag("--json", json, "one document of JSON instead, once");
   try {
     app.parse(argc, argv);
