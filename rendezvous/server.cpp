@@ -54,6 +54,8 @@ constexpr std::chrono::seconds kLingerFor{1};  // for a refusal to arrive before
 constexpr std::chrono::seconds kDrainWithin{1};
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr int kAcceptsAtOnce = 64;  // then others get their turn
+// Where nobody is expected: ranks compute then, and strangers, at some 20 us each, get no more of their time.
+constexpr std::chrono::milliseconds kBetweenNewcomers{1};
 constexpr std::chrono::milliseconds kNoDescriptorPause{20};
 constexpr std::size_t kStrangersOfRank0 = 16;  // the descriptors are those of a program that trains
 constexpr std::size_t kOwnDescriptors = 5;     // at least: what Asio waits by (3), a socket, the one in reserve
@@ -198,7 +200,13 @@ class Server::Impl final : private Output {
       error_code ignored;
       co_await acceptor.async_wait(tcp::acceptor::wait_read, asio::redirect_error(asio::use_awaitable, ignored));
       Accepting result = Accepting::more;
-      for (int i = 0; i < kAcceptsAtOnce && result == Accepting::more; ++i) result = accept_one(acceptor);
+      for (int i = 0; i < kAcceptsAtOnce && result == Accepting::more; ++i) {
+        result = accept_one(acceptor);
+        if (!core_.at_rest() || result != Accepting::more) continue;
+        settle();
+        asio::steady_timer enough(io_, kBetweenNewcomers);
+        co_await enough.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+      }
       settle();
       if (result == Accepting::more || result == Accepting::nobody) continue;
       room_for_more_.expires_at(result == Accepting::crowded ? Time::max() : now() + kNoDescriptorPause);

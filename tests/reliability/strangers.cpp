@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strangers at the ports of a job. How soon does it meet, however few descriptors its ranks have? And how long do its
-// calls take, beside the same strangers elsewhere? Those cost the machine as much, and are not the job's doing.
+// calls take, by what they take without them? Ranks and server have one core for that, strangers another one, as they
+// would have machines of their own.
 #include <fmt/format.h>
-#include <poll.h>
+#include <sched.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <deque>
 #include <sstream>
 #include <thread>
 
@@ -50,46 +49,6 @@ double meet(const char* files, const Attack& attack, const SecretFile& secret) {
   return static_cast<double>(job.meets_within_ms());
 }
 
-// A port at which strangers find what they find at a job's, but nobody who works: who speaks is sent away, the latest
-// few who say nothing may stay.
-class Elsewhere {
- public:
-  Elsewhere() {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (::bind(listener_.get(), generic, size) != 0 || ::listen(listener_.get(), 4096) != 0 ||
-        ::getsockname(listener_.get(), generic, &size) != 0)
-      throw std::runtime_error("cannot listen");
-    port_ = ntohs(address.sin_port);
-    thread_ = std::jthread([this](const std::stop_token& stop) {
-      while (!stop.stop_requested()) serve();
-    });
-  }
-  std::uint16_t port() const { return port_; }
-
- private:
-  void serve() {
-    std::vector<pollfd> polled{{listener_.get(), POLLIN, 0}};
-    for (const Fd& guest : guests_) polled.push_back({guest.get(), POLLIN, 0});
-    constexpr int kLookMs = 50;
-    ::poll(polled.data(), polled.size(), kLookMs);
-    for (std::size_t i = guests_.size(); i > 0; --i) {
-      if (polled[i].revents != 0) guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i) - 1);
-    }
-    if (polled[0].revents == 0) return;
-    guests_.emplace_back(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (guests_.size() > kGuests) guests_.pop_front();
-  }
-  static constexpr std::size_t kGuests = 16;
-  Fd listener_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  std::uint16_t port_ = 0;
-  std::deque<Fd> guests_;  // the thread's
-  std::jthread thread_;
-};
-
 // Of the windows from now on: the median of their 99th percentiles, in us.
 double p99_of_phase(Running& rank) {
   const auto from = Clock::now() + kSettles;
@@ -105,33 +64,39 @@ double p99_of_phase(Running& rank) {
   return windows.at(0.5);
 }
 
-// Strangers have machines of their own: here they take what time the ranks leave.
-std::unique_ptr<Flood> flood_in_the_background(const std::vector<std::uint16_t>& ports, Flood::Says says) {
-  std::unique_ptr<Flood> flood;
-  std::thread([&] {  // its niceness is its thread's
-    constexpr int kLeast = 19;
-    if (::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLeast) == 0)
-      flood = std::make_unique<Flood>(ports, kStrangers, says);
-  })
-      .join();
-  if (!flood) throw std::runtime_error("cannot lower a thread's priority");
-  return flood;
+std::vector<int> cores_allowed() {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) throw std::runtime_error("no cores are known");
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  }
+  return cores;
+}
+
+// The result of `make`, and all threads and processes that it starts, on one core.
+template <class Make>
+auto on_core(int core, Make make) {
+  decltype(make()) made;
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    if (::sched_setaffinity(0, sizeof one, &one) == 0) made = make();
+  }).join();
+  if (!made) throw std::runtime_error(fmt::format("cannot bind a thread to core {}", core));
+  return made;
 }
 
 struct Beside {
-  double quiet = 0, elsewhere = 0, here = 0;
+  double quiet = 0, strangers = 0;
 };
 
 // Rank 0's server and the ranks' ports are there while the job meets; who runs has closed what it does not need.
-Beside run_beside(FloodedJob& job, const std::vector<std::uint16_t>& ports, const Elsewhere& elsewhere,
-                  const Attack& attack) {
+Beside run_beside(FloodedJob& job, const std::vector<std::uint16_t>& ports, const Attack& attack, int core) {
   Beside beside{.quiet = p99_of_phase(job.ranks.front())};
-  {
-    const auto flood = flood_in_the_background({elsewhere.port()}, attack.says);
-    beside.elsewhere = p99_of_phase(job.ranks.front());
-  }
-  const auto flood = flood_in_the_background(ports, attack.says);
-  beside.here = p99_of_phase(job.ranks.front());
+  const auto flood = on_core(core, [&] { return std::make_unique<Flood>(ports, kStrangers, attack.says); });
+  beside.strangers = p99_of_phase(job.ranks.front());
   return beside;
 }
 
@@ -150,28 +115,30 @@ void measure_strangers(const Given& given, Report& report) {
   }
   report.at_most("the longest meeting", meetings.at(1), kMeetsWithinMs, "ms");
 
-  report.say(fmt::format("all_reduce of 8 bytes over tcp, {} ranks, p99 in us\n{:22} {:>8} {:>10} {:>8} {:>7} {:>9}",
-                         FloodedJob::kRanks, "strangers say", "quiet", "elsewhere", "here", "times", "of quiet"));
+  const std::vector<int> cores = cores_allowed();
+  if (cores.size() < 2) return report.say("calls beside strangers: skipped, there is one core for both");
+  report.say(fmt::format("all_reduce of 8 bytes over tcp, {} ranks on one core, p99 in us\n{:22} {:>8} {:>10} {:>7}",
+                         FloodedJob::kRanks, "strangers say", "quiet", "strangers", "times"));
   const std::uint16_t port = free_port(), first_of_ranks = free_port();
-  FloodedJob job(
-      "4096", port, first_of_ranks, secret, [] {}, tool("clocked"));
-  job.meets_within_ms();
-  const Elsewhere elsewhere;
+  const auto job = on_core(cores[0], [&] {
+    return std::make_unique<FloodedJob>(
+        "4096", port, first_of_ranks, secret, [] {}, tool("clocked"));
+  });
+  job->meets_within_ms();
   Times ratios;
   for (const Attack& attack : kAttacks) {
-    Times quiet, other, here, times;
+    Times quiet, strangers, times;
     for (std::size_t round = 0; round < given.count; ++round) {
-      const Beside beside = run_beside(job, ports_of(port, first_of_ranks), elsewhere, attack);
+      const Beside beside = run_beside(*job, ports_of(port, first_of_ranks), attack, cores[1]);
       quiet.add(beside.quiet);
-      other.add(beside.elsewhere);
-      here.add(beside.here);
-      times.add(beside.here / beside.elsewhere);
+      strangers.add(beside.strangers);
+      times.add(beside.strangers / beside.quiet);
     }
-    report.say(fmt::format("{:22} {:8.0f} {:10.0f} {:8.0f} {:7.2f} {:9.2f}", attack.name, quiet.at(0.5), other.at(0.5),
-                           here.at(0.5), times.at(0.5), here.at(0.5) / quiet.at(0.5)));
+    report.say(
+        fmt::format("{:22} {:8.0f} {:10.0f} {:7.2f}", attack.name, quiet.at(0.5), strangers.at(0.5), times.at(0.5)));
     ratios.add(times.at(0.5));
   }
-  report.at_most("p99 beside strangers here, by that beside as many elsewhere:", ratios.at(1), kMostTimes, "times");
+  report.at_most("p99 beside strangers, by that without:", ratios.at(1), kMostTimes, "times");
 }
 
 }  // namespace rondo::test

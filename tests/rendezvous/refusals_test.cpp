@@ -13,6 +13,7 @@
 #include "rendezvous/connect.hpp"
 #include "tests/rendezvous/jobs.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/flood.hpp"
 
 using namespace rondo;
 using namespace rondo::rendezvous;
@@ -393,4 +394,24 @@ TEST_CASE(
   CHECK(claim(0) == error);
   CHECK(claim(2) == error);
   CHECK(std::chrono::steady_clock::now() - begun < seconds(8));
+}
+
+TEST_CASE("where nobody is expected, a millisecond lies between two that come") {
+  const Job job(2, kQuick);
+  std::vector<std::shared_ptr<Client>> members{job.client(), job.client()};
+  in_threads(2, [&](int rank) {
+    members[static_cast<std::size_t>(rank)]->join({.rank = rank, .world_size = 2}, in(seconds(10)));
+  });
+  const rondo::test::Flood flood({job.server->port()}, 200, rondo::test::Flood::Says::garbage);
+  const auto until = in(seconds(10));
+  while (flood.met() == 0 && in(seconds(0)) < until) std::this_thread::yield();
+  const std::uint64_t before = flood.met();
+  const auto begun = in(seconds(0));
+  constexpr milliseconds kWindow{300};
+  while (in(seconds(0)) < begun + kWindow) std::this_thread::yield();
+  const std::uint64_t sent_away = flood.met() - before;
+  const auto took = std::chrono::duration_cast<milliseconds>(in(seconds(0)) - begun);
+  const std::uint64_t held = 2 * kQuick.unauthenticated_connections;  // by then, and closed only now
+  CHECK(sent_away > 0);
+  CHECK(sent_away <= static_cast<std::uint64_t>(took.count()) + 1 + held);
 }
