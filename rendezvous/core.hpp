@@ -55,7 +55,7 @@ class Core final : private Replies {
   std::size_t connection_count() const { return connections_.size(); }
   std::size_t waiting_count() const { return room_.waiting_count(); }
   // Nobody is expected, and nobody who knows the secret is about to prove it.
-  bool at_rest() const { return greeted_.empty() && room_.at_rest(); }
+  bool at_rest(Time now) const { return greeted_.empty() && room_.at_rest(now); }
 
  private:
   enum class Stage : std::uint8_t { hello, proof, keys, open };  // keys: of TLS

@@ -46,7 +46,7 @@ class Growths {
   void look_for_losses();                                      // the same, of who has no connection
   const Growth* of_exchange(std::string_view exchange) const;  // null: it is none of a growth's
   void completed(std::string_view exchange);
-  std::size_t in_line() const { return line_.size(); }  // whom no communicator asks for
+  bool awaits_joiners() const { return !admissions_.empty(); }
 
  private:
   struct Recruit {

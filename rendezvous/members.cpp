@@ -415,6 +415,10 @@ const Member* Members::first_lost(Time now) const {
   }
   return first;
 }
+bool Members::at_rest(Time now) const {
+  const auto may_come_again = [&](int rank) { return now < at(rank)->gone_since + come_back_within_; };
+  return complete_ && not_back_.empty() && std::ranges::none_of(lost_, may_come_again);
+}
 std::string Members::describe(ConnectionId connection) const {
   if (const Member* member = of(connection)) return who(*member);
   const auto waiting = open_.find(connection);

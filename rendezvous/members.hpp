@@ -88,6 +88,7 @@ class Members {
   const Member* first_absent() const;               // of a complete round alone: lost before left, then lowest rank
   // Who of a complete round was lost before all others, for so long that it does not come again; null: nobody.
   const Member* first_lost(Time now) const;
+  bool at_rest(Time now) const;  // all are there, but for those that were lost too long ago to come again
   std::string describe(ConnectionId connection) const;
 
  private:

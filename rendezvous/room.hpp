@@ -22,10 +22,8 @@ class Room {
   void end_round(const Error& error) { members_.fail_round(error); }  // for those who wait for all ranks
   std::optional<Time> next_timer() const;
   std::size_t waiting_count() const { return waits_.count(); }
-  // All ranks are there, and nobody waits for anything that another client could bring.
-  bool at_rest() const {
-    return members_.complete() && !members_.next_timer() && waits_.count() == growths_.in_line();
-  }
+  // No rank is awaited. What else clients wait for, as launchers do all the time, others bring that are there already.
+  bool at_rest(Time now) const { return members_.at_rest(now) && !growths_.awaits_joiners(); }
 
  private:
   void dispatch(Caller caller, const proto::Request& request, const std::string& address, Time deadline, Time now);

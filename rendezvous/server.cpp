@@ -202,7 +202,7 @@ class Server::Impl final : private Output {
       Accepting result = Accepting::more;
       for (int i = 0; i < kAcceptsAtOnce && result == Accepting::more; ++i) {
         result = accept_one(acceptor);
-        if (!core_.at_rest() || result != Accepting::more) continue;
+        if (!core_.at_rest(now()) || result != Accepting::more) continue;
         settle();
         asio::steady_timer enough(io_, kBetweenNewcomers);
         co_await enough.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
