@@ -35,6 +35,7 @@ std::string verdict_of(int turn) { return fmt::format("verdict/{}", turn); }
 std::string decision_of(int turn) { return fmt::format("decision/{}", turn); }
 std::string heard_of(int turn) { return fmt::format("heard/{}", turn); }
 std::string all_heard_of(int turn) { return fmt::format("all heard/{}", turn); }
+std::string left_of(int node) { return fmt::format("left/{}", node); }
 
 std::string name_of(int node, const std::string& launcher) {
   return fmt::format("the launcher of node {}{}", node, launcher.empty() ? "" : " on host " + launcher);
@@ -149,6 +150,8 @@ void Nodes::watch_launchers(const Placement& at, const std::vector<std::string>&
     if (error.culprit() < 0) return;  // the rendezvous is gone, or we are: the listener has the same, and says so
     const std::string sentence = what_failed(error, false, launchers);
     try {
+      const int start = is_elastic(options_) ? at.start : meeting_.start();
+      if (has_left(start, error.culprit())) return;
       if (is_elastic(options_)) {
         meeting_.lose(at.start, error.culprit());
         interrupt(at.start, verdict_text({.sentence = sentence}), Decision::anew);
@@ -160,6 +163,11 @@ void Nodes::watch_launchers(const Placement& at, const std::vector<std::string>&
     } catch (const std::exception&) {  // like that
     }
   }
+}
+
+// The job has ended, and it had nothing more to do.
+bool Nodes::has_left(int start, int node) {
+  return meeting_.store().try_get(key_of(start, left_of(node))).has_value();
 }
 
 // Of the last start, once the next one has been met: until then nobody is waited for who is lost meanwhile. Where
@@ -291,16 +299,15 @@ void Nodes::finished(int turn) {
 void Nodes::leave(bool good) {
   say([this, at = at_, good] {
     auto& store = meeting_.store();
-    const auto left = [&](int node) { return key_of(at.start, fmt::format("left/{}", node)); };
     if (!meeting_.serves()) {
-      store.set(left(at.node), {});
+      store.set(key_of(at.start, left_of(at.node)), {});
     } else {
       if (is_elastic(options_))
         meeting_.close(at.start + 1,
                        {fmt::format("the job has {} without this node", good ? "finished" : "failed"), good ? 0 : 1});
       // Ranks of other nodes may still be ending, and use the server while they do.
       const auto deadline = Clock::now() + at.longest_grace + 5s;
-      for (int node = 1; node < at.nodes; ++node) store.get(left(node), deadline);
+      for (int node = 1; node < at.nodes; ++node) store.get(key_of(at.start, left_of(node)), deadline);
     }
     loop_.post([this] { handlers_.left(); });
   });

@@ -59,6 +59,7 @@ class Nodes {
   void await_own_ranks();
   int follow_start(const Placement& at, int restarts);
   void watch_launchers(const Placement& at, const std::vector<std::string>& launchers);
+  bool has_left(int start, int node);
   void end_watch(const Placement& at);
   void watch_arrivals(const Placement& at);
   Decision interrupt(int start, const std::string& verdict, Decision decision);
