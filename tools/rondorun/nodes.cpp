@@ -166,9 +166,7 @@ void Nodes::watch_launchers(const Placement& at, const std::vector<std::string>&
 }
 
 // The job has ended, and it had nothing more to do.
-bool Nodes::has_left(int start, int node) {
-  return meeting_.store().try_get(key_of(start, left_of(node))).has_value();
-}
+bool Nodes::has_left(int start, int node) { return meeting_.store().try_get(key_of(start, left_of(node))).has_value(); }
 
 // Of the last start, once the next one has been met: until then nobody is waited for who is lost meanwhile. Where
 // somebody was, it has ended.
