@@ -54,7 +54,7 @@ constexpr std::chrono::seconds kLingerFor{1};  // for a refusal to arrive before
 constexpr std::chrono::seconds kDrainWithin{1};
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr int kAcceptsAtOnce = 64;  // then others get their turn
-// Where nobody is expected: ranks compute then, and strangers, at some 20 us each, get no more of their time.
+// Where nobody is expected: ranks compute then, and a stranger costs up to 0.1 ms of a core, the waking included.
 constexpr std::chrono::milliseconds kBetweenNewcomers{1};
 constexpr std::chrono::milliseconds kNoDescriptorPause{20};
 constexpr std::size_t kStrangersOfRank0 = 16;  // the descriptors are those of a program that trains

@@ -3,15 +3,14 @@
 // calls take, by what they take without them? Ranks and server have one core for that, strangers another one, as they
 // would have machines of their own.
 #include <fmt/format.h>
-#include <sched.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
+#include <future>
 #include <sstream>
 #include <thread>
 
 #include "tests/process/flooded_job.hpp"
 #include "tests/reliability/subjects.hpp"
+#include "tests/support/few_cores.hpp"
 #include "tests/support/flood.hpp"
 
 namespace rondo::test {
@@ -64,26 +63,10 @@ double p99_of_phase(Running& rank) {
   return windows.at(0.5);
 }
 
-std::vector<int> cores_allowed() {
-  cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) throw std::runtime_error("no cores are known");
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  }
-  return cores;
-}
-
 // The result of `make`, and all threads and processes that it starts, on one core.
 template <class Make>
-auto on_core(int core, Make make) {
-  decltype(make()) made;
-  std::thread([&] {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    if (::sched_setaffinity(0, sizeof one, &one) == 0) made = make();
-  }).join();
+auto on_core(std::uint32_t core, Make make) {
+  auto made = std::async(std::launch::async, [&] { return run_on({core}) ? make() : nullptr; }).get();
   if (!made) throw std::runtime_error(fmt::format("cannot bind a thread to core {}", core));
   return made;
 }
@@ -93,7 +76,7 @@ struct Beside {
 };
 
 // Rank 0's server and the ranks' ports are there while the job meets; who runs has closed what it does not need.
-Beside run_beside(FloodedJob& job, const std::vector<std::uint16_t>& ports, const Attack& attack, int core) {
+Beside run_beside(FloodedJob& job, const std::vector<std::uint16_t>& ports, const Attack& attack, std::uint32_t core) {
   Beside beside{.quiet = p99_of_phase(job.ranks.front())};
   const auto flood = on_core(core, [&] { return std::make_unique<Flood>(ports, kStrangers, attack.says); });
   beside.strangers = p99_of_phase(job.ranks.front());
@@ -115,7 +98,7 @@ void measure_strangers(const Given& given, Report& report) {
   }
   report.at_most("the longest meeting", meetings.at(1), kMeetsWithinMs, "ms");
 
-  const std::vector<int> cores = cores_allowed();
+  const std::vector<std::uint32_t> cores = allowed_cores();
   if (cores.size() < 2) return report.say("calls beside strangers: skipped, there is one core for both");
   report.say(fmt::format("all_reduce of 8 bytes over tcp, {} ranks on one core, p99 in us\n{:22} {:>8} {:>10} {:>7}",
                          FloodedJob::kRanks, "strangers say", "quiet", "strangers", "times"));

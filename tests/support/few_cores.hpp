@@ -22,6 +22,14 @@ inline std::vector<std::uint32_t> allowed_cores() {
   return cores;
 }
 
+// From now on this thread does, and those and the processes that it starts. False: it may not.
+inline bool run_on(const std::vector<std::uint32_t>& cores) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  for (const std::uint32_t core : cores) CPU_SET(core, &allowed);
+  return ::sched_setaffinity(0, sizeof allowed, &allowed) == 0;
+}
+
 // For the life of this object this thread, and those and the processes that it starts, have at most so many cores.
 class FewCores {
  public:
@@ -36,12 +44,6 @@ class FewCores {
   FewCores(const FewCores&) = delete;
 
  private:
-  static void run_on(const std::vector<std::uint32_t>& cores) {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    for (const std::uint32_t core : cores) CPU_SET(core, &allowed);
-    ::sched_setaffinity(0, sizeof allowed, &allowed);
-  }
   std::vector<std::uint32_t> before_;
 };
 
