@@ -46,7 +46,8 @@ TEST_CASE("a command line that is read after another one is what it is alone") {
 
 TEST_CASE("what is known before a command line is read is of this line alone") {
   CommandLine reader;
-  const Options known{.job = "known"};
+  Options known;
+  known.job = "known";
   CHECK(std::get<Options>(reader.parse({"a"}, known)).job == "known");
   CHECK(std::get<Options>(reader.parse({"a"})).job.empty());
 }
